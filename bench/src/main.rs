@@ -1,0 +1,2 @@
+//! Measures gitcd side by side with etcd.
+fn main() {}

@@ -1,0 +1,2 @@
+//! Runs a Kubernetes control plane on a Git branch.
+fn main() {}

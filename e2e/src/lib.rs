@@ -1,0 +1,1 @@
+//! Harness for scenarios against a real kube-apiserver on gitcd.

@@ -1,0 +1,3 @@
+// Stands in for a module that is not published at the version which Kubernetes
+// requires. Nothing that we build imports it.
+module k8s.io/sample-controller
