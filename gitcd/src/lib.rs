@@ -1,2 +1,6 @@
 //! An etcd v3 server whose history is a Git repository.
+pub mod api;
+pub mod journal;
 pub mod proto;
+pub mod store;
+pub mod watch;
