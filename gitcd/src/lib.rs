@@ -1,2 +1,3 @@
 //! An etcd v3 server whose history is a Git repository.
+pub mod git;
 pub mod proto;

@@ -1,0 +1,3 @@
+//! What gitcd keeps in Git: paths, value forms and references.
+pub mod form;
+pub mod path;
