@@ -95,7 +95,9 @@ fn convert(request: pb::TxnRequest, max_ops: usize) -> Result<Txn, Status> {
     if request.compare.iter().any(|compare| compare.key.is_empty()) {
         return Err(status::empty_key());
     }
-    let branch = |ops_of: Vec<pb::RequestOp>| ops_of.into_iter().map(|op| operation(op, max_ops - ops)).collect();
+    let branch = |requests: Vec<pb::RequestOp>| -> Result<Vec<Op>, Status> {
+        requests.into_iter().map(|request| operation(request, max_ops - ops)).collect()
+    };
     Ok(Txn {
         success: branch(request.success)?,
         failure: branch(request.failure)?,

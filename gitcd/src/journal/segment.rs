@@ -104,11 +104,14 @@ pub struct Segments {
 pub(super) struct Segment {
     pub path: PathBuf,
     pub file: File,
+    /// What was set aside for it; a segment that had to grow is a little larger.
+    pub bytes: u64,
 }
 
 impl Segments {
     pub(super) fn add(&self, sequence: u64, path: PathBuf, file: File) {
-        self.open.lock().insert(sequence, Arc::new(Segment { path, file }));
+        let bytes = file.metadata().map_or(0, |meta| meta.len());
+        self.open.lock().insert(sequence, Arc::new(Segment { path, file, bytes }));
     }
 
     /// Reads a value that left memory.
@@ -136,8 +139,7 @@ impl Segments {
 
     /// Bytes on disk of all segments.
     pub fn bytes(&self) -> u64 {
-        let open: Vec<_> = self.open.lock().values().cloned().collect();
-        open.iter().filter_map(|segment| segment.file.metadata().ok()).map(|meta| meta.len()).sum()
+        self.open.lock().values().map(|segment| segment.bytes).sum()
     }
 
     /// Deletes the segments before `first_kept`. The caller has made sure that nobody needs them.

@@ -28,7 +28,7 @@ use self::log::Entry;
 use self::query::{Found, Range};
 use self::revision::Revision;
 use self::txn::{Done, Op};
-use self::version::{ValueLost, Version};
+use self::version::ValueLost;
 use crate::journal::{self, Segments};
 use crate::watch::Hub;
 

@@ -211,7 +211,7 @@ impl Writer {
         if let Some(reason) = self.store.poisoned() {
             return Some(Error::Poisoned(reason));
         }
-        (self.store.segments.approximate_bytes() > self.limits.max_journal_bytes).then_some(Error::NoSpace)
+        (self.store.segments.bytes() > self.limits.max_journal_bytes).then_some(Error::NoSpace)
     }
 
     fn make_durable(&mut self, batch: &mut Batch) -> Result<(), Error> {
