@@ -241,7 +241,7 @@ fn decoding_names_the_path_and_the_remedy() {
 #[test]
 fn only_keys_that_git_can_walk_fit() {
     assert!(fits(b"pods/default/nginx"));
-    assert!(fits(&[b'a'; 100_000]));
+    assert!(fits(&vec![b'a'; 100_000]));
     assert!(fits("a/".repeat(MAX_DEPTH - 1).as_bytes()));
     assert!(!fits("a/".repeat(MAX_DEPTH).as_bytes()));
     assert!(!fits(&vec![b'a'; CHUNK * MAX_DEPTH + 1]));
