@@ -166,6 +166,8 @@ pub struct Branch {
     pack: pack::Writer,
     /// Former versions of values in the open pack, by key.
     values: HashMap<Bytes, Value>,
+    /// Values of local keys that the next metadata commit brings in: only their last versions are ever referred to.
+    local_values: HashMap<Bytes, (Oid, Bytes)>,
     local_changed: bool,
     commits: usize,
     overhead: usize,
@@ -183,7 +185,10 @@ struct Value {
 
 impl std::fmt::Debug for Branch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Branch").field("name", &self.config.name).field("head", &self.head).finish_non_exhaustive()
+        f.debug_struct("Branch")
+            .field("name", &self.config.name)
+            .field("head", &self.head)
+            .finish_non_exhaustive()
     }
 }
 
@@ -219,7 +224,11 @@ impl Branch {
     /// # Errors
     /// [`LoadError`] if something of it is missing, damaged or inconsistent.
     pub fn load(&self, metadata: Oid) -> Result<Loaded, LoadError> {
-        Snapshot::read(&self.repository, &self.names, metadata)?.load(&self.repository, &self.names, &self.config.keys)
+        Snapshot::read(&self.repository, &self.names, metadata)?.load(
+            &self.repository,
+            &self.names,
+            &self.config.keys,
+        )
     }
 
     /// Adds revisions to the open pack: values, changed directories, and one data commit unless only local keys changed.
@@ -234,7 +243,9 @@ impl Branch {
         let mut subject = Subject::default();
         for change in &revisions.changes {
             match &change.action {
-                Action::Put { value, record } => self.put(&change.key, value, *record, &mut subject),
+                Action::Put { value, record } => {
+                    self.put(&change.key, value, *record, &mut subject)
+                }
                 Action::Delete => self.delete(&change.key, &mut subject),
             }
         }
@@ -244,7 +255,8 @@ impl Branch {
             self.overhead += self.data.take_overhead();
             let trailers = message::trailers(revisions.first, revisions.last, &revisions.clients);
             let message = format!("{}\n\n{trailers}", subject.text());
-            self.data_commit = self.write_commit(tree, &[self.data_commit], revisions.time, &message);
+            self.data_commit =
+                self.write_commit(tree, &[self.data_commit], revisions.time, &message);
             self.commits += 1;
         }
         Ok(())
@@ -260,10 +272,16 @@ impl Branch {
                 let committed = match self.config.keys.placement(key) {
                     Placement::Data => self.config.keys.relative(key),
                     Placement::Local => key,
-                    Placement::Ephemeral => return Err(CommitError::Ephemeral { key: key.escape_ascii().to_string() }),
+                    Placement::Ephemeral => {
+                        return Err(CommitError::Ephemeral {
+                            key: key.escape_ascii().to_string(),
+                        });
+                    }
                 };
                 if !path::fits(committed) {
-                    return Err(CommitError::TooDeep { key: key.escape_ascii().to_string() });
+                    return Err(CommitError::TooDeep {
+                        key: key.escape_ascii().to_string(),
+                    });
                 }
             }
         }
@@ -278,24 +296,32 @@ impl Branch {
             true => (Home::Data, form, &*blob),
             false => (Home::Local, form::Form::Raw, &**value),
         };
-        let line = Line { key: key.clone(), record, form, home };
+        let line = Line {
+            key: key.clone(),
+            record,
+            form,
+            home,
+        };
         load::place(&self.config.keys, &line, &mut self.path);
         let is_new = self.trie.put(line);
-        let tree = if is_data { &mut self.data } else { &mut self.local };
         let oid = pack::id(Kind::Blob, blob);
-        if tree.find(&self.path) != Some(oid) {
-            tree.put(&self.path, oid);
+        if !is_data {
+            self.local.put(&self.path, oid);
+            self.local_values.insert(key.clone(), (oid, value.clone()));
+            self.local_changed = true;
+            return;
+        }
+        if self.data.find(&self.path) != Some(oid) {
+            self.data.put(&self.path, oid);
             self.write_value(key, oid, blob);
         }
-        if is_data {
-            self.describe(if is_new { Verb::Create } else { Verb::Update }, subject);
-        } else {
-            self.local_changed = true;
-        }
+        self.describe(if is_new { Verb::Create } else { Verb::Update }, subject);
     }
 
     fn delete(&mut self, key: &Bytes, subject: &mut Subject) {
-        let Some(line) = self.trie.remove(key) else { return };
+        let Some(line) = self.trie.remove(key) else {
+            return;
+        };
         self.values.remove(key);
         load::place(&self.config.keys, &line, &mut self.path);
         match line.home {
@@ -305,6 +331,7 @@ impl Branch {
             }
             Home::Local => {
                 self.local.remove(&self.path);
+                self.local_values.remove(key);
                 self.local_changed = true;
             }
         }
@@ -312,7 +339,8 @@ impl Branch {
 
     /// Adds the change of the key at `self.path` to the subject, with the place of its value in the tree.
     fn describe(&self, verb: Verb, subject: &mut Subject) {
-        let path = std::str::from_utf8(&self.path).expect("the path encoding escapes everything but ASCII");
+        let path = std::str::from_utf8(&self.path)
+            .expect("the path encoding escapes everything but ASCII");
         if self.data.is_directory(&self.path) {
             subject.add(verb, &format!("{path}/%value"));
         } else {
@@ -323,7 +351,13 @@ impl Branch {
     fn write_value(&mut self, key: &Bytes, oid: Oid, blob: &[u8]) {
         let Some(before) = self.values.get_mut(key) else {
             let placed = self.pack.whole(Kind::Blob, oid, blob);
-            self.values.insert(key.clone(), Value { placed, blob: blob.to_vec() });
+            self.values.insert(
+                key.clone(),
+                Value {
+                    placed,
+                    blob: blob.to_vec(),
+                },
+            );
             return;
         };
         self.scratch.clear();
@@ -342,13 +376,16 @@ impl Branch {
 
     fn write_commit(&mut self, tree: Oid, parents: &[Oid], time: SystemTime, message: &str) -> Oid {
         use std::fmt::Write;
-        let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let seconds = time
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
         let mut content = format!("tree {tree}\n");
         for parent in parents {
             writeln!(content, "parent {parent}").expect("a string takes everything");
         }
         for role in ["author", "committer"] {
-            writeln!(content, "{role} {}{seconds} +0000", self.identity).expect("a string takes everything");
+            writeln!(content, "{role} {}{seconds} +0000", self.identity)
+                .expect("a string takes everything");
         }
         content.push('\n');
         content.push_str(message);

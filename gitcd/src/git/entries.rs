@@ -83,8 +83,12 @@ impl Entries {
         while at < raw.len() {
             let malformed = ParseError::Malformed(at);
             let entry = &raw[at..];
-            let Some(mode_end) = entry.iter().take(8).position(|b| *b == b' ') else { return Err(malformed) };
-            let Some(name_len) = entry[mode_end + 1..].iter().position(|b| *b == 0) else { return Err(malformed) };
+            let Some(mode_end) = entry.iter().take(8).position(|b| *b == b' ') else {
+                return Err(malformed);
+            };
+            let Some(name_len) = entry[mode_end + 1..].iter().position(|b| *b == 0) else {
+                return Err(malformed);
+            };
             let name = || String::from_utf8_lossy(&entry[mode_end + 1..][..name_len]).into_owned();
             let special = match &entry[..mode_end] {
                 b"100644" | b"100755" | b"100664" | b"40000" => None,
@@ -102,11 +106,18 @@ impl Entries {
             starts.push(u32::try_from(at).map_err(|_| malformed)?);
             at += len;
         }
-        let entries = Entries { raw, starts, ..Entries::default() };
+        let entries = Entries {
+            raw,
+            starts,
+            ..Entries::default()
+        };
         for index in 1..entries.len() {
-            let ((kind, name), (before_kind, before)) = (entries.get(index), entries.get(index - 1));
+            let ((kind, name), (before_kind, before)) =
+                (entries.get(index), entries.get(index - 1));
             if git_order(before, before_kind, name, kind) != Ordering::Less || before == name {
-                return Err(ParseError::Unsorted(String::from_utf8_lossy(name).into_owned()));
+                return Err(ParseError::Unsorted(
+                    String::from_utf8_lossy(name).into_owned(),
+                ));
             }
         }
         Ok(entries)
@@ -144,7 +155,10 @@ impl Entries {
                 self.changed(at, ID_LEN, ID_LEN);
             }
             Err(index) => {
-                let at = self.starts.get(index).map_or(self.raw.len(), |at| *at as usize);
+                let at = self
+                    .starts
+                    .get(index)
+                    .map_or(self.raw.len(), |at| *at as usize);
                 let mode = match kind {
                     Entry::File => FILE,
                     Entry::Directory => DIRECTORY,
@@ -152,7 +166,9 @@ impl Entries {
                 let len = mode.len() + name.len() + 1 + ID_LEN;
                 let parts = [mode, name, b"\0", oid.as_bytes()];
                 if at == self.raw.len() {
-                    parts.into_iter().for_each(|part| self.raw.extend_from_slice(part));
+                    parts
+                        .into_iter()
+                        .for_each(|part| self.raw.extend_from_slice(part));
                 } else {
                     self.raw.splice(at..at, parts.concat());
                 }
@@ -197,7 +213,11 @@ impl Entries {
         }
         let whole = placed.is_none();
         let placed = placed.unwrap_or_else(|| pack.whole(Kind::Tree, oid, &self.raw));
-        let version = || Version { placed, len: self.raw.len(), since: Edits::default() };
+        let version = || Version {
+            placed,
+            len: self.raw.len(),
+            since: Edits::default(),
+        };
         if whole {
             self.first = Some(version());
         }
@@ -221,7 +241,10 @@ impl Entries {
         if *hashed_len != len {
             (*hashed_len, *states) = (len, vec![Kind::Tree.hasher(len)]);
         }
-        let mut state = states.last().expect("the state at byte 0 is never dropped").clone();
+        let mut state = states
+            .last()
+            .expect("the state at byte 0 is never dropped")
+            .clone();
         let mut at = (states.len() - 1) * CHECKPOINT;
         while len - at > CHECKPOINT {
             state.update(&self.raw[at..at + CHECKPOINT]);
@@ -249,11 +272,14 @@ impl Entries {
 
     fn id_at(&self, index: usize) -> Oid {
         let end = self.end(index);
-        Oid::from_bytes(&self.raw[end - ID_LEN..end]).expect("every entry ends with the 20 bytes of an id")
+        Oid::from_bytes(&self.raw[end - ID_LEN..end])
+            .expect("every entry ends with the 20 bytes of an id")
     }
 
     fn end(&self, index: usize) -> usize {
-        self.starts.get(index + 1).map_or(self.raw.len(), |at| *at as usize)
+        self.starts
+            .get(index + 1)
+            .map_or(self.raw.len(), |at| *at as usize)
     }
 
     fn search(&self, kind: Entry, name: &[u8]) -> Result<usize, usize> {
@@ -272,7 +298,14 @@ impl Entries {
 }
 
 impl Version {
-    fn delta(&self, oid: Oid, raw: &[u8], pack: &mut pack::Writer, scratch: &mut Vec<u8>, at_most: usize) -> Option<Placed> {
+    fn delta(
+        &self,
+        oid: Oid,
+        raw: &[u8],
+        pack: &mut pack::Writer,
+        scratch: &mut Vec<u8>,
+        at_most: usize,
+    ) -> Option<Placed> {
         if !pack.holds(self.placed) {
             return None;
         }
@@ -294,5 +327,8 @@ fn git_order(a: &[u8], a_kind: Entry, b: &[u8], b_kind: Entry) -> Ordering {
         Entry::File => 0,
     };
     // Names have no NUL, so a file whose name is the beginning of the other comes first.
-    a[..len].cmp(&b[..len]).then_with(|| next(a, a_kind).cmp(&next(b, b_kind))).then_with(|| a.len().cmp(&b.len()))
+    a[..len]
+        .cmp(&b[..len])
+        .then_with(|| next(a, a_kind).cmp(&next(b, b_kind)))
+        .then_with(|| a.len().cmp(&b.len()))
 }

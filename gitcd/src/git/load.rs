@@ -9,11 +9,11 @@ use bytes::Bytes;
 use git2::{ObjectType, Odb, Oid, Repository};
 
 use super::entries::{Entries, Entry, ParseError};
-use super::{form, path};
 use super::line::{Home, Line, LineError, Record};
 use super::state::{FORMAT, State};
 use super::tree::{Directory, Tree};
 use super::trie::{Node, ShapeError, Trie};
+use super::{form, path};
 use crate::keyspace::{KeySpace, Placement};
 
 /// A branch as of one metadata commit.
@@ -100,7 +100,9 @@ pub enum Problem {
     #[error("the metadata has no key for this file")]
     NoKey,
     /// The metadata says that a key is in the data tree (or local), and the key prefix says otherwise.
-    #[error("the key {0:?} is not where the key prefix puts it; the prefix must be the one the branch was made with")]
+    #[error(
+        "the key {0:?} is not where the key prefix puts it; the prefix must be the one the branch was made with"
+    )]
     Elsewhere(String),
     /// A blob is not in its form.
     #[error(transparent)]
@@ -159,14 +161,26 @@ pub(super) struct Reader<'r> {
 }
 
 impl<'r> Reader<'r> {
-    pub(super) fn new(repository: &'r Repository, reference: &'r str, commit: Oid) -> Result<Self, LoadError> {
+    pub(super) fn new(
+        repository: &'r Repository,
+        reference: &'r str,
+        commit: Oid,
+    ) -> Result<Self, LoadError> {
         let failed = |source| LoadError {
             reference: reference.into(),
             commit,
             path: String::new(),
-            problem: Problem::Unreadable { oid: commit, source },
+            problem: Problem::Unreadable {
+                oid: commit,
+                source,
+            },
         };
-        Ok(Reader { repository, odb: repository.odb().map_err(failed)?, reference, commit })
+        Ok(Reader {
+            repository,
+            odb: repository.odb().map_err(failed)?,
+            reference,
+            commit,
+        })
     }
 
     pub(super) fn error(&self, path: &[u8], problem: impl Into<Problem>) -> LoadError {
@@ -180,28 +194,67 @@ impl<'r> Reader<'r> {
 
     /// The commit's parents and the id of its tree.
     pub(super) fn commit(&self) -> Result<(Vec<Oid>, Oid), LoadError> {
-        let unreadable = |source| self.error(b"", Problem::Unreadable { oid: self.commit, source });
-        let object = self.repository.find_object(self.commit, None).map_err(unreadable)?;
+        let unreadable = |source| {
+            self.error(
+                b"",
+                Problem::Unreadable {
+                    oid: self.commit,
+                    source,
+                },
+            )
+        };
+        let object = self
+            .repository
+            .find_object(self.commit, None)
+            .map_err(unreadable)?;
         let Some(commit) = object.as_commit() else {
             let found = object.kind().map_or("thing", |kind| kind.str()).into();
-            return Err(self.error(b"", Problem::Kind { oid: self.commit, expected: ObjectType::Commit, found }));
+            return Err(self.error(
+                b"",
+                Problem::Kind {
+                    oid: self.commit,
+                    expected: ObjectType::Commit,
+                    found,
+                },
+            ));
         };
         Ok((commit.parent_ids().collect(), commit.tree_id()))
     }
 
     pub(super) fn parents(&self) -> Result<Parents, LoadError> {
         match *self.commit()?.0 {
-            [data] => Ok(Parents { previous: None, data }),
-            [previous, data] => Ok(Parents { previous: Some(previous), data }),
+            [data] => Ok(Parents {
+                previous: None,
+                data,
+            }),
+            [previous, data] => Ok(Parents {
+                previous: Some(previous),
+                data,
+            }),
             ref others => Err(self.error(b"", Problem::Parents(others.len()))),
         }
     }
 
-    fn object(&self, path: &[u8], oid: Oid, kind: ObjectType) -> Result<git2::OdbObject<'_>, LoadError> {
-        let object = self.odb.read(oid).map_err(|source| self.error(path, Problem::Unreadable { oid, source }))?;
+    fn object(
+        &self,
+        path: &[u8],
+        oid: Oid,
+        kind: ObjectType,
+    ) -> Result<git2::OdbObject<'_>, LoadError> {
+        let object = self
+            .odb
+            .read(oid)
+            .map_err(|source| self.error(path, Problem::Unreadable { oid, source }))?;
         if object.kind() != kind {
             let found = object.kind().str().into();
-            return Err(self.error(path, Problem::Kind { oid, expected: kind, found }));
+            return Err(self.error(
+                path,
+                Problem::Kind {
+                    oid,
+                    expected: kind,
+                    found,
+                },
+            ));
         }
         Ok(object)
     }
@@ -242,7 +295,8 @@ impl<'r> Reader<'r> {
 
     fn node(&self, path: &mut Vec<u8>, kind: Entry, oid: Oid) -> Result<Node, LoadError> {
         if kind == Entry::File {
-            let lines = Line::parse_all(self.blob(path, oid)?.data()).map_err(|problem| self.error(path, problem))?;
+            let lines = Line::parse_all(self.blob(path, oid)?.data())
+                .map_err(|problem| self.error(path, problem))?;
             return Ok(Node::leaf(oid, lines));
         }
         let mut children: [Option<Node>; 16] = Default::default();
@@ -266,7 +320,11 @@ impl<'r> Reader<'r> {
 }
 
 impl Snapshot {
-    pub(super) fn read(repository: &Repository, names: &Names, metadata: Oid) -> Result<Self, LoadError> {
+    pub(super) fn read(
+        repository: &Repository,
+        names: &Names,
+        metadata: Oid,
+    ) -> Result<Self, LoadError> {
         let reader = Reader::new(repository, &names.metadata, metadata)?;
         let parents = reader.parents()?;
         let root = reader.entries(b"", reader.commit()?.1)?;
@@ -279,22 +337,40 @@ impl Snapshot {
             let found = String::from_utf8_lossy(format.data()).trim_end().into();
             return Err(reader.error(b"format", Problem::Format(found)));
         }
-        let mut state = State::parse_numbers(file(b"state")?.data()).map_err(|problem| reader.error(b"state", problem))?;
-        state.leases = State::parse_leases(file(b"leases")?.data()).map_err(|problem| reader.error(b"leases", problem))?;
-        let keys = [Entry::File, Entry::Directory].into_iter().find_map(|kind| Some((kind, root.find(kind, b"keys")?)));
+        let mut state = State::parse_numbers(file(b"state")?.data())
+            .map_err(|problem| reader.error(b"state", problem))?;
+        state.leases = State::parse_leases(file(b"leases")?.data())
+            .map_err(|problem| reader.error(b"leases", problem))?;
+        let keys = [Entry::File, Entry::Directory]
+            .into_iter()
+            .find_map(|kind| Some((kind, root.find(kind, b"keys")?)));
         let (kind, oid) = keys.ok_or_else(|| reader.error(b"keys", Problem::Missing))?;
-        let trie = Trie::new(reader.node(&mut b"keys".to_vec(), kind, oid)?).map_err(|problem| reader.error(b"keys", problem))?;
+        let trie = Trie::new(reader.node(&mut b"keys".to_vec(), kind, oid)?)
+            .map_err(|problem| reader.error(b"keys", problem))?;
         let local = match root.find(Entry::Directory, b"local") {
             Some(oid) => reader.tree(b"local", oid)?,
             None => Tree::default(),
         };
         let data_reader = Reader::new(repository, &names.data, parents.data)?;
         let data = data_reader.tree(b"", data_reader.commit()?.1)?;
-        Ok(Snapshot { metadata, parents, data, local, trie, state, root })
+        Ok(Snapshot {
+            metadata,
+            parents,
+            data,
+            local,
+            trie,
+            state,
+            root,
+        })
     }
 
     /// Reads the values.
-    pub(super) fn load(self, repository: &Repository, names: &Names, space: &KeySpace) -> Result<Loaded, LoadError> {
+    pub(super) fn load(
+        self,
+        repository: &Repository,
+        names: &Names,
+        space: &KeySpace,
+    ) -> Result<Loaded, LoadError> {
         let data = Reader::new(repository, &names.data, self.parents.data)?;
         let local = Reader::new(repository, &names.metadata, self.metadata)?;
         let mut keys = Vec::with_capacity(self.trie.len());
@@ -314,7 +390,11 @@ impl Snapshot {
                 }
             };
             match value(reader, tree, space, line, &mut path) {
-                Ok(value) => keys.push(LoadedKey { key: line.key.clone(), value, record: line.record }),
+                Ok(value) => keys.push(LoadedKey {
+                    key: line.key.clone(),
+                    value,
+                    record: line.record,
+                }),
                 Err(error) => failed = Some(error),
             }
         });
@@ -328,10 +408,19 @@ impl Snapshot {
         if self.local.len() != local_keys {
             return Err(self.file_without_key(&local, &self.local, Home::Local, space));
         }
-        Ok(Loaded { state: self.state, keys })
+        Ok(Loaded {
+            state: self.state,
+            keys,
+        })
     }
 
-    fn file_without_key(&self, reader: &Reader<'_>, tree: &Tree, home: Home, space: &KeySpace) -> LoadError {
+    fn file_without_key(
+        &self,
+        reader: &Reader<'_>,
+        tree: &Tree,
+        home: Home,
+        space: &KeySpace,
+    ) -> LoadError {
         let mut known = std::collections::HashSet::new();
         self.trie.each(|line| {
             if line.home == home {
@@ -352,14 +441,23 @@ impl Snapshot {
     }
 }
 
-fn value(reader: &Reader<'_>, tree: &Tree, space: &KeySpace, line: &Line, path: &mut Vec<u8>) -> Result<Bytes, LoadError> {
+fn value(
+    reader: &Reader<'_>,
+    tree: &Tree,
+    space: &KeySpace,
+    line: &Line,
+    path: &mut Vec<u8>,
+) -> Result<Bytes, LoadError> {
     let key = || line.key.escape_ascii().to_string();
     if !place(space, line, path) {
         return Err(reader.error(b"keys", Problem::Elsewhere(key())));
     }
-    let oid = tree.find(path).ok_or_else(|| reader.error(path, Problem::NoFile(key())))?;
+    let oid = tree
+        .find(path)
+        .ok_or_else(|| reader.error(path, Problem::NoFile(key())))?;
     let blob = reader.blob(path, oid)?;
-    let value = form::decode(line.form, blob.data()).map_err(|problem| reader.error(path, problem))?;
+    let value =
+        form::decode(line.form, blob.data()).map_err(|problem| reader.error(path, problem))?;
     Ok(value.into())
 }
 
@@ -368,7 +466,9 @@ pub(super) fn place(space: &KeySpace, line: &Line, path: &mut Vec<u8>) -> bool {
     let key = match (line.home, space.placement(&line.key)) {
         (Home::Data, Placement::Data) => space.relative(&line.key),
         // What became ephemeral after it was committed is where it was, until it is deleted.
-        (Home::Data, Placement::Ephemeral) if line.key.starts_with(&space.absolute(b"")) => space.relative(&line.key),
+        (Home::Data, Placement::Ephemeral) if line.key.starts_with(&space.absolute(b"")) => {
+            space.relative(&line.key)
+        }
         (Home::Local, Placement::Local | Placement::Ephemeral) => &line.key,
         _ => return false,
     };

@@ -42,7 +42,12 @@ enum Written {
 impl Directory {
     /// A directory that is in the repository; every entry that is a directory must be among the children.
     pub fn new(entries: Entries, children: HashMap<Box<[u8]>, Directory>) -> Self {
-        Directory { entries, children, stale: Vec::new(), is_stale: false }
+        Directory {
+            entries,
+            children,
+            stale: Vec::new(),
+            is_stale: false,
+        }
     }
 
     fn put(&mut self, path: &[u8], oid: Oid) -> bool {
@@ -104,9 +109,18 @@ impl Directory {
     }
 
     /// Writes what is stale, the deepest first. `overhead` grows by what was written whole.
-    fn write(&mut self, pack: &mut pack::Writer, scratch: &mut Vec<u8>, overhead: &mut usize, is_root: bool) -> Written {
+    fn write(
+        &mut self,
+        pack: &mut pack::Writer,
+        scratch: &mut Vec<u8>,
+        overhead: &mut usize,
+        is_root: bool,
+    ) -> Written {
         for name in std::mem::take(&mut self.stale) {
-            let child = self.children.get_mut(&name).expect("a stale name is that of a child until it is written");
+            let child = self
+                .children
+                .get_mut(&name)
+                .expect("a stale name is that of a child until it is written");
             child.is_stale = false;
             match child.write(pack, scratch, overhead, false) {
                 Written::Tree(oid) => self.entries.set(Entry::Directory, &name, oid),
@@ -136,7 +150,10 @@ impl Directory {
 impl Tree {
     /// A tree that is in the repository.
     pub fn new(root: Directory) -> Self {
-        let mut tree = Tree { root, ..Tree::default() };
+        let mut tree = Tree {
+            root,
+            ..Tree::default()
+        };
         let mut files = 0;
         tree.each(|_, _| files += 1);
         tree.files = files;
@@ -174,7 +191,11 @@ impl Tree {
     pub fn is_directory(&self, path: &[u8]) -> bool {
         let mut directory = &self.root;
         path.split(|b| *b == b'/').all(|name| {
-            directory.children.get(name).map(|child| directory = child).is_some()
+            directory
+                .children
+                .get(name)
+                .map(|child| directory = child)
+                .is_some()
         })
     }
 
@@ -185,7 +206,10 @@ impl Tree {
 
     /// Adds every changed directory to the pack; gives the id of the root.
     pub fn write(&mut self, pack: &mut pack::Writer) -> Oid {
-        match self.root.write(pack, &mut self.scratch, &mut self.overhead, true) {
+        match self
+            .root
+            .write(pack, &mut self.scratch, &mut self.overhead, true)
+        {
             Written::Tree(oid) => oid,
             Written::Empty | Written::OnlyValue(_) => unreachable!("the root is always written"),
         }

@@ -35,7 +35,10 @@ pub struct Node {
 #[derive(Debug)]
 enum Content {
     Leaf(Vec<Line>),
-    Inner { children: Box<[Option<Node>; 16]>, keys: usize },
+    Inner {
+        children: Box<[Option<Node>; 16]>,
+        keys: usize,
+    },
 }
 
 /// Why nodes do not form the trie of their keys.
@@ -51,20 +54,30 @@ pub struct ShapeError {
 impl ShapeError {
     /// The name of a node is not a digit.
     pub(super) fn unknown_node() -> Self {
-        ShapeError { node: String::new(), problem: "the names of nodes are hexadecimal digits" }
+        ShapeError {
+            node: String::new(),
+            problem: "the names of nodes are hexadecimal digits",
+        }
     }
 }
 
 impl Default for Node {
     fn default() -> Self {
-        Node { oid: None, content: Content::Leaf(Vec::new()) }
+        Node {
+            oid: None,
+            content: Content::Leaf(Vec::new()),
+        }
     }
 }
 
 /// Which child of a node at `depth` holds the key with this hash.
 fn digit(hash: &[u8; 20], depth: usize) -> usize {
     let byte = hash[depth / 2];
-    usize::from(if depth.is_multiple_of(2) { byte >> 4 } else { byte & 0xf })
+    usize::from(if depth.is_multiple_of(2) {
+        byte >> 4
+    } else {
+        byte & 0xf
+    })
 }
 
 fn hash(key: &[u8]) -> [u8; 20] {
@@ -74,13 +87,22 @@ fn hash(key: &[u8]) -> [u8; 20] {
 impl Node {
     /// A leaf that is in the repository.
     pub fn leaf(oid: Oid, lines: Vec<Line>) -> Self {
-        Node { oid: Some(oid), content: Content::Leaf(lines) }
+        Node {
+            oid: Some(oid),
+            content: Content::Leaf(lines),
+        }
     }
 
     /// An inner node that is in the repository.
     pub fn inner(oid: Oid, children: [Option<Node>; 16]) -> Self {
         let keys = children.iter().flatten().map(Node::keys).sum();
-        Node { oid: Some(oid), content: Content::Inner { children: Box::new(children), keys } }
+        Node {
+            oid: Some(oid),
+            content: Content::Inner {
+                children: Box::new(children),
+                keys,
+            },
+        }
     }
 
     fn keys(&self) -> usize {
@@ -93,7 +115,10 @@ impl Node {
     /// The canonical node of sorted lines whose hashes agree in the first `depth` digits.
     fn build(lines: Vec<Line>, depth: usize) -> Self {
         if lines.len() <= LEAF_KEYS {
-            return Node { oid: None, content: Content::Leaf(lines) };
+            return Node {
+                oid: None,
+                content: Content::Leaf(lines),
+            };
         }
         let keys = lines.len();
         let mut parts: [Vec<Line>; 16] = Default::default();
@@ -101,7 +126,13 @@ impl Node {
             parts[digit(&hash(&line.key), depth)].push(line);
         }
         let children = parts.map(|part| (!part.is_empty()).then(|| Node::build(part, depth + 1)));
-        Node { oid: None, content: Content::Inner { children: Box::new(children), keys } }
+        Node {
+            oid: None,
+            content: Content::Inner {
+                children: Box::new(children),
+                keys,
+            },
+        }
     }
 
     /// The node is about to change; gives what writing it will probably take, if it was not stale before.
@@ -140,10 +171,18 @@ impl Node {
         }
     }
 
-    fn remove(&mut self, key: &[u8], hash: &[u8; 20], depth: usize, stale_bytes: &mut usize) -> Option<Line> {
+    fn remove(
+        &mut self,
+        key: &[u8],
+        hash: &[u8; 20],
+        depth: usize,
+        stale_bytes: &mut usize,
+    ) -> Option<Line> {
         let removed = match &mut self.content {
             Content::Leaf(lines) => {
-                let index = lines.binary_search_by(|other| other.key[..].cmp(key)).ok()?;
+                let index = lines
+                    .binary_search_by(|other| other.key[..].cmp(key))
+                    .ok()?;
                 lines.remove(index)
             }
             Content::Inner { children, keys } => {
@@ -170,14 +209,20 @@ impl Node {
     fn take_lines(&mut self, out: &mut Vec<Line>) {
         match &mut self.content {
             Content::Leaf(lines) => out.append(lines),
-            Content::Inner { children, .. } => children.iter_mut().flatten().for_each(|child| child.take_lines(out)),
+            Content::Inner { children, .. } => children
+                .iter_mut()
+                .flatten()
+                .for_each(|child| child.take_lines(out)),
         }
     }
 
     fn each<'n>(&'n self, found: &mut impl FnMut(&'n Line)) {
         match &self.content {
             Content::Leaf(lines) => lines.iter().for_each(found),
-            Content::Inner { children, .. } => children.iter().flatten().for_each(|child| child.each(found)),
+            Content::Inner { children, .. } => children
+                .iter()
+                .flatten()
+                .for_each(|child| child.each(found)),
         }
     }
 
@@ -196,7 +241,11 @@ impl Node {
                 for (digit, child) in children.iter_mut().enumerate() {
                     let Some(child) = child else { continue };
                     let oid = child.write(pack, scratch);
-                    tree.extend_from_slice(if child.is_leaf() { b"100644 " } else { b"40000 " });
+                    tree.extend_from_slice(if child.is_leaf() {
+                        b"100644 "
+                    } else {
+                        b"40000 "
+                    });
                     tree.extend_from_slice(&[b"0123456789abcdef"[digit], 0]);
                     tree.extend_from_slice(oid.as_bytes());
                 }
@@ -215,7 +264,12 @@ impl Node {
 
     /// Fails unless this is the node that [`Self::build`] makes of its keys.
     fn check(&self, node: &mut String) -> Result<(), ShapeError> {
-        let failed = |node: &str, problem| Err(ShapeError { node: node.to_owned(), problem });
+        let failed = |node: &str, problem| {
+            Err(ShapeError {
+                node: node.to_owned(),
+                problem,
+            })
+        };
         let depth = node.len();
         match &self.content {
             Content::Leaf(lines) => {
@@ -227,7 +281,9 @@ impl Node {
                 }
                 for line in lines {
                     let hash = hash(&line.key);
-                    if !(node.bytes().enumerate()).all(|(depth, name)| b"0123456789abcdef"[digit(&hash, depth)] == name) {
+                    if !(node.bytes().enumerate())
+                        .all(|(depth, name)| b"0123456789abcdef"[digit(&hash, depth)] == name)
+                    {
                         return failed(node, "it holds a key of another node");
                     }
                 }
@@ -256,7 +312,10 @@ impl Trie {
     /// [`ShapeError`] if it is not the one trie of its keys.
     pub fn new(root: Node) -> Result<Self, ShapeError> {
         root.check(&mut String::new())?;
-        Ok(Trie { root, stale_bytes: 0 })
+        Ok(Trie {
+            root,
+            stale_bytes: 0,
+        })
     }
 
     /// Number of keys.
@@ -326,7 +385,12 @@ mod tests {
     fn line(key: u16) -> Line {
         Line {
             key: format!("/registry/things/{key}").into(),
-            record: Record { create_revision: 1, mod_revision: 1, version: 1, lease: 0 },
+            record: Record {
+                create_revision: 1,
+                mod_revision: 1,
+                version: 1,
+                lease: 0,
+            },
             form: Form::Raw,
             home: Home::Data,
         }
