@@ -81,13 +81,9 @@ macro_rules! calls {
 
 impl Client {
     pub(crate) async fn connect(kind: Kind, address: SocketAddr) -> Self {
-        let endpoint =
-            Endpoint::from_shared(format!("http://{address}")).expect("an address makes a URL");
-        let channel =
-            super::eventually("a connection", async || endpoint.connect().await.ok()).await;
         Self {
             kind,
-            channel,
+            channel: connect(address).await,
             transcript: Rc::default(),
         }
     }
@@ -193,6 +189,13 @@ impl Client {
     fn cluster(&self) -> ClusterClient<Channel> {
         ClusterClient::new(self.channel.clone())
     }
+}
+
+/// Connects, and waits for a server that is about to listen.
+pub(crate) async fn connect(address: SocketAddr) -> Channel {
+    let endpoint =
+        Endpoint::from_shared(format!("http://{address}")).expect("an address makes a URL");
+    super::eventually("a connection", async || endpoint.connect().await.ok()).await
 }
 
 /// Requests in short; fields that matter to a case are set with struct update syntax.

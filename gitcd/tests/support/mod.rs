@@ -18,7 +18,7 @@ mod watching;
 
 pub(crate) use client::{Client, Reply, build};
 pub(crate) use pair::same;
-pub(crate) use repository::Repository;
+pub(crate) use repository::{DATA, METADATA, Repository};
 pub(crate) use server::{Exit, Kind, Launch, Server};
 pub(crate) use watching::Watching;
 

@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use tonic::transport::Channel;
 
 use super::{Client, PATIENCE, Repository, assets, http};
 
@@ -132,6 +134,11 @@ impl Server {
         Client::connect(self.kind, self.address).await
     }
 
+    /// A connection of its own, for what [`Client`] does not do.
+    pub(crate) async fn channel(&self) -> Channel {
+        super::client::connect(self.address).await
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
@@ -166,10 +173,16 @@ impl Server {
         child.wait().expect("the child is ours");
     }
 
-    /// SIGTERM, and waits for the end.
+    /// SIGTERM, and waits for an end in peace.
     pub(crate) async fn terminate(&mut self) -> Exit {
         self.ask_to_stop();
-        self.exit().await
+        let exit = self.exit().await;
+        // etcd cleans up and then ends by the same signal.
+        let status = &exit.status;
+        let peaceful = status.success()
+            || self.kind == Kind::Etcd && status.signal() == Some(Signal::TERM.as_raw());
+        assert!(peaceful, "SIGTERM ends in {status}:\n{}", exit.output);
+        exit
     }
 
     /// SIGTERM.
@@ -190,15 +203,19 @@ impl Server {
 
     /// Starts it again: same state, same port.
     pub(crate) async fn restart(&mut self) {
+        self.begin_restart();
+        self.ready().await;
+    }
+
+    /// Starts it again, without waiting for it to serve.
+    pub(crate) fn begin_restart(&mut self) {
         assert!(self.child.is_none(), "only what has ended is started again");
         self.spawn();
-        self.ready().await;
     }
 
     /// Starts it again in the expectation that it refuses, and gives its last words.
     pub(crate) async fn restart_in_vain(&mut self) -> Exit {
-        assert!(self.child.is_none(), "only what has ended is started again");
-        self.spawn();
+        self.begin_restart();
         self.exit().await
     }
 
@@ -295,9 +312,9 @@ impl Drop for Server {
         }
         if std::thread::panicking() {
             eprintln!(
-                "--- last words of {:?} in {:?}:",
+                "--- last words of {:?} in {}:",
                 self.kind,
-                self.temporary.path()
+                self.folder.display()
             );
             let output = self.output();
             for line in output

@@ -38,7 +38,7 @@ pub(crate) struct Watching {
 /// etcd sends the headers of a stream with its first answer, so a test must be able to ask before it has them.
 enum Answers {
     Opening(JoinHandle<Result<tonic::Response<Streaming<WatchResponse>>, Status>>),
-    Open(Streaming<WatchResponse>),
+    Open(Box<Streaming<WatchResponse>>),
 }
 
 impl Answers {
@@ -46,7 +46,7 @@ impl Answers {
     async fn next(&mut self) -> Result<Option<WatchResponse>, Status> {
         if let Self::Opening(opening) = self {
             let answers = opening.await.expect("opening a stream does not panic")?;
-            *self = Self::Open(answers.into_inner());
+            *self = Self::Open(Box::new(answers.into_inner()));
         }
         match self {
             Self::Open(answers) => answers.message().await,
