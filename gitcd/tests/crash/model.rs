@@ -42,7 +42,7 @@ pub(crate) enum Violation {
     #[error("wrong state in an event of revision {revision}: {change:?} on {before:?}")]
     Inconsistent {
         revision: i64,
-        change: Change,
+        change: Box<Change>,
         before: Option<Entry>,
     },
     #[error("a read at revision {} of {:?} differs: read {read:?}, kept {kept:?}", .revision, .prefix)]
@@ -261,7 +261,7 @@ impl Model {
             if !consistent {
                 return Err(Violation::Inconsistent {
                     revision,
-                    change: change.clone(),
+                    change: Box::new(change.clone()),
                     before,
                 });
             }

@@ -11,6 +11,7 @@
 mod support;
 
 mod compact;
+mod comparison;
 mod delete;
 mod lease;
 mod limits;

@@ -21,12 +21,18 @@ impl Repository {
 
     /// `gitcd init`.
     pub(crate) fn init(path: &Path) -> Self {
-        let output = Command::new(env!("CARGO_BIN_EXE_gitcd"))
-            .arg("init")
-            .arg(format!("--repo={}", path.display()))
+        Self::init_through(&[], path)
+    }
+
+    /// `gitcd init` run by the program of `wrapper`.
+    pub(crate) fn init_through(wrapper: &[&str], path: &Path) -> Self {
+        let repository = format!("--repo={}", path.display());
+        let words = [wrapper, &[env!("CARGO_BIN_EXE_gitcd"), "init", &repository]].concat();
+        let output = Command::new(words[0])
+            .args(&words[1..])
             .output()
             .expect("the program has been built");
-        assert!(output.status.success(), "gitcd init: {output:?}");
+        assert!(output.status.success(), "{words:?}: {output:?}");
         Self::at(path)
     }
 

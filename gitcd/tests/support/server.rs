@@ -31,12 +31,20 @@ impl Kind {
             Ok(other) => panic!("GITCD_TEST_SERVER is gitcd or etcd, not {other}"),
         }
     }
+
+    fn program(self) -> PathBuf {
+        match self {
+            Self::Gitcd => env!("CARGO_BIN_EXE_gitcd").into(),
+            Self::Etcd => assets::program("etcd"),
+        }
+    }
 }
 
 /// How to start a server; [`Server::start`] is the short form.
 pub(crate) struct Launch {
     kind: Kind,
-    /// Where its state lives; a folder of its own unless given.
+    program: PathBuf,
+    /// Where its state lives, which somebody else has prepared; a new one unless given.
     folder: Option<PathBuf>,
     port: Option<u16>,
     /// Put before the program: `setpriv --reuid=…` and the like.
@@ -48,6 +56,7 @@ impl Launch {
     pub(crate) fn new(kind: Kind) -> Self {
         Self {
             kind,
+            program: kind.program(),
             folder: None,
             port: None,
             wrapper: Vec::new(),
@@ -55,9 +64,15 @@ impl Launch {
         }
     }
 
-    /// Keeps the state in `folder`, which outlives the server.
+    /// Serves what is in `folder`, which outlives the server.
     pub(crate) fn folder(mut self, folder: &Path) -> Self {
         self.folder = Some(folder.to_owned());
+        self
+    }
+
+    /// Runs a copy of the program.
+    pub(crate) fn program(mut self, program: &Path) -> Self {
+        program.clone_into(&mut self.program);
         self
     }
 
@@ -83,6 +98,7 @@ impl Launch {
         let folder = self.folder.unwrap_or_else(|| temporary.path().to_owned());
         let mut server = Server {
             kind: self.kind,
+            program: self.program,
             folder,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, self.port.unwrap_or_else(free_port))),
             wrapper: self.wrapper,
@@ -108,6 +124,7 @@ impl Launch {
 /// Dropping it kills the process.
 pub(crate) struct Server {
     kind: Kind,
+    program: PathBuf,
     folder: PathBuf,
     address: SocketAddr,
     wrapper: Vec<String>,
@@ -254,13 +271,15 @@ impl Server {
 
     fn spawn(&mut self) {
         let log = File::create(&self.log).expect("the temporary folder is writable");
-        let program = match self.kind {
+        let program = [self.program.display().to_string()];
+        let arguments = match self.kind {
             Kind::Gitcd => self.gitcd(),
             Kind::Etcd => self.etcd(),
         };
         let words: Vec<_> = self.wrapper.iter().chain(&program).collect();
         let child = Command::new(words[0])
             .args(&words[1..])
+            .args(arguments)
             .args(&self.arguments)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file can be shared"))
@@ -271,14 +290,9 @@ impl Server {
     }
 
     fn gitcd(&self) -> Vec<String> {
-        let repository = self.folder.join("repo.git");
-        if !repository.exists() {
-            Repository::init(&repository);
-        }
         vec![
-            env!("CARGO_BIN_EXE_gitcd").to_owned(),
             "serve".to_owned(),
-            format!("--repo={}", repository.display()),
+            format!("--repo={}", self.folder.join("repo.git").display()),
             "--key-prefixes=default=/registry".to_owned(),
             format!("--listen-urls=default=http://{}", self.address),
         ]
@@ -288,7 +302,6 @@ impl Server {
         let client = format!("http://{}", self.address);
         let peer = format!("http://127.0.0.1:{}", free_port());
         vec![
-            assets::program("etcd").display().to_string(),
             "--name=test".to_owned(),
             "--log-level=warn".to_owned(),
             format!("--data-dir={}", self.folder.join("etcd").display()),
