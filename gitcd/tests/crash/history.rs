@@ -86,13 +86,7 @@ impl Entry {
     pub(crate) fn of(pair: &KeyValue) -> Self {
         let op = op_in(&pair.value);
         assert_eq!(pair.value, value(op), "a value that nobody wrote: {pair:?}");
-        Self {
-            op,
-            created: pair.create_revision,
-            changed: pair.mod_revision,
-            version: pair.version,
-            lease: pair.lease,
-        }
+        Self { op, created: pair.create_revision, changed: pair.mod_revision, version: pair.version, lease: pair.lease }
     }
 }
 
@@ -106,14 +100,8 @@ pub(crate) fn record(log: &mut Log, events: &[Event]) {
     for event in events {
         let pair = event.kv.as_ref().expect("an event has a key");
         let revision = pair.mod_revision;
-        assert!(
-            revision > newest,
-            "revision {revision} comes again or in parts behind {newest}"
-        );
-        assert!(
-            revision >= latest,
-            "revision {revision} comes behind {latest}"
-        );
+        assert!(revision > newest, "revision {revision} comes again or in parts behind {newest}");
+        assert!(revision >= latest, "revision {revision} comes behind {latest}");
         latest = revision;
         let deleted = event.r#type() == EventType::Delete;
         log.entry(revision).or_default().push(Change {
@@ -128,20 +116,20 @@ pub(crate) fn value(op: Op) -> Bytes {
     let padding = "x".repeat(op as usize % 97);
     match op % 4 {
         0 => format!("{op}\0\u{1}raw {padding}").into(),
-        1 => format!(r#"{{"op":"{op}","kind":"ConfigMap","data":{{"list":[1,{{"a":null}},[]],"text":"{padding}"}}}}"#).into(),
-        _ => format!("{{\"op\":\"{op}\",\"kind\":\"Pod\",\"metadata\":{{}},\"number\":1.0e3,\"text\":\"{padding}\"}}\n").into(),
+        1 => format!(r#"{{"op":"{op}","kind":"ConfigMap","data":{{"list":[1,{{"a":null}},[]],"text":"{padding}"}}}}"#)
+            .into(),
+        _ => {
+            format!("{{\"op\":\"{op}\",\"kind\":\"Pod\",\"metadata\":{{}},\"number\":1.0e3,\"text\":\"{padding}\"}}\n")
+                .into()
+        }
     }
 }
 
 fn op_in(value: &[u8]) -> Op {
     let digits = value.iter().skip_while(|byte| !byte.is_ascii_digit());
-    let digits: Vec<u8> = digits
-        .take_while(|byte| byte.is_ascii_digit())
-        .copied()
-        .collect();
+    let digits: Vec<u8> = digits.take_while(|byte| byte.is_ascii_digit()).copied().collect();
     let text = String::from_utf8(digits).expect("digits are text");
-    text.parse()
-        .unwrap_or_else(|_| panic!("a value that nobody wrote: {value:?}"))
+    text.parse().unwrap_or_else(|_| panic!("a value that nobody wrote: {value:?}"))
 }
 
 /// What a client knows of a lease.
@@ -184,35 +172,24 @@ impl History {
     /// # Panics
     /// If it is older than `before`, the one that was known when the question was asked.
     pub(crate) fn saw(&self, revision: i64, before: i64) {
-        assert!(
-            revision >= before,
-            "revisions go back: {revision} after somebody had seen {before}"
-        );
+        assert!(revision >= before, "revisions go back: {revision} after somebody had seen {before}");
         self.seen.fetch_max(revision, Ordering::SeqCst);
     }
 
     pub(crate) fn attempts(&self) -> MutexGuard<'_, Vec<Attempt>> {
-        self.attempts
-            .lock()
-            .expect("no client panics while it holds this")
+        self.attempts.lock().expect("no client panics while it holds this")
     }
 
     pub(crate) fn reads(&self) -> MutexGuard<'_, Vec<Read>> {
-        self.reads
-            .lock()
-            .expect("no client panics while it holds this")
+        self.reads.lock().expect("no client panics while it holds this")
     }
 
     pub(crate) fn leases(&self) -> MutexGuard<'_, BTreeMap<i64, LeaseFacts>> {
-        self.leases
-            .lock()
-            .expect("no client panics while it holds this")
+        self.leases.lock().expect("no client panics while it holds this")
     }
 
     /// Asked for, acknowledged.
     pub(crate) fn compaction(&self) -> MutexGuard<'_, (i64, i64)> {
-        self.compaction
-            .lock()
-            .expect("no client panics while it holds this")
+        self.compaction.lock().expect("no client panics while it holds this")
     }
 }

@@ -6,11 +6,7 @@
 //! `GITCD_CRASH_CYCLES` says how often (5 unless given), `GITCD_CRASH_SEED` repeats a run's random choices.
 
 #[path = "../support/mod.rs"]
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "every test program uses another part of it"
-)]
+#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
 mod support;
 
 mod history;
@@ -30,8 +26,7 @@ use run::Run;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_acknowledged_or_seen_survives_kill_9() {
     let cycles = setting("GITCD_CRASH_CYCLES").unwrap_or(5);
-    let seed =
-        setting("GITCD_CRASH_SEED").unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
+    let seed = setting("GITCD_CRASH_SEED").unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
     println!("GITCD_CRASH_CYCLES={cycles} GITCD_CRASH_SEED={seed}");
 
     let mut run = Run::new(Server::start(Kind::under_test()).await, seed);
@@ -47,8 +42,7 @@ async fn what_was_acknowledged_or_seen_survives_kill_9() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_acknowledged_or_seen_survives_a_stop_under_load() {
-    let seed =
-        setting("GITCD_CRASH_SEED").unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
+    let seed = setting("GITCD_CRASH_SEED").unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
     println!("GITCD_CRASH_SEED={seed}");
     let mut run = Run::new(Server::start(Kind::under_test()).await, seed);
     run.load_and_stop(Duration::from_millis(700)).await;
@@ -59,8 +53,5 @@ async fn what_was_acknowledged_or_seen_survives_a_stop_under_load() {
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")),
-    )
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
 }

@@ -12,46 +12,21 @@ pub(crate) enum Violation {
     #[error("an answer at revision {revision} although {start} had been seen")]
     Stale { revision: i64, start: i64 },
     #[error("acknowledged, but not at its revision: {attempt:?}; there is {found:?}")]
-    Lost {
-        attempt: Box<Attempt>,
-        found: Vec<Change>,
-    },
+    Lost { attempt: Box<Attempt>, found: Vec<Change> },
     #[error("half applied at revision {revision}: {attempt:?}; there is {found:?}")]
-    Half {
-        revision: i64,
-        attempt: Box<Attempt>,
-        found: Vec<Change>,
-    },
+    Half { revision: i64, attempt: Box<Attempt>, found: Vec<Change> },
     #[error("happened twice, at {first} and {second}: attempt {op}")]
     Twice { op: Op, first: i64, second: i64 },
     #[error("revision {revision} was made by nobody: {found:?}")]
     Unasked { revision: i64, found: Vec<Change> },
     #[error("revision {revision} is older than what was seen before it was asked for: {attempt:?}")]
-    OutOfTime {
-        revision: i64,
-        attempt: Box<Attempt>,
-    },
-    #[error(
-        "was not allowed to happen or not to happen at revision {revision}: {attempt:?}; the keys: {state:?}"
-    )]
-    Condition {
-        revision: i64,
-        attempt: Box<Attempt>,
-        state: Vec<Option<Entry>>,
-    },
+    OutOfTime { revision: i64, attempt: Box<Attempt> },
+    #[error("was not allowed to happen or not to happen at revision {revision}: {attempt:?}; the keys: {state:?}")]
+    Condition { revision: i64, attempt: Box<Attempt>, state: Vec<Option<Entry>> },
     #[error("wrong state in an event of revision {revision}: {change:?} on {before:?}")]
-    Inconsistent {
-        revision: i64,
-        change: Box<Change>,
-        before: Option<Entry>,
-    },
+    Inconsistent { revision: i64, change: Box<Change>, before: Option<Entry> },
     #[error("a read at revision {} of {:?} differs: read {read:?}, kept {kept:?}", .revision, .prefix)]
-    Vanished {
-        revision: i64,
-        prefix: String,
-        read: Vec<(String, Entry)>,
-        kept: Vec<(String, Entry)>,
-    },
+    Vanished { revision: i64, prefix: String, read: Vec<(String, Entry)>, kept: Vec<(String, Entry)> },
 }
 
 /// The keys and their state after some revision, which is the end of what has been checked.
@@ -72,10 +47,7 @@ pub(crate) struct Facts<'a> {
 impl Model {
     /// An empty store: etcd's first revision is 1.
     pub(crate) fn empty() -> Self {
-        Self {
-            revision: 1,
-            ..Self::default()
-        }
+        Self { revision: 1, ..Self::default() }
     }
 
     pub(crate) fn revision(&self) -> i64 {
@@ -127,16 +99,9 @@ impl Model {
             }
             return self.happens(revision, attempt);
         }
-        if let Some(op) = changes
-            .iter()
-            .find_map(|change| change.now.map(|now| now.op))
-        {
+        if let Some(op) = changes.iter().find_map(|change| change.now.map(|now| now.op)) {
             if let Some(&first) = self.happened.get(&op) {
-                return Err(Violation::Twice {
-                    op,
-                    first,
-                    second: revision,
-                });
+                return Err(Violation::Twice { op, first, second: revision });
             }
             let Some(attempt) = index.open.get(&op) else {
                 return Err(unasked(revision, changes));
@@ -150,22 +115,16 @@ impl Model {
             return Ok(());
         }
         let deletes = |attempt: &&&Attempt| {
-            matches!(
-                attempt.action,
-                Action::Delete { .. } | Action::DeletePair { .. }
-            ) && !explained.contains(&attempt.op)
+            matches!(attempt.action, Action::Delete { .. } | Action::DeletePair { .. })
+                && !explained.contains(&attempt.op)
                 && attempt.seen_before < revision
         };
         let candidates: Vec<_> = index.open.values().filter(deletes).collect();
-        if let Some(attempt) = candidates
-            .iter()
-            .find(|attempt| self.is_effect(attempt, changes))
-        {
+        if let Some(attempt) = candidates.iter().find(|attempt| self.is_effect(attempt, changes)) {
             explained.insert(attempt.op);
             return self.happens(revision, attempt);
         }
-        let touches =
-            |attempt: &&&&Attempt| keys(&attempt.action).contains(&changes[0].key.as_str());
+        let touches = |attempt: &&&&Attempt| keys(&attempt.action).contains(&changes[0].key.as_str());
         match candidates.iter().find(touches) {
             Some(attempt) => Err(half(revision, attempt, changes)),
             None => Err(unasked(revision, changes)),
@@ -174,10 +133,7 @@ impl Model {
 
     fn happens(&mut self, revision: i64, attempt: &Attempt) -> Result<(), Violation> {
         if revision <= attempt.seen_before {
-            return Err(Violation::OutOfTime {
-                revision,
-                attempt: Box::new(attempt.clone()),
-            });
+            return Err(Violation::OutOfTime { revision, attempt: Box::new(attempt.clone()) });
         }
         if !self.allows(&attempt.action) {
             return Err(self.condition(revision, attempt));
@@ -188,38 +144,25 @@ impl Model {
 
     /// Whether `changes` are all that `attempt` does to the keys as they are now.
     fn is_effect(&self, attempt: &Attempt, changes: &[Change]) -> bool {
-        let puts = !matches!(
-            attempt.action,
-            Action::Delete { .. } | Action::DeletePair { .. }
-        );
+        let puts = !matches!(attempt.action, Action::Delete { .. } | Action::DeletePair { .. });
         let lease = match attempt.action {
             Action::Put { lease, .. } => lease,
             _ => 0,
         };
         let touched = keys(&attempt.action);
-        let affected: Vec<_> = touched
-            .into_iter()
-            .filter(|key| puts || self.keys.contains_key(*key))
-            .collect();
+        let affected: Vec<_> = touched.into_iter().filter(|key| puts || self.keys.contains_key(*key)).collect();
         affected.len() == changes.len()
-            && affected
-                .iter()
-                .zip(changes)
-                .all(|(key, change)| match &change.now {
-                    Some(now) => {
-                        puts && change.key == *key && now.op == attempt.op && now.lease == lease
-                    }
-                    None => !puts && change.key == *key,
-                })
+            && affected.iter().zip(changes).all(|(key, change)| match &change.now {
+                Some(now) => puts && change.key == *key && now.op == attempt.op && now.lease == lease,
+                None => !puts && change.key == *key,
+            })
     }
 
     /// Whether the compares of an action hold on the keys as they are now.
     fn allows(&self, action: &Action) -> bool {
         match action {
             Action::Put { .. } | Action::Revoke { .. } => true,
-            Action::Update { key, expected } => {
-                self.keys.get(key).map_or(0, |entry| entry.changed) == *expected
-            }
+            Action::Update { key, expected } => self.keys.get(key).map_or(0, |entry| entry.changed) == *expected,
             Action::CreatePair { keys } => keys.iter().all(|key| !self.keys.contains_key(key)),
             Action::Delete { .. } | Action::DeletePair { .. } => {
                 keys(action).iter().any(|key| self.keys.contains_key(*key))
@@ -229,24 +172,11 @@ impl Model {
 
     /// Whether exactly the keys of one lease go that was short or that somebody tried to revoke.
     fn is_end_of_a_lease(&self, changes: &[Change], index: &Index) -> bool {
-        let lease = self
-            .keys
-            .get(&changes[0].key)
-            .map_or(0, |entry| entry.lease);
-        let may_end = index
-            .leases
-            .get(&lease)
-            .is_some_and(|facts| facts.revoke_tried || facts.ttl < SHORT_SECONDS);
-        let attached = self
-            .keys
-            .iter()
-            .filter(|(_, entry)| entry.lease == lease)
-            .map(|(key, _)| key);
-        let gone: BTreeSet<_> = changes
-            .iter()
-            .filter(|change| change.now.is_none())
-            .map(|change| &change.key)
-            .collect();
+        let lease = self.keys.get(&changes[0].key).map_or(0, |entry| entry.lease);
+        let may_end = index.leases.get(&lease).is_some_and(|facts| facts.revoke_tried || facts.ttl < SHORT_SECONDS);
+        let attached = self.keys.iter().filter(|(_, entry)| entry.lease == lease).map(|(key, _)| key);
+        let gone: BTreeSet<_> =
+            changes.iter().filter(|change| change.now.is_none()).map(|change| &change.key).collect();
         lease != 0 && may_end && gone.len() == changes.len() && gone.into_iter().eq(attached)
     }
 
@@ -259,11 +189,7 @@ impl Model {
                     && now.version == before.map_or(1, |before| before.version + 1)
             });
             if !consistent {
-                return Err(Violation::Inconsistent {
-                    revision,
-                    change: Box::new(change.clone()),
-                    before,
-                });
+                return Err(Violation::Inconsistent { revision, change: Box::new(change.clone()), before });
             }
             match change.now {
                 Some(now) => self.keys.insert(change.key.clone(), now),
@@ -301,15 +227,8 @@ impl Model {
     }
 
     fn condition(&self, revision: i64, attempt: &Attempt) -> Violation {
-        let state = keys(&attempt.action)
-            .iter()
-            .map(|key| self.keys.get(*key).copied())
-            .collect();
-        Violation::Condition {
-            revision,
-            attempt: Box::new(attempt.clone()),
-            state,
-        }
+        let state = keys(&attempt.action).iter().map(|key| self.keys.get(*key).copied()).collect();
+        Violation::Condition { revision, attempt: Box::new(attempt.clone()), state }
     }
 }
 
@@ -338,10 +257,7 @@ impl<'a> Index<'a> {
             match attempt.outcome {
                 Outcome::Changed(revision) => {
                     let other = index.made.insert(revision, attempt);
-                    assert!(
-                        other.is_none(),
-                        "two got revision {revision}: {attempt:?}, {other:?}"
-                    );
+                    assert!(other.is_none(), "two got revision {revision}: {attempt:?}, {other:?}");
                 }
                 Outcome::Unchanged(revision) | Outcome::Done(revision) => {
                     index.quiet.entry(revision).or_default().push(attempt);
@@ -363,16 +279,8 @@ impl<'a> Index<'a> {
         if let Some((_, attempt)) = self.made.range(..=start).next() {
             return Err(lost(attempt, &[]));
         }
-        let quiet = self
-            .quiet
-            .range(..start)
-            .next()
-            .map(|(revision, _)| *revision);
-        let read = self
-            .reads
-            .range(..start)
-            .next()
-            .map(|(revision, _)| *revision);
+        let quiet = self.quiet.range(..start).next().map(|(revision, _)| *revision);
+        let read = self.reads.range(..start).next().map(|(revision, _)| *revision);
         match quiet.or(read) {
             Some(revision) => Err(Violation::Stale { revision, start }),
             None => Ok(()),
@@ -384,16 +292,8 @@ impl<'a> Index<'a> {
         if let Some((_, attempt)) = self.made.range(end + 1..).next() {
             return Err(lost(attempt, &[]));
         }
-        let quiet = self
-            .quiet
-            .range(end + 1..)
-            .next()
-            .map(|(revision, _)| *revision);
-        let read = self
-            .reads
-            .range(end + 1..)
-            .next()
-            .map(|(revision, _)| *revision);
+        let quiet = self.quiet.range(end + 1..).next().map(|(revision, _)| *revision);
+        let read = self.reads.range(end + 1..).next().map(|(revision, _)| *revision);
         match quiet.or(read) {
             Some(missing) => Err(Violation::Gap { missing }),
             None => Ok(()),
@@ -402,34 +302,22 @@ impl<'a> Index<'a> {
 }
 
 fn lost(attempt: &Attempt, found: &[Change]) -> Violation {
-    Violation::Lost {
-        attempt: Box::new(attempt.clone()),
-        found: found.to_vec(),
-    }
+    Violation::Lost { attempt: Box::new(attempt.clone()), found: found.to_vec() }
 }
 
 fn half(revision: i64, attempt: &Attempt, found: &[Change]) -> Violation {
-    Violation::Half {
-        revision,
-        attempt: Box::new(attempt.clone()),
-        found: found.to_vec(),
-    }
+    Violation::Half { revision, attempt: Box::new(attempt.clone()), found: found.to_vec() }
 }
 
 fn unasked(revision: i64, found: &[Change]) -> Violation {
-    Violation::Unasked {
-        revision,
-        found: found.to_vec(),
-    }
+    Violation::Unasked { revision, found: found.to_vec() }
 }
 
 /// The keys that an action names, in the order of its events.
 fn keys(action: &Action) -> Vec<&str> {
     match action {
         Action::Put { key, .. } | Action::Update { key, .. } | Action::Delete { key } => vec![key],
-        Action::CreatePair { keys } | Action::DeletePair { keys } => {
-            keys.iter().map(String::as_str).collect()
-        }
+        Action::CreatePair { keys } | Action::DeletePair { keys } => keys.iter().map(String::as_str).collect(),
         Action::Revoke { .. } => vec![],
     }
 }

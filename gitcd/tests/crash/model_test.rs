@@ -29,14 +29,8 @@ impl Story {
     fn new() -> Self {
         let pair = || ["/l".to_owned(), "/r".to_owned()];
         let a = || "/a".to_owned();
-        let leased = Action::Put {
-            key: "/k".into(),
-            lease: LEASE,
-        };
-        let update = Action::Update {
-            key: a(),
-            expected: 2,
-        };
+        let leased = Action::Put { key: "/k".into(), lease: LEASE };
+        let update = Action::Update { key: a(), expected: 2 };
         let attempts = vec![
             attempt(1, Action::Put { key: a(), lease: 0 }, Outcome::Changed(2)),
             attempt(2, Action::CreatePair { keys: pair() }, Outcome::Changed(3)),
@@ -44,14 +38,7 @@ impl Story {
             attempt(4, Action::DeletePair { keys: pair() }, Outcome::Unknown),
             attempt(5, leased, Outcome::Changed(6)),
             attempt(6, update, Outcome::Unchanged(5)),
-            attempt(
-                7,
-                Action::Put {
-                    key: "/never".into(),
-                    lease: 0,
-                },
-                Outcome::Unknown,
-            ),
+            attempt(7, Action::Put { key: "/never".into(), lease: 0 }, Outcome::Unknown),
         ];
         let log = Log::from([
             (2, vec![put("/a", 1, 2, 2, 1)]),
@@ -62,64 +49,36 @@ impl Story {
             (7, vec![delete("/k")]),
         ]);
         let found = vec![("/a".to_owned(), entry(3, 2, 4, 2))];
-        let facts = LeaseFacts {
-            ttl: 2,
-            granted: true,
-            ..LeaseFacts::default()
-        };
+        let facts = LeaseFacts { ttl: 2, granted: true, ..LeaseFacts::default() };
         Self {
             log,
             attempts,
-            reads: vec![Read {
-                revision: 5,
-                prefix: "/".into(),
-                found,
-            }],
+            reads: vec![Read { revision: 5, prefix: "/".into(), found }],
             leases: BTreeMap::from([(LEASE, facts)]),
             end: 7,
         }
     }
 
     fn check(&self) -> Result<(), Violation> {
-        let facts = Facts {
-            attempts: &self.attempts,
-            reads: &self.reads,
-            leases: &self.leases,
-        };
+        let facts = Facts { attempts: &self.attempts, reads: &self.reads, leases: &self.leases };
         Model::empty().follow(&self.log, self.end, &facts)
     }
 
     fn events(&mut self, revision: i64) -> &mut Vec<Change> {
-        self.log
-            .get_mut(&revision)
-            .expect("the story has this revision")
+        self.log.get_mut(&revision).expect("the story has this revision")
     }
 }
 
 fn attempt(op: Op, action: Action, outcome: Outcome) -> Attempt {
-    Attempt {
-        op,
-        action,
-        seen_before: 1,
-        outcome,
-    }
+    Attempt { op, action, seen_before: 1, outcome }
 }
 
 fn entry(op: Op, created: i64, changed: i64, version: i64) -> Entry {
-    Entry {
-        op,
-        created,
-        changed,
-        version,
-        lease: 0,
-    }
+    Entry { op, created, changed, version, lease: 0 }
 }
 
 fn put(key: &str, op: Op, created: i64, changed: i64, version: i64) -> Change {
-    Change {
-        key: key.into(),
-        now: Some(entry(op, created, changed, version)),
-    }
+    Change { key: key.into(), now: Some(entry(op, created, changed, version)) }
 }
 
 fn with_lease(mut change: Change) -> Change {
@@ -130,10 +89,7 @@ fn with_lease(mut change: Change) -> Change {
 }
 
 fn delete(key: &str) -> Change {
-    Change {
-        key: key.into(),
-        now: None,
-    }
+    Change { key: key.into(), now: None }
 }
 
 macro_rules! notices {
@@ -157,9 +113,7 @@ fn a_history_that_keeps_all_promises_passes() {
 #[test]
 fn what_is_unknown_may_also_not_have_happened() {
     let mut story = Story::new();
-    let never = Action::Delete {
-        key: "/nothing".into(),
-    };
+    let never = Action::Delete { key: "/nothing".into() };
     story.attempts.push(attempt(8, never, Outcome::Unknown));
     assert_eq!(story.check(), Ok(()));
 }

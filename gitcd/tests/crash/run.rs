@@ -44,18 +44,12 @@ struct Proven {
 
 impl Run {
     pub(crate) fn new(server: Server, seed: u64) -> Self {
-        let followers = [
-            ("/registry/", true),
-            ("/registry/pairs/", false),
-            ("/", false),
-        ];
+        let followers = [("/registry/", true), ("/registry/pairs/", false), ("/", false)];
         Self {
             server,
             history: Arc::default(),
             random: StdRng::seed_from_u64(seed),
-            followers: followers
-                .map(|(prefix, prev_kv)| Follower::new(prefix, prev_kv))
-                .into(),
+            followers: followers.map(|(prefix, prev_kv)| Follower::new(prefix, prev_kv)).into(),
             log: Log::new(),
             model: Model::empty(),
             checkpoints: BTreeMap::new(),
@@ -83,11 +77,7 @@ impl Run {
         self.gather(clients).await;
         if self.server.kind() == Kind::Gitcd {
             let committed = self.server.repository().committed_revision();
-            assert!(
-                committed >= self.history.seen(),
-                "committed up to {committed} of {}",
-                self.history.seen()
-            );
+            assert!(committed >= self.history.seen(), "committed up to {committed} of {}", self.history.seen());
         }
     }
 
@@ -106,42 +96,23 @@ impl Run {
     pub(crate) async fn check(&mut self) {
         let channel = self.server.channel().await;
         let (asked, acknowledged) = *self.history.compaction();
-        let end = read(&channel, "/", 0)
-            .await
-            .expect("the server is up")
-            .revision;
+        let end = read(&channel, "/", 0).await.expect("the server is up").revision;
         let seen = self.history.seen();
-        assert!(
-            end >= seen,
-            "the server is at revision {end}, but somebody had seen {seen}"
-        );
+        assert!(end >= seen, "the server is at revision {end}, but somebody had seen {seen}");
 
         let log = replay(&channel, asked.max(1) + 1, end).await;
         for (revision, changes) in log.range(..=self.model.revision()) {
-            assert_eq!(
-                self.log.get(revision),
-                Some(changes),
-                "revision {revision} was something else before"
-            );
+            assert_eq!(self.log.get(revision), Some(changes), "revision {revision} was something else before");
         }
-        self.sample(&channel, asked.max(self.model.revision()), end)
-            .await;
+        self.sample(&channel, asked.max(self.model.revision()), end).await;
         self.prove(log, end);
 
         for (revision, model) in self.checkpoints.range(asked.max(1)..) {
-            let then = read(&channel, "/", *revision)
-                .await
-                .expect("it is not compacted");
-            assert_eq!(
-                then.found,
-                model.list("/"),
-                "revision {revision} reads differently now"
-            );
+            let then = read(&channel, "/", *revision).await.expect("it is not compacted");
+            assert_eq!(then.found, model.list("/"), "revision {revision} reads differently now");
         }
         if acknowledged > 2 {
-            let error = read(&channel, "/", acknowledged - 1)
-                .await
-                .expect_err("a compaction is as durable as a write");
+            let error = read(&channel, "/", acknowledged - 1).await.expect_err("a compaction is as durable as a write");
             assert_eq!(error.code(), Code::OutOfRange);
         }
         self.check_leases(&channel).await;
@@ -155,17 +126,10 @@ impl Run {
     pub(crate) async fn leases_end(&mut self) {
         let channel = self.server.channel().await;
         let leases = self.history.leases().clone();
-        let goes = |lease: i64| {
-            leases
-                .get(&lease)
-                .is_some_and(|facts| facts.ttl < SHORT_SECONDS)
-        };
+        let goes = |lease: i64| leases.get(&lease).is_some_and(|facts| facts.ttl < SHORT_SECONDS);
         eventually("short leases to expire", async || {
             let now = read(&channel, "/", 0).await.expect("the server is up");
-            now.found
-                .iter()
-                .all(|(_, entry)| !goes(entry.lease))
-                .then_some(())
+            now.found.iter().all(|(_, entry)| !goes(entry.lease)).then_some(())
         })
         .await;
         self.check().await;
@@ -187,16 +151,10 @@ impl Run {
             let Some(path) = key.strip_prefix("/registry/") else {
                 continue; // lives with the metadata
             };
-            let file = files
-                .remove(path)
-                .unwrap_or_else(|| panic!("{key} is not in the tree"));
+            let file = files.remove(path).unwrap_or_else(|| panic!("{key} is not in the tree"));
             compare(path, &file, &value(entry.op));
         }
-        assert!(
-            files.is_empty(),
-            "more in the tree than in the store: {:?}",
-            files.keys()
-        );
+        assert!(files.is_empty(), "more in the tree than in the store: {:?}", files.keys());
     }
 
     async fn load(&mut self) -> Clients {
@@ -207,18 +165,12 @@ impl Run {
             clients.others.spawn(writer.run());
         }
         for _ in 0..READERS {
-            clients.others.spawn(read_on(
-                Arc::clone(&self.history),
-                channel.clone(),
-                self.random.random(),
-            ));
+            clients.others.spawn(read_on(Arc::clone(&self.history), channel.clone(), self.random.random()));
         }
         for follower in self.followers.drain(..) {
             // A connection each: a watcher must not live on another one's.
             let channel = self.server.channel().await;
-            clients
-                .followers
-                .spawn(follower.run(Arc::clone(&self.history), channel));
+            clients.followers.spawn(follower.run(Arc::clone(&self.history), channel));
         }
         clients
     }
@@ -233,9 +185,7 @@ impl Run {
     async fn sample(&mut self, channel: &Channel, start: i64, end: i64) {
         for _ in 0..5 {
             let revision = self.random.random_range(start..=end);
-            let then = read(channel, "/", revision)
-                .await
-                .expect("it is not compacted");
+            let then = read(channel, "/", revision).await.expect("it is not compacted");
             self.history.reads().push(then);
         }
     }
@@ -245,11 +195,7 @@ impl Run {
         let attempts = std::mem::take(&mut *self.history.attempts());
         let reads = std::mem::take(&mut *self.history.reads());
         let leases = self.history.leases().clone();
-        let facts = Facts {
-            attempts: &attempts,
-            reads: &reads,
-            leases: &leases,
-        };
+        let facts = Facts { attempts: &attempts, reads: &reads, leases: &leases };
         let known = self.missing(&log);
         self.log.extend(known);
         self.log.extend(log);
@@ -258,74 +204,39 @@ impl Run {
         }
         self.checkpoints.insert(end, self.model.clone());
         self.proven.writes += attempts.len();
-        self.proven.unknown += attempts
-            .iter()
-            .filter(|attempt| attempt.outcome == super::history::Outcome::Unknown)
-            .count();
+        self.proven.unknown +=
+            attempts.iter().filter(|attempt| attempt.outcome == super::history::Outcome::Unknown).count();
         self.proven.reads += reads.len();
     }
 
     /// Revisions that a compaction took before they could be read back: the follower of everything has them.
     fn missing(&self, log: &Log) -> Log {
         let start = self.model.revision() + 1;
-        let end = log
-            .first_key_value()
-            .map_or(start, |(revision, _)| *revision);
-        let follower = self
-            .followers
-            .iter()
-            .find(|follower| follower.prefix == "/")
-            .expect("it is always there");
+        let end = log.first_key_value().map_or(start, |(revision, _)| *revision);
+        let follower = self.followers.iter().find(|follower| follower.prefix == "/").expect("it is always there");
         let events = follower.log.range(start..end.max(start));
-        events
-            .map(|(revision, changes)| (*revision, changes.clone()))
-            .collect()
+        events.map(|(revision, changes)| (*revision, changes.clone())).collect()
     }
 
     async fn check_leases(&self, channel: &Channel) {
         let mut client = LeaseClient::new(channel.clone());
-        let listed = client
-            .lease_leases(LeaseLeasesRequest {})
-            .await
-            .expect("the server is up")
-            .into_inner();
+        let listed = client.lease_leases(LeaseLeasesRequest {}).await.expect("the server is up").into_inner();
         let listed: BTreeSet<_> = listed.leases.iter().map(|lease| lease.id).collect();
         let facts = self.history.leases().clone();
         for id in &listed {
             assert!(facts.contains_key(id), "lease {id} was granted by nobody");
         }
         for (id, facts) in &facts {
-            assert!(
-                !(facts.revoked && listed.contains(id)),
-                "lease {id} came back: {facts:?}"
-            );
+            assert!(!(facts.revoked && listed.contains(id)), "lease {id} came back: {facts:?}");
             if facts.granted && !facts.revoke_tried && facts.ttl > SHORT_SECONDS {
                 assert!(listed.contains(id), "lease {id} is lost: {facts:?}");
-                let request = LeaseTimeToLiveRequest {
-                    id: *id,
-                    keys: true,
-                };
-                let answer = client
-                    .lease_time_to_live(request)
-                    .await
-                    .expect("the server is up")
-                    .into_inner();
+                let request = LeaseTimeToLiveRequest { id: *id, keys: true };
+                let answer = client.lease_time_to_live(request).await.expect("the server is up").into_inner();
                 assert_eq!(answer.granted_ttl, facts.ttl, "lease {id}");
-                let keys: BTreeSet<_> = answer
-                    .keys
-                    .iter()
-                    .map(|key| String::from_utf8_lossy(key).into_owned())
-                    .collect();
-                let attached = self
-                    .model
-                    .keys()
-                    .iter()
-                    .filter(|(_, entry)| entry.lease == *id);
-                assert_eq!(
-                    keys,
-                    attached.map(|(key, _)| key.clone()).collect(),
-                    "keys of lease {id}"
-                );
+                let keys: BTreeSet<_> =
+                    answer.keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
+                let attached = self.model.keys().iter().filter(|(_, entry)| entry.lease == *id);
+                assert_eq!(keys, attached.map(|(key, _)| key.clone()).collect(), "keys of lease {id}");
             }
         }
     }
@@ -335,36 +246,19 @@ impl Run {
         for follower in &mut self.followers {
             let mut part = Log::new();
             for (revision, changes) in self.log.range(..=end) {
-                let own: Vec<_> = changes
-                    .iter()
-                    .filter(|change| change.key.starts_with(follower.prefix))
-                    .cloned()
-                    .collect();
+                let own: Vec<_> =
+                    changes.iter().filter(|change| change.key.starts_with(follower.prefix)).cloned().collect();
                 if !own.is_empty() {
                     part.insert(*revision, own);
                 }
             }
             let last = part.last_key_value().map_or(0, |(revision, _)| *revision);
             follower.catch_up(channel, last).await;
-            let got: Log = follower
-                .log
-                .range(..=end)
-                .map(|(revision, changes)| (*revision, changes.clone()))
-                .collect();
+            let got: Log = follower.log.range(..=end).map(|(revision, changes)| (*revision, changes.clone())).collect();
             for (revision, changes) in &part {
-                assert_eq!(
-                    got.get(revision),
-                    Some(changes),
-                    "the watcher of {} at {revision}",
-                    follower.prefix
-                );
+                assert_eq!(got.get(revision), Some(changes), "the watcher of {} at {revision}", follower.prefix);
             }
-            assert_eq!(
-                got.len(),
-                part.len(),
-                "the watcher of {} got more than there was",
-                follower.prefix
-            );
+            assert_eq!(got.len(), part.len(), "the watcher of {} got more than there was", follower.prefix);
         }
     }
 }
@@ -406,9 +300,5 @@ fn compare(path: &str, file: &[u8], value: &[u8]) {
     let printed: serde_json::Value =
         serde_json::from_slice(file).unwrap_or_else(|error| panic!("{path}: {error}: {file:?}"));
     assert_eq!(printed, json, "{path}");
-    assert!(
-        file.starts_with(b"{\n  \"op\": "),
-        "{path} is not pretty-printed: {}",
-        String::from_utf8_lossy(file)
-    );
+    assert!(file.starts_with(b"{\n  \"op\": "), "{path} is not pretty-printed: {}", String::from_utf8_lossy(file));
 }

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use gitcd::proto::etcdserverpb::kv_client::KvClient;
 use gitcd::proto::etcdserverpb::lease_client::LeaseClient;
-use gitcd::proto::etcdserverpb::{
-    CompactionRequest, PutRequest, ResponseHeader, TxnRequest, response_op,
-};
+use gitcd::proto::etcdserverpb::{CompactionRequest, PutRequest, ResponseHeader, TxnRequest, response_op};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tonic::transport::Channel;
@@ -56,11 +54,7 @@ impl Writer {
     async fn step(&mut self) -> Result<(), Broken> {
         match self.random.random_range(0..100) {
             0..35 => {
-                let lease = if self.random.random_bool(0.3) {
-                    self.lease
-                } else {
-                    0
-                };
+                let lease = if self.random.random_bool(0.3) { self.lease } else { 0 };
                 let key = self.key();
                 self.put(key, lease).await
             }
@@ -76,10 +70,7 @@ impl Writer {
 
     async fn put(&mut self, key: String, lease: i64) -> Result<(), Broken> {
         let (op, before) = self.begin();
-        let request = PutRequest {
-            lease,
-            ..with_value(&key, op)
-        };
+        let request = PutRequest { lease, ..with_value(&key, op) };
         let answer = self.kv.put(request).await;
         let answer = answer.map(|answer| Outcome::Changed(revision(answer.into_inner().header)));
         self.end(op, before, Action::Put { key, lease }, answer)
@@ -103,16 +94,8 @@ impl Writer {
             }
             for response in answer.responses {
                 if let Some(response_op::Response::ResponseRange(answer)) = response.response {
-                    let found = answer
-                        .kvs
-                        .iter()
-                        .map(|pair| (key.clone(), Entry::of(pair)))
-                        .collect();
-                    self.history.reads().push(Read {
-                        revision,
-                        prefix: key.clone(),
-                        found,
-                    });
+                    let found = answer.kvs.iter().map(|pair| (key.clone(), Entry::of(pair))).collect();
+                    self.history.reads().push(Read { revision, prefix: key.clone(), found });
                 }
             }
             Outcome::Unchanged(revision)
@@ -161,13 +144,7 @@ impl Writer {
     async fn grant(&mut self) -> Result<(), Broken> {
         let id = 1_000_000 + self.history.new_op() as i64;
         let ttl = if self.random.random_bool(0.3) { 2 } else { 600 };
-        self.history.leases().insert(
-            id,
-            LeaseFacts {
-                ttl,
-                ..LeaseFacts::default()
-            },
-        );
+        self.history.leases().insert(id, LeaseFacts { ttl, ..LeaseFacts::default() });
         let answer = self.leases.lease_grant(grant(id, ttl)).await;
         answer.map_err(|status| broken(&status))?;
         self.lease(id, |facts| facts.granted = true);
@@ -199,13 +176,7 @@ impl Writer {
             }
             compaction.0 = revision;
         }
-        let answer = self
-            .kv
-            .compact(CompactionRequest {
-                revision,
-                physical: false,
-            })
-            .await;
+        let answer = self.kv.compact(CompactionRequest { revision, physical: false }).await;
         answer.map_err(|status| broken(&status))?;
         let mut compaction = self.history.compaction();
         compaction.1 = compaction.1.max(revision);
@@ -215,24 +186,12 @@ impl Writer {
     /// Reads one key and remembers what it saw.
     async fn read(&mut self, key: &str) -> Result<Option<Entry>, Broken> {
         let before = self.history.seen();
-        let answer = self
-            .kv
-            .range(get(key))
-            .await
-            .map_err(|status| broken(&status))?
-            .into_inner();
+        let answer = self.kv.range(get(key)).await.map_err(|status| broken(&status))?.into_inner();
         let revision = revision(answer.header);
         self.history.saw(revision, before);
         let entry = answer.kvs.first().map(Entry::of);
-        let found = entry
-            .map(|entry| (key.to_owned(), entry))
-            .into_iter()
-            .collect();
-        self.history.reads().push(Read {
-            revision,
-            prefix: key.to_owned(),
-            found,
-        });
+        let found = entry.map(|entry| (key.to_owned(), entry)).into_iter().collect();
+        self.history.reads().push(Read { revision, prefix: key.to_owned(), found });
         Ok(entry)
     }
 
@@ -240,30 +199,17 @@ impl Writer {
         (self.history.new_op(), self.history.seen())
     }
 
-    fn end(
-        &self,
-        op: Op,
-        seen_before: i64,
-        action: Action,
-        answer: Result<Outcome, Status>,
-    ) -> Result<(), Broken> {
+    fn end(&self, op: Op, seen_before: i64, action: Action, answer: Result<Outcome, Status>) -> Result<(), Broken> {
         let outcome = match &answer {
             Ok(outcome) => *outcome,
             // A short lease may have expired before its use.
             Err(status) if status.code() == Code::NotFound => Outcome::Refused,
             Err(_) => Outcome::Unknown,
         };
-        if let Outcome::Changed(revision) | Outcome::Unchanged(revision) | Outcome::Done(revision) =
-            outcome
-        {
+        if let Outcome::Changed(revision) | Outcome::Unchanged(revision) | Outcome::Done(revision) = outcome {
             self.history.saw(revision, seen_before);
         }
-        self.history.attempts().push(Attempt {
-            op,
-            action,
-            seen_before,
-            outcome,
-        });
+        self.history.attempts().push(Attempt { op, action, seen_before, outcome });
         match answer {
             Err(status) if outcome == Outcome::Unknown => Err(broken(&status)),
             _ => Ok(()),
@@ -278,11 +224,7 @@ impl Writer {
     fn key(&mut self) -> String {
         match self.random.random_range(0..20) {
             0 => format!("/elsewhere/k{}", self.random.random_range(0..3)),
-            n => format!(
-                "/registry/configmaps/ns{}/cm{:02}",
-                n % 4,
-                self.random.random_range(0..12)
-            ),
+            n => format!("/registry/configmaps/ns{}/cm{:02}", n % 4, self.random.random_range(0..12)),
         }
     }
 
@@ -295,27 +237,17 @@ impl Writer {
 /// # Panics
 /// If the error is not that of a server that goes away.
 fn broken(status: &Status) -> Broken {
-    let gone = matches!(
-        status.code(),
-        Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal
-    );
+    let gone = matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal);
     assert!(gone, "no client asked for anything wrong: {status}");
     Broken
 }
 
 fn with_value(key: &str, op: Op) -> PutRequest {
-    PutRequest {
-        value: value(op),
-        ..put(key, "")
-    }
+    PutRequest { value: value(op), ..put(key, "") }
 }
 
 fn changed_if(changed: bool, header: Option<ResponseHeader>) -> Outcome {
-    if changed {
-        Outcome::Changed(revision(header))
-    } else {
-        Outcome::Unchanged(revision(header))
-    }
+    if changed { Outcome::Changed(revision(header)) } else { Outcome::Unchanged(revision(header)) }
 }
 
 pub(crate) fn revision(header: Option<ResponseHeader>) -> i64 {

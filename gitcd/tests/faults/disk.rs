@@ -32,20 +32,15 @@ impl SmallDisk {
         if !rustix::process::geteuid().is_root() {
             unshare.arg("--map-root-user");
         }
-        let keeper = unshare
-            .args(["--mount", "sh", "-c", &script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn();
+        let keeper =
+            unshare.args(["--mount", "sh", "-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut keeper = match keeper {
             Ok(keeper) => keeper,
             Err(error) => return skip(&format!("unshare cannot be run: {error}")),
         };
         let mut line = String::new();
         let stdout = keeper.stdout.take().expect("piped");
-        BufReader::new(stdout)
-            .read_line(&mut line)
-            .expect("a pipe can be read");
+        BufReader::new(stdout).read_line(&mut line).expect("a pipe can be read");
         if line != "mounted\n" {
             keeper.wait().expect("the child is ours");
             return skip("no mount namespace, or no mount in it, is allowed here");
@@ -60,20 +55,12 @@ impl SmallDisk {
     /// The same folder as this process can reach it.
     fn seen_from_here(&self) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id()));
-        root.join(
-            self.path()
-                .strip_prefix("/")
-                .expect("a temporary folder is absolute"),
-        )
+        root.join(self.path().strip_prefix("/").expect("a temporary folder is absolute"))
     }
 
     /// What runs a program within the namespace.
     fn wrapper(&self) -> Vec<String> {
-        let mut words = vec![
-            "nsenter".to_owned(),
-            format!("--target={}", self.keeper.id()),
-            "--mount".to_owned(),
-        ];
+        let mut words = vec!["nsenter".to_owned(), format!("--target={}", self.keeper.id()), "--mount".to_owned()];
         if !rustix::process::geteuid().is_root() {
             words.extend(["--user".to_owned(), "--preserve-credentials".to_owned()]);
         }
@@ -117,11 +104,7 @@ async fn a_full_disk_stops_writes_but_not_reads_and_loses_nothing() {
     let wrapper = disk.wrapper();
     let wrapper: Vec<_> = wrapper.iter().map(String::as_str).collect();
     Repository::init_through(&wrapper, &disk.path().join("repo.git"));
-    let mut server = Launch::new(Kind::Gitcd)
-        .folder(disk.path())
-        .wrapper(&wrapper)
-        .start()
-        .await;
+    let mut server = Launch::new(Kind::Gitcd).folder(disk.path()).wrapper(&wrapper).start().await;
     let client = server.client().await;
     write(&client, 0..EARLY).await;
 
@@ -135,44 +118,21 @@ async fn a_full_disk_stops_writes_but_not_reads_and_loses_nothing() {
             Ok(answer) => acknowledged.push((key, answer.header.unwrap().revision)),
             Err(status) => break status,
         }
-        assert!(
-            (acknowledged.len() as u64) < DISK_BYTES / large.len() as u64,
-            "the disk is full, but writes go on"
-        );
+        assert!((acknowledged.len() as u64) < DISK_BYTES / large.len() as u64, "the disk is full, but writes go on");
     };
     assert_eq!(refusal.code(), Code::ResourceExhausted);
-    assert_eq!(
-        refusal.message(),
-        "etcdserver: mvcc: database space exceeded"
-    );
+    assert_eq!(refusal.message(), "etcdserver: mvcc: database space exceeded");
 
     holds(&client, 0..EARLY).await;
-    let revision = client
-        .range(get("/registry/none"))
-        .await
-        .ok()
-        .header
-        .unwrap()
-        .revision;
-    assert_eq!(
-        revision,
-        1 + (EARLY + acknowledged.len()) as i64,
-        "a refused write takes no revision"
-    );
-    let again = client
-        .put(put("/registry/none", &large))
-        .await
-        .refused(Code::ResourceExhausted);
+    let revision = client.range(get("/registry/none")).await.ok().header.unwrap().revision;
+    assert_eq!(revision, 1 + (EARLY + acknowledged.len()) as i64, "a refused write takes no revision");
+    let again = client.put(put("/registry/none", &large)).await.refused(Code::ResourceExhausted);
     assert_eq!(again, refusal.message());
     assert_eq!(client.range(get("/registry/none")).await.ok().count, 0);
 
     disk.make_room();
     let written = eventually("writes to work again", async || {
-        client
-            .put(put("/registry/tests/after", &value(0)))
-            .await
-            .result()
-            .ok()
+        client.put(put("/registry/tests/after", &value(0))).await.result().ok()
     })
     .await;
     let written = written.header.unwrap().revision;
@@ -180,23 +140,10 @@ async fn a_full_disk_stops_writes_but_not_reads_and_loses_nothing() {
         let client = server.client().await;
         holds(&client, 0..EARLY).await;
         for (key, revision) in &acknowledged {
-            let pair = client
-                .range(get(key))
-                .await
-                .ok()
-                .kvs
-                .pop()
-                .unwrap_or_else(|| panic!("{key} is lost, {round}"));
-            assert_eq!(
-                (pair.mod_revision, pair.value.len()),
-                (*revision, large.len()),
-                "{key}, {round}"
-            );
+            let pair = client.range(get(key)).await.ok().kvs.pop().unwrap_or_else(|| panic!("{key} is lost, {round}"));
+            assert_eq!((pair.mod_revision, pair.value.len()), (*revision, large.len()), "{key}, {round}");
         }
-        assert_eq!(
-            client.range(get("/registry/tests/after")).await.ok().kvs[0].mod_revision,
-            written
-        );
+        assert_eq!(client.range(get("/registry/tests/after")).await.ok().kvs[0].mod_revision, written);
         if round == "before" {
             server.kill();
             server.restart().await;
@@ -207,10 +154,7 @@ async fn a_full_disk_stops_writes_but_not_reads_and_loses_nothing() {
     let seen = Repository::at(&disk.seen_from_here().join("repo.git"));
     seen.fsck();
     assert_eq!(seen.committed_revision(), written);
-    assert_eq!(
-        seen.files(crate::support::DATA).len(),
-        EARLY + acknowledged.len() + 1
-    );
+    assert_eq!(seen.files(crate::support::DATA).len(), EARLY + acknowledged.len() + 1);
 }
 
 #[tokio::test]
@@ -219,11 +163,7 @@ async fn a_start_on_a_full_disk_serves_reads_or_explains_itself() {
     let wrapper = disk.wrapper();
     let wrapper: Vec<_> = wrapper.iter().map(String::as_str).collect();
     Repository::init_through(&wrapper, &disk.path().join("repo.git"));
-    let mut server = Launch::new(Kind::Gitcd)
-        .folder(disk.path())
-        .wrapper(&wrapper)
-        .start()
-        .await;
+    let mut server = Launch::new(Kind::Gitcd).folder(disk.path()).wrapper(&wrapper).start().await;
     write(&server.client().await, 0..EARLY).await;
     server.kill();
 

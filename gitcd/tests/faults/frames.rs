@@ -9,8 +9,7 @@ const FRAME_HEADER_BYTES: usize = 12;
 
 /// The byte ranges of all frames, in order.
 pub(crate) fn frames(segment: &Path) -> Vec<Range<usize>> {
-    let content =
-        std::fs::read(segment).unwrap_or_else(|error| panic!("{}: {error}", segment.display()));
+    let content = std::fs::read(segment).unwrap_or_else(|error| panic!("{}: {error}", segment.display()));
     let mut frames = Vec::new();
     let mut start = SEGMENT_HEADER_BYTES;
     while let Some(header) = content.get(start..start + FRAME_HEADER_BYTES)

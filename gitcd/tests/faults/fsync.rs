@@ -55,18 +55,11 @@ impl Sick {
         let folder = tempfile::tempdir().expect("the temporary folder is writable");
         let library = compile(folder.path());
         let order = folder.path().join("order");
-        let environment = [
-            "env".to_owned(),
-            format!("LD_PRELOAD={}", library.display()),
-            format!("FAIL_FSYNC={}", order.display()),
-        ];
+        let environment =
+            ["env".to_owned(), format!("LD_PRELOAD={}", library.display()), format!("FAIL_FSYNC={}", order.display())];
         let environment: Vec<_> = environment.iter().map(String::as_str).collect();
         let server = Launch::new(Kind::Gitcd).wrapper(&environment).start().await;
-        Self {
-            server,
-            order,
-            _folder: folder,
-        }
+        Self { server, order, _folder: folder }
     }
 
     /// From now on, fsync fails for files with this in their path.
@@ -107,19 +100,12 @@ async fn after_a_failed_fsync_of_the_journal_writes_are_refused_until_a_restart(
     let refused = client.put(put(&key(10), &value(10))).await.result();
     assert!(refused.is_err(), "nothing was durable, but {refused:?}");
     let read = client.range(get(&key(10))).await.ok();
-    assert_eq!(
-        (read.count, read.header.unwrap().revision),
-        (0, 11),
-        "what is not durable is not visible"
-    );
+    assert_eq!((read.count, read.header.unwrap().revision), (0, 11), "what is not durable is not visible");
 
     // The kernel forgets: the next fsync would succeed without having written anything.
     sick.heal();
     let refused = client.put(put("/registry/tests/other", "1")).await.result();
-    assert!(
-        refused.is_err(),
-        "an fsync that failed must not be trusted again, but {refused:?}"
-    );
+    assert!(refused.is_err(), "an fsync that failed must not be trusted again, but {refused:?}");
     holds(&client, 0..10).await;
 
     sick.server.kill();
@@ -138,10 +124,7 @@ async fn a_failed_fsync_of_a_pack_moves_no_reference_and_loses_nothing() {
     let client = sick.server.client().await;
     write(&client, 0..10).await;
     let repository = sick.server.repository();
-    eventually("the first commits", async || {
-        (repository.committed_revision() == 11).then_some(())
-    })
-    .await;
+    eventually("the first commits", async || (repository.committed_revision() == 11).then_some(())).await;
     let committed = repository.reference(crate::support::METADATA);
 
     sick.fail("/objects/");
@@ -153,11 +136,7 @@ async fn a_failed_fsync_of_a_pack_moves_no_reference_and_loses_nothing() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    assert_eq!(
-        repository.reference(crate::support::METADATA),
-        committed,
-        "no commit without its pack"
-    );
+    assert_eq!(repository.reference(crate::support::METADATA), committed, "no commit without its pack");
     repository.fsck();
 
     sick.server.kill();
@@ -167,11 +146,7 @@ async fn a_failed_fsync_of_a_pack_moves_no_reference_and_loses_nothing() {
     holds(&client, 0..10).await;
     for (number, revision) in acknowledged {
         let pair = client.range(get(&key(number))).await.ok().kvs.pop();
-        assert_eq!(
-            pair.unwrap_or_else(|| panic!("{} is lost", key(number)))
-                .mod_revision,
-            revision
-        );
+        assert_eq!(pair.unwrap_or_else(|| panic!("{} is lost", key(number))).mod_revision, revision);
     }
     sick.server.terminate().await;
     repository.fsck();

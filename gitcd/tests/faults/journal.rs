@@ -18,24 +18,16 @@ async fn killed() -> (Server, PathBuf) {
     server.kill();
     let mut segments = server.repository().journal();
     segments.retain(|segment| frames(segment).len() > WRITES / 2);
-    let segment = segments
-        .pop()
-        .expect("a client that waits for each write gets a frame for each");
+    let segment = segments.pop().expect("a client that waits for each write gets a frame for each");
     (server, segment)
 }
 
 fn overwrite(segment: &Path, offset: usize, change: impl FnOnce(&mut u8)) {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(segment)
-        .expect("the segment is there");
+    let file = OpenOptions::new().read(true).write(true).open(segment).expect("the segment is there");
     let mut byte = [0];
-    file.read_exact_at(&mut byte, offset as u64)
-        .expect("the offset is within");
+    file.read_exact_at(&mut byte, offset as u64).expect("the offset is within");
     change(&mut byte[0]);
-    file.write_all_at(&byte, offset as u64)
-        .expect("the disk is healthy");
+    file.write_all_at(&byte, offset as u64).expect("the disk is healthy");
 }
 
 #[tokio::test]
@@ -58,12 +50,7 @@ async fn a_frame_torn_by_a_crash_is_dropped_and_earlier_writes_survive() {
 async fn a_cut_off_journal_loses_the_last_frame_only() {
     let (mut server, segment) = killed().await;
     let last = frames(&segment).pop().unwrap();
-    OpenOptions::new()
-        .write(true)
-        .open(&segment)
-        .unwrap()
-        .set_len(last.end as u64 - 7)
-        .unwrap();
+    OpenOptions::new().write(true).open(&segment).unwrap().set_len(last.end as u64 - 7).unwrap();
 
     server.restart().await;
     let client = server.client().await;
@@ -74,19 +61,10 @@ async fn a_cut_off_journal_loses_the_last_frame_only() {
     assert_eq!(revision, WRITES as i64 + answer.count);
     write(&client, WRITES..WRITES + 1).await;
     let next = client.range(get(&super::key(WRITES))).await.ok();
-    assert_eq!(
-        next.kvs[0].mod_revision,
-        revision + 1,
-        "the next write follows without a gap"
-    );
+    assert_eq!(next.kvs[0].mod_revision, revision + 1, "the next write follows without a gap");
     server.kill();
     server.restart().await;
-    let again = server
-        .client()
-        .await
-        .range(get(&super::key(WRITES)))
-        .await
-        .ok();
+    let again = server.client().await.range(get(&super::key(WRITES))).await.ok();
     assert_eq!(again.kvs, next.kvs);
     server.repository().fsck();
 }
@@ -104,11 +82,7 @@ async fn damage_before_the_end_is_refused_with_file_and_offset() {
         let offset = damaged.start.to_string();
         explains(&exit, &[segment.to_str().unwrap(), &offset, "restore"]);
     }
-    assert_eq!(
-        std::fs::read(&segment).unwrap(),
-        before,
-        "a refusal changes nothing"
-    );
+    assert_eq!(std::fs::read(&segment).unwrap(), before, "a refusal changes nothing");
 
     overwrite(&segment, damaged.end - 5, flip);
     recovers(&mut server, 0..WRITES).await;
@@ -119,10 +93,7 @@ async fn a_damaged_segment_header_is_refused_with_the_file() {
     let (mut server, segment) = killed().await;
     let flip = |byte: &mut u8| *byte ^= 0x10;
     overwrite(&segment, 20, flip);
-    explains(
-        &server.restart_in_vain().await,
-        &[segment.to_str().unwrap(), "restore"],
-    );
+    explains(&server.restart_in_vain().await, &[segment.to_str().unwrap(), "restore"]);
     overwrite(&segment, 20, flip);
     recovers(&mut server, 0..WRITES).await;
 }
@@ -141,17 +112,8 @@ async fn a_missing_segment_is_refused_with_its_name() {
     let middle = &segments[segments.len() - 2];
     let aside = middle.with_extension("aside");
     std::fs::rename(middle, &aside).unwrap();
-    let number = middle
-        .file_stem()
-        .unwrap()
-        .to_str()
-        .unwrap()
-        .trim_start_matches('0')
-        .to_owned();
-    explains(
-        &server.restart_in_vain().await,
-        &["journal", &format!("segment {number}"), "restore"],
-    );
+    let number = middle.file_stem().unwrap().to_str().unwrap().trim_start_matches('0').to_owned();
+    explains(&server.restart_in_vain().await, &["journal", &format!("segment {number}"), "restore"]);
     std::fs::rename(&aside, middle).unwrap();
     server.restart().await;
     holds(&server.client().await, 1..WRITES).await;

@@ -1,11 +1,7 @@
 //! What goes wrong with disks, files and people ends in a clear refusal or a clean recovery; never in silent loss.
 
 #[path = "../support/mod.rs"]
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "every test program uses another part of it"
-)]
+#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
 mod support;
 
 mod disk;
@@ -39,10 +35,7 @@ async fn write(client: &Client, numbers: std::ops::Range<usize>) {
 async fn holds(client: &Client, numbers: std::ops::Range<usize>) {
     for number in numbers {
         let answer = client.range(get(&key(number))).await.ok();
-        let pair = answer
-            .kvs
-            .first()
-            .unwrap_or_else(|| panic!("{} is lost", key(number)));
+        let pair = answer.kvs.first().unwrap_or_else(|| panic!("{} is lost", key(number)));
         assert_eq!(pair.value, value(number), "{}", key(number));
         assert_eq!(pair.mod_revision, number as i64 + 2, "{}", key(number));
     }
@@ -51,24 +44,11 @@ async fn holds(client: &Client, numbers: std::ops::Range<usize>) {
 /// The server refused to start in a way that helps: an exit code, and these words among its last.
 fn explains(exit: &Exit, words: &[&str]) {
     let code = exit.status.code();
-    assert!(
-        code.is_some_and(|code| code != 0),
-        "ended with {}:\n{}",
-        exit.status,
-        exit.output
-    );
+    assert!(code.is_some_and(|code| code != 0), "ended with {}:\n{}", exit.status, exit.output);
     for word in words {
-        assert!(
-            exit.output.contains(word),
-            "says nothing of {word:?}:\n{}",
-            exit.output
-        );
+        assert!(exit.output.contains(word), "says nothing of {word:?}:\n{}", exit.output);
     }
-    assert!(
-        !exit.output.contains("panicked"),
-        "a panic explains nothing:\n{}",
-        exit.output
-    );
+    assert!(!exit.output.contains("panicked"), "a panic explains nothing:\n{}", exit.output);
 }
 
 /// The server starts again, has what was written under `numbers`, and takes more.

@@ -17,17 +17,12 @@ async fn stopped() -> (Server, Repository) {
 /// Writes a reference's file as `git update-ref` would refuse to.
 fn force(repository: &Repository, reference: &str, content: &str) {
     let path = repository.path().join(reference);
-    std::fs::create_dir_all(path.parent().expect("a reference has a folder"))
-        .expect("the repository is writable");
+    std::fs::create_dir_all(path.parent().expect("a reference has a folder")).expect("the repository is writable");
     std::fs::write(path, content).expect("the repository is writable");
 }
 
 /// gitcd refuses to start while `reference` holds `content`, and goes on once it is put right.
-async fn refused_until_put_right(
-    reference: &str,
-    content: impl FnOnce(&Repository) -> String,
-    words: &[&str],
-) {
+async fn refused_until_put_right(reference: &str, content: impl FnOnce(&Repository) -> String, words: &[&str]) {
     let (mut server, repository) = stopped().await;
     let right = repository.reference(reference);
     let content = content(&repository);
@@ -77,8 +72,7 @@ async fn somebody_elses_commit_on_the_data_reference_is_refused() {
 
 #[tokio::test]
 async fn a_data_reference_that_was_moved_back_is_refused() {
-    let back =
-        |repository: &Repository| format!("{}\n", repository.reference(&format!("{DATA}~1")));
+    let back = |repository: &Repository| format!("{}\n", repository.reference(&format!("{DATA}~1")));
     refused_until_put_right(DATA, back, &[]).await;
 }
 

@@ -22,10 +22,7 @@ async fn killed() -> Server {
 async fn a_port_in_use_is_named() {
     let mut server = killed().await;
     let taken = TcpListener::bind(server.address()).expect("the server is down");
-    explains(
-        &server.restart_in_vain().await,
-        &[&server.address().to_string(), "in use"],
-    );
+    explains(&server.restart_in_vain().await, &[&server.address().to_string(), "in use"]);
     drop(taken);
     recovers(&mut server, 0..WRITES).await;
 }
@@ -49,27 +46,18 @@ async fn a_second_server_on_the_branch_is_refused_and_the_first_goes_on() {
 #[tokio::test]
 async fn the_branch_of_a_killed_server_is_free() {
     let first = killed().await;
-    let second = Launch::new(Kind::Gitcd)
-        .folder(first.folder())
-        .start()
-        .await;
+    let second = Launch::new(Kind::Gitcd).folder(first.folder()).start().await;
     holds(&second.client().await, 0..WRITES).await;
 }
 
 #[tokio::test]
 async fn a_folder_that_is_no_repository_is_refused_with_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
-    for prepare in [
-        |_: &Path| {},
-        |path: &Path| std::fs::create_dir(path).unwrap(),
-    ] {
+    for prepare in [|_: &Path| {}, |path: &Path| std::fs::create_dir(path).unwrap()] {
         let path = folder.path().join("repo.git");
         prepare(&path);
         let mut server = Launch::new(Kind::Gitcd).folder(folder.path()).spawn();
-        explains(
-            &server.exit().await,
-            &[path.to_str().unwrap(), "gitcd init"],
-        );
+        explains(&server.exit().await, &[path.to_str().unwrap(), "gitcd init"]);
     }
 }
 
@@ -94,12 +82,7 @@ async fn refused_without_permission(mode: u32) {
     std::fs::copy(env!("CARGO_BIN_EXE_gitcd"), &copy).expect("the temporary folder is writable");
     allow(&copy, 0o755);
 
-    let nobody = [
-        "setpriv",
-        "--reuid=65534",
-        "--regid=65534",
-        "--clear-groups",
-    ];
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     let root = rustix::process::geteuid().is_root();
     let mut other = Launch::new(Kind::Gitcd)
         .folder(owner.folder())
@@ -135,10 +118,7 @@ async fn wrong_arguments_are_named() {
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success(), "{argument}");
         let flag = argument.split('=').next().unwrap();
-        assert!(
-            words.contains(flag) && !words.contains("panicked"),
-            "{argument}: {words}"
-        );
+        assert!(words.contains(flag) && !words.contains("panicked"), "{argument}: {words}");
     }
 }
 

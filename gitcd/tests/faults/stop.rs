@@ -21,43 +21,28 @@ async fn everything_acknowledged_before_the_end_is_in_the_branch() {
     for _ in 0..32 {
         writers.spawn(write_on(server.channel().await, Arc::clone(&next)));
     }
-    eventually("some writes", async || {
-        (next.load(Ordering::Relaxed) > 300).then_some(())
-    })
-    .await;
+    eventually("some writes", async || (next.load(Ordering::Relaxed) > 300).then_some(())).await;
     server.terminate().await;
 
-    let mut acknowledged: Vec<(usize, i64)> =
-        writers.join_all().await.into_iter().flatten().collect();
+    let mut acknowledged: Vec<(usize, i64)> = writers.join_all().await.into_iter().flatten().collect();
     acknowledged.sort_unstable();
     let repository = server.repository();
     repository.fsck();
     let files = repository.files(DATA);
     for (number, _) in &acknowledged {
         let path = key(*number)["/registry/".len()..].to_owned();
-        let file = files
-            .get(&path)
-            .unwrap_or_else(|| panic!("{path} was acknowledged, but is not in the branch"));
+        let file = files.get(&path).unwrap_or_else(|| panic!("{path} was acknowledged, but is not in the branch"));
         let printed: serde_json::Value = serde_json::from_slice(file).unwrap();
         assert_eq!(printed["number"], *number, "{path}");
     }
-    let last = acknowledged
-        .iter()
-        .map(|(_, revision)| *revision)
-        .max()
-        .unwrap();
+    let last = acknowledged.iter().map(|(_, revision)| *revision).max().unwrap();
     assert!(repository.committed_revision() >= last);
 
     // And without the journal, the branch alone is enough to go on from.
     server.restart().await;
     let client = server.client().await;
     for (number, revision) in acknowledged.iter().step_by(7) {
-        let pair = client
-            .range(crate::support::build::get(&key(*number)))
-            .await
-            .ok()
-            .kvs
-            .remove(0);
+        let pair = client.range(crate::support::build::get(&key(*number))).await.ok().kvs.remove(0);
         assert_eq!(pair.mod_revision, *revision);
     }
 }
@@ -69,14 +54,10 @@ async fn write_on(channel: Channel, next: Arc<AtomicUsize>) -> Vec<(usize, i64)>
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
         match client.put(put(&key(number), &value(number))).await {
-            Ok(answer) => acknowledged.push((
-                number,
-                answer
-                    .into_inner()
-                    .header
-                    .expect("an answer has a header")
-                    .revision,
-            )),
+            Ok(answer) => {
+                let header = answer.into_inner().header.expect("an answer has a header");
+                acknowledged.push((number, header.revision));
+            }
             Err(status) => {
                 // A request that arrived is answered; one that found the door closed never arrived.
                 assert_eq!(status.code(), Code::Unavailable, "{status}");
@@ -97,11 +78,7 @@ async fn open_watches_do_not_hold_up_the_end() {
 
     let start = Instant::now();
     server.terminate().await;
-    assert!(
-        start.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     watching.end().await;
 }
 
@@ -129,10 +106,7 @@ async fn the_commit_lag_goes_to_zero_once_the_load_is_over() {
             while let number = next.fetch_add(1, Ordering::Relaxed)
                 && number < 2000
             {
-                client
-                    .put(put(&key(number), &value(number)))
-                    .await
-                    .expect("the server is up");
+                client.put(put(&key(number), &value(number))).await.expect("the server is up");
             }
         });
     }
@@ -142,12 +116,7 @@ async fn the_commit_lag_goes_to_zero_once_the_load_is_over() {
         let lags: Vec<f64> = metrics
             .lines()
             .filter(|line| line.starts_with("gitcd_commit_lag"))
-            .map(|line| {
-                line.rsplit(' ')
-                    .next()
-                    .and_then(|number| number.parse().ok())
-                    .expect("a number")
-            })
+            .map(|line| line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number"))
             .collect();
         assert!(!lags.is_empty(), "no commit lag in the metrics:\n{metrics}");
         lags.iter().all(|lag| *lag == 0.0).then_some(())

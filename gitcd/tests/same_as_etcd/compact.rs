@@ -40,33 +40,17 @@ async fn an_empty_store_is_compacted_as_in_etcd() {
 async fn compaction_keeps_what_can_still_be_read() {
     same(async |client| {
         for (key, value) in [("a", "1"), ("b", "1"), ("a", "2"), ("c", "1"), ("b", "2")] {
-            client
-                .put(put(&format!("/registry/{key}"), value))
-                .await
-                .ok();
+            client.put(put(&format!("/registry/{key}"), value)).await.ok();
         }
         client.delete_range(delete("/registry/c")).await.ok(); // 7
         client.put(put("/registry/c", "2")).await.ok(); // 8
         client.delete_range(delete("/registry/a")).await.ok(); // 9
         for compacted in [4, 7, 8, 9] {
-            let request = CompactionRequest {
-                revision: compacted,
-                physical: compacted % 2 == 0,
-            };
+            let request = CompactionRequest { revision: compacted, physical: compacted % 2 == 0 };
             client.compact(request).await.ok();
             for revision in 1..=9 {
-                client
-                    .range(RangeRequest {
-                        revision,
-                        ..list("/registry/")
-                    })
-                    .await;
-                client
-                    .range(RangeRequest {
-                        revision,
-                        ..get("/registry/a")
-                    })
-                    .await;
+                client.range(RangeRequest { revision, ..list("/registry/") }).await;
+                client.range(RangeRequest { revision, ..get("/registry/a") }).await;
             }
         }
         client.range(list("/registry/")).await.ok();

@@ -13,37 +13,27 @@ fn transcript(answers: &[Result<PutResponse, Status>]) -> Transcript {
     transcript
 }
 
-fn written(revision: i64, member_id: u64) -> Result<PutResponse, Status> {
-    let header = ResponseHeader {
-        revision,
-        member_id,
-        ..ResponseHeader::default()
-    };
-    Ok(PutResponse {
-        header: Some(header),
-        prev_kv: None,
-    })
+fn written(revision: i64, member_id: u64) -> PutResponse {
+    let header = ResponseHeader { revision, member_id, ..ResponseHeader::default() };
+    PutResponse { header: Some(header), prev_kv: None }
 }
 
 #[test]
 fn identities_may_differ_but_not_be_left_out() {
-    let etcd = transcript(&[written(2, 17)]);
-    assert_eq!(
-        Transcript::difference(&etcd, &transcript(&[written(2, 99)])),
-        None
-    );
-    assert!(Transcript::difference(&etcd, &transcript(&[written(2, 0)])).is_some());
+    let etcd = transcript(&[Ok(written(2, 17))]);
+    assert_eq!(Transcript::difference(&etcd, &transcript(&[Ok(written(2, 99))])), None);
+    assert!(Transcript::difference(&etcd, &transcript(&[Ok(written(2, 0))])).is_some());
 }
 
 #[test]
 fn revisions_codes_and_messages_may_not_differ_and_nothing_may_be_missing() {
-    let refused = |status: Status| transcript(&[written(2, 1), Err(status)]);
+    let refused = |status: Status| transcript(&[Ok(written(2, 1)), Err(status)]);
     let etcd = refused(Status::not_found("etcdserver: requested lease not found"));
     for other in [
         refused(Status::not_found("lease not found")),
         refused(Status::unknown("etcdserver: requested lease not found")),
-        transcript(&[written(2, 1), written(3, 1)]),
-        transcript(&[written(2, 1)]),
+        transcript(&[Ok(written(2, 1)), Ok(written(3, 1))]),
+        transcript(&[Ok(written(2, 1))]),
         transcript(&[]),
     ] {
         let difference = Transcript::difference(&etcd, &other).expect("they differ");

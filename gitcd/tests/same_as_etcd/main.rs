@@ -3,11 +3,7 @@
 //! Every case runs on both servers in one go; etcd is the reference, not a list of expected answers.
 
 #[path = "../support/mod.rs"]
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "every test program uses another part of it"
-)]
+#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
 mod support;
 
 mod compact;

@@ -1,8 +1,6 @@
 //! Maintenance and Cluster: what a single member says of itself.
 
-use gitcd::proto::etcdserverpb::{
-    AlarmRequest, DefragmentRequest, HashKvRequest, MemberListRequest, StatusRequest,
-};
+use gitcd::proto::etcdserverpb::{AlarmRequest, DefragmentRequest, HashKvRequest, MemberListRequest, StatusRequest};
 use tonic::Code;
 
 use crate::support::build::{compact, put};
@@ -13,27 +11,12 @@ async fn status_tells_of_a_leader_with_a_database() {
     same(async |client| {
         client.put(put("/registry/a", "1")).await.ok();
         let answer = client.aside().status(StatusRequest {}).await.ok();
-        let version: Vec<u32> = answer
-            .version
-            .split('.')
-            .map(|part| part.parse().unwrap())
-            .collect();
-        assert!(
-            version >= vec![3, 6, 0],
-            "kube-apiserver asks for 3.5.13: {version:?}"
-        );
+        let version: Vec<u32> = answer.version.split('.').map(|part| part.parse().unwrap()).collect();
+        assert!(version >= vec![3, 6, 0], "kube-apiserver asks for 3.5.13: {version:?}");
         assert!(answer.db_size > 0);
         let header = answer.header.unwrap();
         assert_eq!(answer.leader, header.member_id);
-        client.note(
-            "status",
-            (
-                header.revision,
-                answer.is_learner,
-                answer.errors,
-                answer.raft_term > 0,
-            ),
-        );
+        client.note("status", (header.revision, answer.is_learner, answer.errors, answer.raft_term > 0));
     })
     .await;
 }
@@ -41,17 +24,9 @@ async fn status_tells_of_a_leader_with_a_database() {
 #[tokio::test]
 async fn there_is_one_member() {
     same(async |client| {
-        let answer = client
-            .member_list(MemberListRequest { linearizable: true })
-            .await
-            .ok();
+        let answer = client.member_list(MemberListRequest { linearizable: true }).await.ok();
         assert_eq!(answer.members.len(), 1);
-        client
-            .member_list(MemberListRequest {
-                linearizable: false,
-            })
-            .await
-            .ok();
+        client.member_list(MemberListRequest { linearizable: false }).await.ok();
     })
     .await;
 }
@@ -83,15 +58,9 @@ async fn hashes_of_the_keys_follow_revisions_and_compactions() {
         for revision in [0, 2, 5] {
             client.hash_kv(HashKvRequest { revision }).await.ok();
         }
-        client
-            .hash_kv(HashKvRequest { revision: 6 })
-            .await
-            .refused(Code::OutOfRange);
+        client.hash_kv(HashKvRequest { revision: 6 }).await.refused(Code::OutOfRange);
         client.compact(compact(4)).await.ok();
-        client
-            .hash_kv(HashKvRequest { revision: 3 })
-            .await
-            .refused(Code::OutOfRange);
+        client.hash_kv(HashKvRequest { revision: 3 }).await.refused(Code::OutOfRange);
         client.hash_kv(HashKvRequest { revision: 4 }).await;
         client.hash_kv(HashKvRequest { revision: 5 }).await.ok();
     })

@@ -9,26 +9,8 @@ use crate::support::same;
 #[tokio::test]
 async fn the_first_write_gets_revision_two() {
     same(async |client| {
-        assert_eq!(
-            client
-                .range(get("/registry/a"))
-                .await
-                .ok()
-                .header
-                .unwrap()
-                .revision,
-            1
-        );
-        assert_eq!(
-            client
-                .put(put("/registry/a", "1"))
-                .await
-                .ok()
-                .header
-                .unwrap()
-                .revision,
-            2
-        );
+        assert_eq!(client.range(get("/registry/a")).await.ok().header.unwrap().revision, 1);
+        assert_eq!(client.put(put("/registry/a", "1")).await.ok().header.unwrap().revision, 2);
         client.range(get("/registry/a")).await;
     })
     .await;
@@ -54,20 +36,10 @@ async fn versions_count_from_one_and_start_anew_after_a_delete() {
 #[tokio::test]
 async fn the_previous_pair_comes_back_when_asked_for() {
     same(async |client| {
-        let and_previous = |value| PutRequest {
-            prev_kv: true,
-            ..put("/registry/a", value)
-        };
+        let and_previous = |value| PutRequest { prev_kv: true, ..put("/registry/a", value) };
         assert!(client.put(and_previous("1")).await.ok().prev_kv.is_none());
         assert!(client.put(and_previous("2")).await.ok().prev_kv.is_some());
-        assert!(
-            client
-                .put(put("/registry/a", "3"))
-                .await
-                .ok()
-                .prev_kv
-                .is_none()
-        );
+        assert!(client.put(put("/registry/a", "3")).await.ok().prev_kv.is_none());
         client.delete_range(delete("/registry/a")).await;
         assert!(client.put(and_previous("4")).await.ok().prev_kv.is_none());
     })
@@ -77,32 +49,16 @@ async fn the_previous_pair_comes_back_when_asked_for() {
 #[tokio::test]
 async fn ignore_value_keeps_the_value_and_needs_a_key() {
     same(async |client| {
-        let touch = PutRequest {
-            ignore_value: true,
-            prev_kv: true,
-            ..put("/registry/a", "")
-        };
-        client
-            .put(touch.clone())
-            .await
-            .refused(Code::InvalidArgument);
+        let touch = PutRequest { ignore_value: true, prev_kv: true, ..put("/registry/a", "") };
+        client.put(touch.clone()).await.refused(Code::InvalidArgument);
         client.range(get("/registry/a")).await;
         client.put(put("/registry/a", "1")).await;
         client.put(touch.clone()).await.ok();
-        assert_eq!(
-            client.range(get("/registry/a")).await.ok().kvs[0].version,
-            2
-        );
+        assert_eq!(client.range(get("/registry/a")).await.ok().kvs[0].version, 2);
         client.delete_range(delete("/registry/a")).await;
         client.put(touch).await.refused(Code::InvalidArgument);
-        let contradiction = PutRequest {
-            ignore_value: true,
-            ..put("/registry/a", "2")
-        };
-        client
-            .put(contradiction)
-            .await
-            .refused(Code::InvalidArgument);
+        let contradiction = PutRequest { ignore_value: true, ..put("/registry/a", "2") };
+        client.put(contradiction).await.refused(Code::InvalidArgument);
         client.range(get("/registry/a")).await;
     })
     .await;
@@ -112,32 +68,17 @@ async fn ignore_value_keeps_the_value_and_needs_a_key() {
 async fn ignore_lease_keeps_the_lease_and_needs_a_key() {
     same(async |client| {
         client.lease_grant(grant(7, 600)).await.ok();
-        let leased = PutRequest {
-            lease: 7,
-            ..put("/registry/a", "1")
-        };
-        let keep = |value| PutRequest {
-            ignore_lease: true,
-            ..put("/registry/a", value)
-        };
+        let leased = PutRequest { lease: 7, ..put("/registry/a", "1") };
+        let keep = |value| PutRequest { ignore_lease: true, ..put("/registry/a", value) };
         client.put(keep("0")).await.refused(Code::InvalidArgument);
         client.put(leased.clone()).await.ok();
         client.put(keep("2")).await.ok();
         assert_eq!(client.range(get("/registry/a")).await.ok().kvs[0].lease, 7);
-        let both = PutRequest {
-            ignore_value: true,
-            ..keep("")
-        };
+        let both = PutRequest { ignore_value: true, ..keep("") };
         client.put(both).await.ok();
         client.range(get("/registry/a")).await;
-        let contradiction = PutRequest {
-            ignore_lease: true,
-            ..leased
-        };
-        client
-            .put(contradiction)
-            .await
-            .refused(Code::InvalidArgument);
+        let contradiction = PutRequest { ignore_lease: true, ..leased };
+        client.put(contradiction).await.refused(Code::InvalidArgument);
         client.put(put("/registry/a", "3")).await.ok();
         assert_eq!(client.range(get("/registry/a")).await.ok().kvs[0].lease, 0);
     })
@@ -147,15 +88,9 @@ async fn ignore_lease_keeps_the_lease_and_needs_a_key() {
 #[tokio::test]
 async fn a_put_with_an_unknown_lease_changes_nothing() {
     same(async |client| {
-        let leased = PutRequest {
-            lease: 404,
-            ..put("/registry/a", "1")
-        };
+        let leased = PutRequest { lease: 404, ..put("/registry/a", "1") };
         client.put(leased).await.refused(Code::NotFound);
-        let negative = PutRequest {
-            lease: -1,
-            ..put("/registry/a", "1")
-        };
+        let negative = PutRequest { lease: -1, ..put("/registry/a", "1") };
         client.put(negative).await;
         client.range(get("/registry/a")).await;
         client.put(put("/registry/a", "1")).await;
@@ -166,15 +101,9 @@ async fn a_put_with_an_unknown_lease_changes_nothing() {
 #[tokio::test]
 async fn an_empty_key_is_refused() {
     same(async |client| {
-        client
-            .put(put("", "1"))
-            .await
-            .refused(Code::InvalidArgument);
+        client.put(put("", "1")).await.refused(Code::InvalidArgument);
         client.range(get("")).await.refused(Code::InvalidArgument);
-        client
-            .delete_range(delete(""))
-            .await
-            .refused(Code::InvalidArgument);
+        client.delete_range(delete("")).await.refused(Code::InvalidArgument);
     })
     .await;
 }
@@ -198,14 +127,7 @@ async fn any_bytes_are_keys_and_values() {
             b"compact_rev_key",
             b"\xff\xff",
         ];
-        let values: [&[u8]; 6] = [
-            b"",
-            b"\0",
-            b"{\"a\":1}",
-            b"{\"a\":1}\n",
-            b"{ \"a\": 1 }",
-            b"k8s\0\x0a\xff",
-        ];
+        let values: [&[u8]; 6] = [b"", b"\0", b"{\"a\":1}", b"{\"a\":1}\n", b"{ \"a\": 1 }", b"k8s\0\x0a\xff"];
         let request = |key: &'static [u8], value: &'static [u8]| PutRequest {
             key: key.into(),
             value: value.into(),
@@ -218,10 +140,7 @@ async fn any_bytes_are_keys_and_values() {
             client.put(request(b"/registry/a", value)).await.ok();
             client.range(get("/registry/a")).await.ok();
         }
-        let everything = gitcd::proto::etcdserverpb::RangeRequest {
-            range_end: b"\0".as_slice().into(),
-            ..get("\0")
-        };
+        let everything = gitcd::proto::etcdserverpb::RangeRequest { range_end: b"\0".as_slice().into(), ..get("\0") };
         assert_eq!(client.range(everything).await.ok().count, 14);
     })
     .await;

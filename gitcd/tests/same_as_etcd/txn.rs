@@ -13,32 +13,14 @@ use crate::support::same;
 #[tokio::test]
 async fn several_changes_take_one_revision() {
     same(async |client| {
-        let changes: [Op; 3] = [
-            put("/registry/b", "1").into(),
-            put("/registry/a", "1").into(),
-            put("/registry/c", "1").into(),
-        ];
-        assert_eq!(
-            client.txn(all(changes)).await.ok().header.unwrap().revision,
-            2
-        );
-        let changes: [Op; 3] = [
-            delete("/registry/b").into(),
-            put("/registry/a", "2").into(),
-            put("/registry/d", "1").into(),
-        ];
-        assert_eq!(
-            client.txn(all(changes)).await.ok().header.unwrap().revision,
-            3
-        );
+        let changes: [Op; 3] =
+            [put("/registry/b", "1").into(), put("/registry/a", "1").into(), put("/registry/c", "1").into()];
+        assert_eq!(client.txn(all(changes)).await.ok().header.unwrap().revision, 2);
+        let changes: [Op; 3] =
+            [delete("/registry/b").into(), put("/registry/a", "2").into(), put("/registry/d", "1").into()];
+        assert_eq!(client.txn(all(changes)).await.ok().header.unwrap().revision, 3);
         client.range(list("/registry/")).await.ok();
-        client
-            .range(RangeRequest {
-                revision: 2,
-                ..list("/registry/")
-            })
-            .await
-            .ok();
+        client.range(RangeRequest { revision: 2, ..list("/registry/") }).await.ok();
     })
     .await;
 }
@@ -47,11 +29,7 @@ async fn several_changes_take_one_revision() {
 async fn reads_alone_take_no_revision() {
     same(async |client| {
         client.put(put("/registry/a", "1")).await.ok();
-        let reads: [Op; 3] = [
-            get("/registry/a").into(),
-            list("/registry/").into(),
-            delete("/registry/absent").into(),
-        ];
+        let reads: [Op; 3] = [get("/registry/a").into(), list("/registry/").into(), delete("/registry/absent").into()];
         client.txn(all(reads)).await.ok();
         client.txn(TxnRequest::default()).await.ok();
         client.put(put("/registry/a", "2")).await.ok();
@@ -63,10 +41,7 @@ async fn reads_alone_take_no_revision() {
 async fn reads_see_the_writes_before_them_in_the_same_transaction() {
     same(async |client| {
         client.put(put("/registry/a", "1")).await.ok();
-        let previous = PutRequest {
-            prev_kv: true,
-            ..put("/registry/b", "2")
-        };
+        let previous = PutRequest { prev_kv: true, ..put("/registry/b", "2") };
         let steps: [Op; 10] = [
             list("/registry/").into(),
             put("/registry/a", "2").into(),
@@ -74,32 +49,16 @@ async fn reads_see_the_writes_before_them_in_the_same_transaction() {
             previous.into(),
             list("/registry/").into(),
             delete("/registry/c").into(),
-            DeleteRangeRequest {
-                prev_kv: true,
-                ..delete_prefix("/registry/d")
-            }
-            .into(),
-            RangeRequest {
-                count_only: true,
-                ..list("/registry/")
-            }
-            .into(),
-            RangeRequest {
-                revision: 2,
-                ..list("/registry/")
-            }
-            .into(),
+            DeleteRangeRequest { prev_kv: true, ..delete_prefix("/registry/d") }.into(),
+            RangeRequest { count_only: true, ..list("/registry/") }.into(),
+            RangeRequest { revision: 2, ..list("/registry/") }.into(),
             list("/registry/").into(),
         ];
         client.txn(all(steps)).await.ok();
         let steps: [Op; 3] = [
             delete("/registry/a").into(),
             get("/registry/a").into(),
-            RangeRequest {
-                limit: 1,
-                ..list("/registry/")
-            }
-            .into(),
+            RangeRequest { limit: 1, ..list("/registry/") }.into(),
         ];
         client.txn(all(steps)).await.ok();
     })
@@ -112,28 +71,14 @@ async fn a_nested_transaction_compares_before_anything_is_written() {
         client.put(put("/registry/a", "1")).await.ok();
         let inner = |revision| TxnRequest {
             compare: vec![unchanged_since("/registry/a", revision)],
-            success: ops([
-                Op::from(put("/registry/yes", "1")),
-                get("/registry/a").into(),
-            ]),
-            failure: ops([
-                Op::from(put("/registry/no", "1")),
-                get("/registry/a").into(),
-            ]),
+            success: ops([Op::from(put("/registry/yes", "1")), get("/registry/a").into()]),
+            failure: ops([Op::from(put("/registry/no", "1")), get("/registry/a").into()]),
         };
         let deep = TxnRequest {
-            success: ops([
-                Op::from(inner(2)),
-                get("/registry/yes").into(),
-                get("/registry/no").into(),
-            ]),
+            success: ops([Op::from(inner(2)), get("/registry/yes").into(), get("/registry/no").into()]),
             ..TxnRequest::default()
         };
-        let outer: [Op; 3] = [
-            put("/registry/a", "2").into(),
-            deep.into(),
-            list("/registry/").into(),
-        ];
+        let outer: [Op; 3] = [put("/registry/a", "2").into(), deep.into(), list("/registry/").into()];
         client.txn(all(outer)).await.ok();
         client.range(list("/registry/")).await.ok();
     })
@@ -157,11 +102,7 @@ async fn events_of_a_transaction_come_together_and_in_order() {
         ];
         client.txn(all(changes)).await.ok();
         let events = watching.events(6).await;
-        assert!(
-            events
-                .iter()
-                .all(|(_, event)| event.kv.as_ref().unwrap().mod_revision == 4)
-        );
+        assert!(events.iter().all(|(_, event)| event.kv.as_ref().unwrap().mod_revision == 4));
         let mut late = client.watch();
         late.create(gitcd::proto::etcdserverpb::WatchCreateRequest {
             start_revision: 2,
@@ -178,8 +119,7 @@ async fn events_of_a_transaction_come_together_and_in_order() {
 async fn a_key_may_be_changed_only_once() {
     same(async |client| {
         client.put(put("/registry/a", "1")).await.ok();
-        let (put_a, del_a): (Op, Op) =
-            (put("/registry/a", "2").into(), delete("/registry/a").into());
+        let (put_a, del_a): (Op, Op) = (put("/registry/a", "2").into(), delete("/registry/a").into());
         let nested = |op: &Op| Op::from(all([op.clone()]));
         let refused: [Vec<Op>; 9] = [
             vec![put_a.clone(), put_a.clone()],
@@ -196,35 +136,16 @@ async fn a_key_may_be_changed_only_once() {
             client.txn(all(steps)).await.refused(Code::InvalidArgument);
         }
         let branches = |success: &Op, failure: &Op| {
-            Op::from(TxnRequest {
-                compare: vec![],
-                success: ops([success.clone()]),
-                failure: ops([failure.clone()]),
-            })
+            Op::from(TxnRequest { compare: vec![], success: ops([success.clone()]), failure: ops([failure.clone()]) })
         };
         // In the branches of one nested transaction only one of both happens.
         client.txn(all([branches(&put_a, &put_a)])).await;
-        client
-            .txn(all([branches(&put_a, &put_a), put_a.clone()]))
-            .await;
-        client
-            .txn(all([
-                branches(&get("/registry/a").into(), &put_a),
-                put_a.clone(),
-            ]))
-            .await;
+        client.txn(all([branches(&put_a, &put_a), put_a.clone()])).await;
+        client.txn(all([branches(&get("/registry/a").into(), &put_a), put_a.clone()])).await;
         client.txn(all([branches(&del_a, &put_a)])).await;
         client.txn(all([del_a.clone(), del_a.clone()])).await;
-        client
-            .txn(all([nested(&del_a), put("/registry/a", "9").into()]))
-            .await;
-        client
-            .txn(all([
-                Op::from(get("/registry/a")),
-                get("/registry/a").into(),
-                put_a.clone(),
-            ]))
-            .await;
+        client.txn(all([nested(&del_a), put("/registry/a", "9").into()])).await;
+        client.txn(all([Op::from(get("/registry/a")), get("/registry/a").into(), put_a.clone()])).await;
         let elsewhere = TxnRequest {
             compare: vec![],
             success: ops([put("/registry/b", "1")]),
@@ -241,9 +162,7 @@ async fn more_operations_than_the_limit_are_refused() {
     same(async |client| {
         let gets = |count: usize| ops((0..count).map(|i| get(&format!("/registry/{i}"))));
         let compares = |count: usize| -> Vec<Compare> {
-            (0..count)
-                .map(|i| unchanged_since(&format!("/registry/{i}"), 0))
-                .collect()
+            (0..count).map(|i| unchanged_since(&format!("/registry/{i}"), 0)).collect()
         };
         let txn = |compare: usize, success: usize, failure: usize| TxnRequest {
             compare: compares(compare),
@@ -254,10 +173,7 @@ async fn more_operations_than_the_limit_are_refused() {
             client.txn(txn(compare, success, failure)).await.ok();
         }
         for (compare, success, failure) in [(129, 0, 0), (0, 129, 0), (0, 0, 129)] {
-            client
-                .txn(txn(compare, success, failure))
-                .await
-                .refused(Code::InvalidArgument);
+            client.txn(txn(compare, success, failure)).await.refused(Code::InvalidArgument);
         }
         for inner in [126, 127, 128, 129] {
             client.txn(all([txn(0, inner, 0)])).await;
@@ -277,53 +193,16 @@ async fn one_bad_operation_refuses_the_whole_transaction() {
             put("", "1").into(),
             get("").into(),
             delete("").into(),
-            PutRequest {
-                lease: 404,
-                ..put("/registry/b", "1")
-            }
-            .into(),
-            PutRequest {
-                ignore_value: true,
-                ..put("/registry/b", "1")
-            }
-            .into(),
-            PutRequest {
-                ignore_value: true,
-                ..put("/registry/b", "")
-            }
-            .into(),
-            PutRequest {
-                ignore_lease: true,
-                ..put("/registry/b", "1")
-            }
-            .into(),
-            PutRequest {
-                ignore_lease: true,
-                lease: 1,
-                ..put("/registry/b", "1")
-            }
-            .into(),
-            RangeRequest {
-                revision: 2,
-                ..get("/registry/a")
-            }
-            .into(),
-            RangeRequest {
-                revision: 100,
-                ..get("/registry/a")
-            }
-            .into(),
-            RangeRequest {
-                sort_order: 9,
-                ..get("/registry/a")
-            }
-            .into(),
+            PutRequest { lease: 404, ..put("/registry/b", "1") }.into(),
+            PutRequest { ignore_value: true, ..put("/registry/b", "1") }.into(),
+            PutRequest { ignore_value: true, ..put("/registry/b", "") }.into(),
+            PutRequest { ignore_lease: true, ..put("/registry/b", "1") }.into(),
+            PutRequest { ignore_lease: true, lease: 1, ..put("/registry/b", "1") }.into(),
+            RangeRequest { revision: 2, ..get("/registry/a") }.into(),
+            RangeRequest { revision: 100, ..get("/registry/a") }.into(),
+            RangeRequest { sort_order: 9, ..get("/registry/a") }.into(),
             all([put("", "1")]).into(),
-            all([RangeRequest {
-                revision: 100,
-                ..get("/registry/a")
-            }])
-            .into(),
+            all([RangeRequest { revision: 100, ..get("/registry/a") }]).into(),
         ];
         for op in bad {
             let steps: [Op; 2] = [put("/registry/good", "1").into(), op.clone()];
@@ -339,24 +218,11 @@ async fn one_bad_operation_refuses_the_whole_transaction() {
             client.txn(elsewhere).await;
         }
         client
-            .txn(TxnRequest {
-                success: vec![RequestOp { request: None }],
-                ..TxnRequest::default()
-            })
+            .txn(TxnRequest { success: vec![RequestOp { request: None }], ..TxnRequest::default() })
             .await
             .refused(Code::InvalidArgument);
-        let future = request_op::Request::RequestRange(RangeRequest {
-            revision: 4,
-            ..get("/registry/a")
-        });
-        client
-            .txn(TxnRequest {
-                success: vec![RequestOp {
-                    request: Some(future),
-                }],
-                ..TxnRequest::default()
-            })
-            .await;
+        let future = request_op::Request::RequestRange(RangeRequest { revision: 4, ..get("/registry/a") });
+        client.txn(TxnRequest { success: vec![RequestOp { request: Some(future) }], ..TxnRequest::default() }).await;
     })
     .await;
 }
@@ -367,14 +233,8 @@ async fn a_failed_compare_takes_the_other_branch_only() {
         client.put(put("/registry/a", "1")).await.ok();
         let request = |revision| TxnRequest {
             compare: vec![unchanged_since("/registry/a", revision)],
-            success: ops([
-                Op::from(put("/registry/yes", "1")),
-                get("/registry/a").into(),
-            ]),
-            failure: ops([
-                Op::from(put("/registry/no", "1")),
-                list("/registry/").into(),
-            ]),
+            success: ops([Op::from(put("/registry/yes", "1")), get("/registry/a").into()]),
+            failure: ops([Op::from(put("/registry/no", "1")), list("/registry/").into()]),
         };
         client.txn(request(99)).await.ok();
         client.range(list("/registry/")).await.ok();

@@ -3,25 +3,16 @@
 use gitcd::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use gitcd::proto::etcdserverpb::{Compare, PutRequest, TxnRequest};
 
-use crate::support::build::{
-    compact, compare, delete, get, grant, ops, prefix_end, put, to_the_end, unchanged_since,
-};
+use crate::support::build::{compact, compare, delete, get, grant, ops, prefix_end, put, to_the_end, unchanged_since};
 use crate::support::{Client, same};
 
-const RESULTS: [CompareResult; 4] = [
-    CompareResult::Equal,
-    CompareResult::NotEqual,
-    CompareResult::Greater,
-    CompareResult::Less,
-];
+const RESULTS: [CompareResult; 4] =
+    [CompareResult::Equal, CompareResult::NotEqual, CompareResult::Greater, CompareResult::Less];
 
 /// Asks without changing anything.
 async fn ask(client: &Client, compares: Vec<Compare>) -> bool {
-    let request = TxnRequest {
-        compare: compares,
-        success: ops([get("/registry/yes")]),
-        failure: ops([get("/registry/no")]),
-    };
+    let request =
+        TxnRequest { compare: compares, success: ops([get("/registry/yes")]), failure: ops([get("/registry/no")]) };
     client.txn(request).await.ok().succeeded
 }
 
@@ -31,13 +22,7 @@ async fn every_target_compares_with_every_operator() {
         client.lease_grant(grant(5, 600)).await.ok();
         client.put(put("/registry/other", "x")).await.ok();
         client.put(put("/registry/a", "k")).await.ok();
-        client
-            .put(PutRequest {
-                lease: 5,
-                ..put("/registry/a", "m")
-            })
-            .await
-            .ok();
+        client.put(PutRequest { lease: 5, ..put("/registry/a", "m") }).await.ok();
         for result in RESULTS {
             for number in [-1, 0, 1, 2, 3, 4, 5, 6] {
                 for operand in [
@@ -53,11 +38,7 @@ async fn every_target_compares_with_every_operator() {
             }
             for value in ["", "k", "m", "ma", "z"] {
                 for key in ["/registry/a", "/registry/absent"] {
-                    ask(
-                        &client,
-                        vec![compare(key, result, TargetUnion::Value(value.into()))],
-                    )
-                    .await;
+                    ask(&client, vec![compare(key, result, TargetUnion::Value(value.into()))]).await;
                 }
             }
         }
@@ -83,20 +64,11 @@ async fn all_compares_must_hold_and_none_always_holds() {
 #[tokio::test]
 async fn a_range_compare_must_hold_for_every_key_in_it() {
     same(async |client| {
-        for (key, value) in [
-            ("/registry/a", "1"),
-            ("/registry/b", "1"),
-            ("/registry/c", "2"),
-        ] {
+        for (key, value) in [("/registry/a", "1"), ("/registry/b", "1"), ("/registry/c", "2")] {
             client.put(put(key, value)).await.ok();
         }
-        let over = |end: bytes::Bytes, compare: Compare| Compare {
-            range_end: end,
-            ..compare
-        };
-        let value = |result, value: &'static str| {
-            compare("/registry/a", result, TargetUnion::Value(value.into()))
-        };
+        let over = |end: bytes::Bytes, compare: Compare| Compare { range_end: end, ..compare };
+        let value = |result, value: &'static str| compare("/registry/a", result, TargetUnion::Value(value.into()));
         for end in [
             "/registry/b".into(),
             "/registry/c".into(),
@@ -113,11 +85,7 @@ async fn a_range_compare_must_hold_for_every_key_in_it() {
                     TargetUnion::CreateRevision(0),
                     TargetUnion::Lease(0),
                 ] {
-                    ask(
-                        &client,
-                        vec![over(end.clone(), compare("/registry/a", result, operand))],
-                    )
-                    .await;
+                    ask(&client, vec![over(end.clone(), compare("/registry/a", result, operand))]).await;
                 }
             }
         }
@@ -138,10 +106,8 @@ async fn a_range_compare_over_no_keys_is_decided_as_in_etcd() {
                 TargetUnion::Lease(0),
                 TargetUnion::Value("".into()),
             ] {
-                let range = Compare {
-                    range_end: prefix_end("/registry/none/"),
-                    ..compare("/registry/none/", result, operand)
-                };
+                let range =
+                    Compare { range_end: prefix_end("/registry/none/"), ..compare("/registry/none/", result, operand) };
                 ask(&client, vec![range]).await;
             }
         }
@@ -160,11 +126,7 @@ async fn malformed_compares_are_taken_as_etcd_takes_them() {
             CompareTarget::Value,
             CompareTarget::Lease,
         ] {
-            for operand in [
-                None,
-                Some(TargetUnion::Version(1)),
-                Some(TargetUnion::ModRevision(2)),
-            ] {
+            for operand in [None, Some(TargetUnion::Version(1)), Some(TargetUnion::ModRevision(2))] {
                 for key in ["/registry/a", "/registry/absent"] {
                     let request = TxnRequest {
                         compare: vec![Compare {
@@ -180,26 +142,11 @@ async fn malformed_compares_are_taken_as_etcd_takes_them() {
             }
         }
         for (result, target) in [(9, 0), (0, 9), (-1, -1)] {
-            let strange = Compare {
-                result,
-                target,
-                ..unchanged_since("/registry/a", 2)
-            };
-            client
-                .txn(TxnRequest {
-                    compare: vec![strange],
-                    ..TxnRequest::default()
-                })
-                .await;
+            let strange = Compare { result, target, ..unchanged_since("/registry/a", 2) };
+            client.txn(TxnRequest { compare: vec![strange], ..TxnRequest::default() }).await;
         }
-        let empty = TxnRequest {
-            compare: vec![unchanged_since("", 0)],
-            ..TxnRequest::default()
-        };
-        client
-            .txn(empty)
-            .await
-            .refused(tonic::Code::InvalidArgument);
+        let empty = TxnRequest { compare: vec![unchanged_since("", 0)], ..TxnRequest::default() };
+        client.txn(empty).await.refused(tonic::Code::InvalidArgument);
     })
     .await;
 }
@@ -241,11 +188,7 @@ async fn kubernetes_agrees_on_compactions_by_the_version_of_a_key() {
             client.put(put("/registry/a", &i.to_string())).await.ok();
         }
         let turn = |version, revision: i64| TxnRequest {
-            compare: vec![compare(
-                "compact_rev_key",
-                CompareResult::Equal,
-                TargetUnion::Version(version),
-            )],
+            compare: vec![compare("compact_rev_key", CompareResult::Equal, TargetUnion::Version(version))],
             success: ops([put("compact_rev_key", &revision.to_string())]),
             failure: ops([get("compact_rev_key")]),
         };

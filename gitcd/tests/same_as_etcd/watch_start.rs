@@ -6,20 +6,14 @@ use crate::support::build::{all, compact, delete, put, watch, watch_prefix};
 use crate::support::{Client, same};
 
 fn from(revision: i64) -> WatchCreateRequest {
-    WatchCreateRequest {
-        start_revision: revision,
-        ..watch_prefix("/registry/")
-    }
+    WatchCreateRequest { start_revision: revision, ..watch_prefix("/registry/") }
 }
 
 /// Revisions 2 to 7.
 async fn fill(client: &Client) {
     client.put(put("/registry/a", "1")).await.ok();
     client.put(put("/registry/b", "1")).await.ok();
-    client
-        .txn(all([put("/registry/b", "2"), put("/registry/a", "2")]))
-        .await
-        .ok();
+    client.txn(all([put("/registry/b", "2"), put("/registry/a", "2")])).await.ok();
     client.delete_range(delete("/registry/a")).await.ok();
     client.put(put("/registry/a", "3")).await.ok();
     client.put(put("/elsewhere", "1")).await.ok();
@@ -52,9 +46,7 @@ async fn the_past_and_the_present_meet_without_gap_or_repetition() {
             client.put(put("/registry/b", &i.to_string())).await.ok();
         }
         let events = watching.events(400).await;
-        let revisions = events
-            .iter()
-            .map(|(_, event)| event.kv.as_ref().unwrap().mod_revision);
+        let revisions = events.iter().map(|(_, event)| event.kv.as_ref().unwrap().mod_revision);
         assert!(revisions.eq(2..=401));
     })
     .await;

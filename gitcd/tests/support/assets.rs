@@ -34,10 +34,8 @@ fn cached() -> Vec<PathBuf> {
     let Some(Ok(entries)) = cache.map(|cache| cache.join("trishanku/assets").read_dir()) else {
         return Vec::new();
     };
-    let mut folders: Vec<_> = entries
-        .flatten()
-        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-        .collect();
+    let mut folders: Vec<_> =
+        entries.flatten().filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
     folders.sort();
     folders.into_iter().rev().map(|(_, path)| path).collect()
 }

@@ -11,15 +11,13 @@ use gitcd::proto::etcdserverpb::lease_client::LeaseClient;
 use gitcd::proto::etcdserverpb::maintenance_client::MaintenanceClient;
 use gitcd::proto::etcdserverpb::watch_client::WatchClient;
 use gitcd::proto::etcdserverpb::{
-    AlarmRequest, AlarmResponse, CompactionRequest, CompactionResponse, DefragmentRequest,
-    DefragmentResponse, DeleteRangeRequest, DeleteRangeResponse, HashKvRequest, HashKvResponse,
-    LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse,
-    LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse,
-    LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, MemberAddRequest, MemberAddResponse,
-    MemberListRequest, MemberListResponse, MemberPromoteRequest, MemberPromoteResponse,
-    MemberRemoveRequest, MemberRemoveResponse, MemberUpdateRequest, MemberUpdateResponse,
-    MoveLeaderRequest, MoveLeaderResponse, PutRequest, PutResponse, RangeRequest, RangeResponse,
-    StatusRequest, StatusResponse, TxnRequest, TxnResponse,
+    AlarmRequest, AlarmResponse, CompactionRequest, CompactionResponse, DefragmentRequest, DefragmentResponse,
+    DeleteRangeRequest, DeleteRangeResponse, HashKvRequest, HashKvResponse, LeaseGrantRequest, LeaseGrantResponse,
+    LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest,
+    LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, MemberAddRequest, MemberAddResponse,
+    MemberListRequest, MemberListResponse, MemberPromoteRequest, MemberPromoteResponse, MemberRemoveRequest,
+    MemberRemoveResponse, MemberUpdateRequest, MemberUpdateResponse, MoveLeaderRequest, MoveLeaderResponse, PutRequest,
+    PutResponse, RangeRequest, RangeResponse, StatusRequest, StatusResponse, TxnRequest, TxnResponse,
 };
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -51,8 +49,7 @@ impl<T: Debug> Reply<T> {
     /// If there was an error.
     #[track_caller]
     pub(crate) fn ok(self) -> T {
-        self.result
-            .unwrap_or_else(|status| panic!("{}: {status}", self.asked))
+        self.result.unwrap_or_else(|status| panic!("{}: {status}", self.asked))
     }
 
     /// The message of an error that must have come with `code`.
@@ -81,11 +78,7 @@ macro_rules! calls {
 
 impl Client {
     pub(crate) async fn connect(kind: Kind, address: SocketAddr) -> Self {
-        Self {
-            kind,
-            channel: connect(address).await,
-            transcript: Rc::default(),
-        }
+        Self { kind, channel: connect(address).await, transcript: Rc::default() }
     }
 
     /// Which program is at the other end.
@@ -95,10 +88,7 @@ impl Client {
 
     /// The same connection with a transcript of its own, for what runs at the same time.
     pub(crate) fn aside(&self) -> Self {
-        Self {
-            transcript: Rc::default(),
-            ..self.clone()
-        }
+        Self { transcript: Rc::default(), ..self.clone() }
     }
 
     /// Writes a fact of the test's own making into the transcript.
@@ -140,9 +130,7 @@ impl Client {
             let requests = futures::stream::iter([request]);
             let mut answers = self.leases().lease_keep_alive(requests).await?.into_inner();
             let answer = answers.message().await?;
-            Ok(tonic::Response::new(
-                answer.ok_or_else(|| Status::unknown("no answer"))?,
-            ))
+            Ok(tonic::Response::new(answer.ok_or_else(|| Status::unknown("no answer"))?))
         };
         let result = result.await;
         self.noted("lease_keep_alive", &request, result)
@@ -161,9 +149,7 @@ impl Client {
     ) -> Reply<R> {
         let asked = format!("{call} {request:?}");
         let result = result.map(tonic::Response::into_inner);
-        self.transcript
-            .borrow_mut()
-            .answer(&format_args!("{asked}"), &result);
+        self.transcript.borrow_mut().answer(&format_args!("{asked}"), &result);
         Reply { asked, result }
     }
 
@@ -193,8 +179,7 @@ impl Client {
 
 /// Connects, and waits for a server that is about to listen.
 pub(crate) async fn connect(address: SocketAddr) -> Channel {
-    let endpoint =
-        Endpoint::from_shared(format!("http://{address}")).expect("an address makes a URL");
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address makes a URL");
     super::eventually("a connection", async || endpoint.connect().await.ok()).await
 }
 
@@ -203,9 +188,8 @@ pub(crate) mod build {
     use bytes::Bytes;
     use gitcd::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
     use gitcd::proto::etcdserverpb::{
-        CompactionRequest, Compare, DeleteRangeRequest, LeaseGrantRequest, LeaseRevokeRequest,
-        LeaseTimeToLiveRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
-        WatchCreateRequest, request_op,
+        CompactionRequest, Compare, DeleteRangeRequest, LeaseGrantRequest, LeaseRevokeRequest, LeaseTimeToLiveRequest,
+        PutRequest, RangeRequest, RequestOp, TxnRequest, WatchCreateRequest, request_op,
     };
 
     /// What sorts right behind every key that starts with `prefix`, as etcd's clients compute it.
@@ -225,48 +209,29 @@ pub(crate) mod build {
     }
 
     pub(crate) fn put(key: &str, value: &str) -> PutRequest {
-        PutRequest {
-            key: bytes(key),
-            value: bytes(value),
-            ..PutRequest::default()
-        }
+        PutRequest { key: bytes(key), value: bytes(value), ..PutRequest::default() }
     }
 
     pub(crate) fn get(key: &str) -> RangeRequest {
-        RangeRequest {
-            key: bytes(key),
-            ..RangeRequest::default()
-        }
+        RangeRequest { key: bytes(key), ..RangeRequest::default() }
     }
 
     /// All keys that start with `prefix`.
     pub(crate) fn list(prefix: &str) -> RangeRequest {
-        RangeRequest {
-            range_end: prefix_end(prefix),
-            ..get(prefix)
-        }
+        RangeRequest { range_end: prefix_end(prefix), ..get(prefix) }
     }
 
     pub(crate) fn delete(key: &str) -> DeleteRangeRequest {
-        DeleteRangeRequest {
-            key: bytes(key),
-            ..DeleteRangeRequest::default()
-        }
+        DeleteRangeRequest { key: bytes(key), ..DeleteRangeRequest::default() }
     }
 
     /// Deletes all keys that start with `prefix`.
     pub(crate) fn delete_prefix(prefix: &str) -> DeleteRangeRequest {
-        DeleteRangeRequest {
-            range_end: prefix_end(prefix),
-            ..delete(prefix)
-        }
+        DeleteRangeRequest { range_end: prefix_end(prefix), ..delete(prefix) }
     }
 
     pub(crate) fn compact(revision: i64) -> CompactionRequest {
-        CompactionRequest {
-            revision,
-            physical: true,
-        }
+        CompactionRequest { revision, physical: true }
     }
 
     pub(crate) fn grant(id: i64, ttl: i64) -> LeaseGrantRequest {
@@ -282,34 +247,21 @@ pub(crate) mod build {
     }
 
     pub(crate) fn watch(key: &str) -> WatchCreateRequest {
-        WatchCreateRequest {
-            key: bytes(key),
-            ..WatchCreateRequest::default()
-        }
+        WatchCreateRequest { key: bytes(key), ..WatchCreateRequest::default() }
     }
 
     /// Watches all keys that start with `prefix`.
     pub(crate) fn watch_prefix(prefix: &str) -> WatchCreateRequest {
-        WatchCreateRequest {
-            range_end: prefix_end(prefix),
-            ..watch(prefix)
-        }
+        WatchCreateRequest { range_end: prefix_end(prefix), ..watch(prefix) }
     }
 
     /// A transaction without compares: `success` happens.
     pub(crate) fn all(success: impl IntoIterator<Item = impl Into<Op>>) -> TxnRequest {
-        TxnRequest {
-            success: ops(success),
-            ..TxnRequest::default()
-        }
+        TxnRequest { success: ops(success), ..TxnRequest::default() }
     }
 
     pub(crate) fn ops(ops: impl IntoIterator<Item = impl Into<Op>>) -> Vec<RequestOp> {
-        ops.into_iter()
-            .map(|op| RequestOp {
-                request: Some(op.into().0),
-            })
-            .collect()
+        ops.into_iter().map(|op| RequestOp { request: Some(op.into().0) }).collect()
     }
 
     /// Any request that can stand in a transaction.
@@ -360,10 +312,6 @@ pub(crate) mod build {
 
     /// kube-apiserver's compare: the key was last changed at `revision`, 0 for never.
     pub(crate) fn unchanged_since(key: &str, revision: i64) -> Compare {
-        compare(
-            key,
-            CompareResult::Equal,
-            TargetUnion::ModRevision(revision),
-        )
+        compare(key, CompareResult::Equal, TargetUnion::ModRevision(revision))
     }
 }

@@ -20,10 +20,7 @@ async fn exchange(server: SocketAddr, path: &str) -> io::Result<(u16, String)> {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;
     let answer = String::from_utf8_lossy(&answer);
-    let status = answer
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
     match (status, answer.split_once("\r\n\r\n")) {
         (Some(status), Some((_, body))) => Ok((status, body.to_owned())),
         _ => Err(io::Error::other(format!("not an HTTP answer: {answer:?}"))),

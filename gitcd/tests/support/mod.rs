@@ -39,10 +39,7 @@ pub(crate) async fn eventually<T>(what: &str, mut condition: impl AsyncFnMut() -
         if let Some(value) = condition().await {
             return value;
         }
-        assert!(
-            start.elapsed() < PATIENCE,
-            "waited {PATIENCE:?} in vain for {what}"
-        );
+        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain for {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -14,9 +14,7 @@ pub(crate) struct Repository {
 
 impl Repository {
     pub(crate) fn at(path: &Path) -> Self {
-        Self {
-            path: path.to_owned(),
-        }
+        Self { path: path.to_owned() }
     }
 
     /// `gitcd init`.
@@ -28,10 +26,7 @@ impl Repository {
     pub(crate) fn init_through(wrapper: &[&str], path: &Path) -> Self {
         let repository = format!("--repo={}", path.display());
         let words = [wrapper, &[env!("CARGO_BIN_EXE_gitcd"), "init", &repository]].concat();
-        let output = Command::new(words[0])
-            .args(&words[1..])
-            .output()
-            .expect("the program has been built");
+        let output = Command::new(words[0]).args(&words[1..]).output().expect("the program has been built");
         assert!(output.status.success(), "{words:?}: {output:?}");
         Self::at(path)
     }
@@ -43,9 +38,7 @@ impl Repository {
     /// The files of the branch's journal, oldest first.
     pub(crate) fn journal(&self) -> Vec<PathBuf> {
         let folder = self.path.join("gitcd/default/journal");
-        let entries = folder
-            .read_dir()
-            .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let entries = folder.read_dir().unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let mut files: Vec<_> = entries
             .map(|entry| entry.expect("the folder is readable").path())
             .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
@@ -63,10 +56,7 @@ impl Repository {
 
     /// Runs `git ARGUMENTS`, whatever comes of it.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .expect("git is installed")
+        self.command(arguments).stdin(Stdio::null()).output().expect("git is installed")
     }
 
     /// Stores `content` as a blob and gives its id.
@@ -81,13 +71,7 @@ impl Repository {
 
     /// `git fsck --full --strict`, which must find nothing to complain about.
     pub(crate) fn fsck(&self) {
-        let output = self.run(&[
-            "fsck",
-            "--full",
-            "--strict",
-            "--no-dangling",
-            "--no-progress",
-        ]);
+        let output = self.run(&["fsck", "--full", "--strict", "--no-dangling", "--no-progress"]);
         let words = [output.stdout, output.stderr].concat();
         assert!(
             output.status.success() && words.is_empty(),
@@ -107,29 +91,18 @@ impl Repository {
         let listing = self.git(&["ls-tree", "-r", "-z", tree]);
         let entries: Vec<_> = listing
             .split_terminator('\0')
-            .map(|line| {
-                line.split_once('\t')
-                    .expect("ls-tree puts a tab before the path")
-            })
+            .map(|line| line.split_once('\t').expect("ls-tree puts a tab before the path"))
             .collect();
-        let ids: Vec<_> = entries
-            .iter()
-            .map(|(entry, _)| entry.rsplit(' ').next().expect("mode, type and id"))
-            .collect();
+        let ids: Vec<_> =
+            entries.iter().map(|(entry, _)| entry.rsplit(' ').next().expect("mode, type and id")).collect();
         let contents = self.contents(&ids);
-        entries
-            .iter()
-            .map(|(_, path)| (*path).to_owned())
-            .zip(contents)
-            .collect()
+        entries.iter().map(|(_, path)| (*path).to_owned()).zip(contents).collect()
     }
 
     /// The revision that the metadata ref describes.
     pub(crate) fn committed_revision(&self) -> i64 {
         let state = self.git(&["cat-file", "blob", &format!("{METADATA}:state")]);
-        let revision = state
-            .lines()
-            .find_map(|line| line.strip_prefix("revision "));
+        let revision = state.lines().find_map(|line| line.strip_prefix("revision "));
         revision
             .and_then(|revision| revision.parse().ok())
             .unwrap_or_else(|| panic!("no revision in the metadata's state: {state}"))
@@ -152,16 +125,10 @@ impl Repository {
             stdin.flush().expect("git reads on");
             let mut line = String::new();
             stdout.read_line(&mut line).expect("git answers");
-            let size = line
-                .trim()
-                .rsplit(' ')
-                .next()
-                .and_then(|size| size.parse().ok());
+            let size = line.trim().rsplit(' ').next().and_then(|size| size.parse().ok());
             let size: usize = size.unwrap_or_else(|| panic!("git cat-file: {line}"));
             let mut content = vec![0; size + 1]; // and a line feed
-            stdout
-                .read_exact(&mut content)
-                .expect("git answers in full");
+            stdout.read_exact(&mut content).expect("git answers in full");
             content.pop();
             contents.push(content);
         }

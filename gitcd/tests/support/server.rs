@@ -54,14 +54,7 @@ pub(crate) struct Launch {
 
 impl Launch {
     pub(crate) fn new(kind: Kind) -> Self {
-        Self {
-            kind,
-            program: kind.program(),
-            folder: None,
-            port: None,
-            wrapper: Vec::new(),
-            arguments: Vec::new(),
-        }
+        Self { kind, program: kind.program(), folder: None, port: None, wrapper: Vec::new(), arguments: Vec::new() }
     }
 
     /// Serves what is in `folder`, which outlives the server.
@@ -176,9 +169,7 @@ impl Server {
 
     /// The body of an HTTP path that must answer 200.
     pub(crate) async fn page(&self, path: &str) -> String {
-        let (status, body) = http::fetch(self.address, path)
-            .await
-            .expect("the server answers HTTP");
+        let (status, body) = http::fetch(self.address, path).await.expect("the server answers HTTP");
         assert_eq!(status, 200, "{path}: {body}");
         body
     }
@@ -196,8 +187,7 @@ impl Server {
         let exit = self.exit().await;
         // etcd cleans up and then ends by the same signal.
         let status = &exit.status;
-        let peaceful = status.success()
-            || self.kind == Kind::Etcd && status.signal() == Some(Signal::TERM.as_raw());
+        let peaceful = status.success() || self.kind == Kind::Etcd && status.signal() == Some(Signal::TERM.as_raw());
         assert!(peaceful, "SIGTERM ends in {status}:\n{}", exit.output);
         exit
     }
@@ -212,10 +202,7 @@ impl Server {
     pub(crate) async fn exit(&mut self) -> Exit {
         let status = super::eventually("the server's end", async || self.ended()).await;
         self.child = None;
-        Exit {
-            status,
-            output: self.output(),
-        }
+        Exit { status, output: self.output() }
     }
 
     /// Starts it again: same state, same port.
@@ -249,11 +236,7 @@ impl Server {
                 return;
             }
             if let Some(status) = self.ended() {
-                panic!(
-                    "{:?} ended at start-up, {status}:\n{}",
-                    self.kind,
-                    self.output()
-                );
+                panic!("{:?} ended at start-up, {status}:\n{}", self.kind, self.output());
             }
             assert!(
                 start.elapsed() < PATIENCE,
@@ -324,20 +307,9 @@ impl Drop for Server {
             let _ = child.wait();
         }
         if std::thread::panicking() {
-            eprintln!(
-                "--- last words of {:?} in {}:",
-                self.kind,
-                self.folder.display()
-            );
+            eprintln!("--- last words of {:?} in {}:", self.kind, self.folder.display());
             let output = self.output();
-            for line in output
-                .lines()
-                .rev()
-                .take(30)
-                .collect::<Vec<_>>()
-                .into_iter()
-                .rev()
-            {
+            for line in output.lines().rev().take(30).collect::<Vec<_>>().into_iter().rev() {
                 eprintln!("    {line}");
             }
         }

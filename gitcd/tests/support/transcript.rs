@@ -3,11 +3,10 @@
 use std::fmt::Debug;
 
 use gitcd::proto::etcdserverpb::{
-    AlarmResponse, CompactionResponse, DefragmentResponse, DeleteRangeResponse, HashKvResponse,
-    HashResponse, LeaseGrantResponse, LeaseKeepAliveResponse, LeaseLeasesResponse,
-    LeaseRevokeResponse, LeaseTimeToLiveResponse, MemberAddResponse, MemberListResponse,
-    MemberPromoteResponse, MemberRemoveResponse, MemberUpdateResponse, MoveLeaderResponse,
-    PutResponse, RangeResponse, ResponseHeader, StatusResponse, TxnResponse, WatchResponse,
+    AlarmResponse, CompactionResponse, DefragmentResponse, DeleteRangeResponse, HashKvResponse, HashResponse,
+    LeaseGrantResponse, LeaseKeepAliveResponse, LeaseLeasesResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse,
+    MemberAddResponse, MemberListResponse, MemberPromoteResponse, MemberRemoveResponse, MemberUpdateResponse,
+    MoveLeaderResponse, PutResponse, RangeResponse, ResponseHeader, StatusResponse, TxnResponse, WatchResponse,
     response_op,
 };
 use tonic::Status;
@@ -40,26 +39,14 @@ impl Transcript {
     pub(crate) fn difference(etcd: &Self, other: &Self) -> Option<String> {
         let length = etcd.steps.len().max(other.steps.len());
         let step = (0..length).find(|&step| etcd.steps.get(step) != other.steps.get(step))?;
-        let show = |transcript: &Self| {
-            transcript
-                .steps
-                .get(step)
-                .map_or_else(|| "(nothing)".into(), |step| indent(step))
-        };
-        Some(format!(
-            "step {} of {length} differs\netcd:\n{}\nthe other:\n{}",
-            step + 1,
-            show(etcd),
-            show(other)
-        ))
+        let show =
+            |transcript: &Self| transcript.steps.get(step).map_or_else(|| "(nothing)".into(), |step| indent(step));
+        Some(format!("step {} of {length} differs\netcd:\n{}\nthe other:\n{}", step + 1, show(etcd), show(other)))
     }
 }
 
 fn indent(step: &str) -> String {
-    step.lines()
-        .map(|line| format!("    {line}"))
-        .collect::<Vec<_>>()
-        .join("\n")
+    step.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// A message of which two servers give the same after [`Comparable::normalise`].
@@ -107,11 +94,7 @@ only_headers_differ!(
 impl Comparable for TxnResponse {
     fn normalise(&mut self) {
         header(&mut self.header);
-        for response in self
-            .responses
-            .iter_mut()
-            .filter_map(|response| response.response.as_mut())
-        {
+        for response in self.responses.iter_mut().filter_map(|response| response.response.as_mut()) {
             match response {
                 response_op::Response::ResponseRange(response) => response.normalise(),
                 response_op::Response::ResponsePut(response) => response.normalise(),
@@ -174,25 +157,12 @@ impl Comparable for MemberListResponse {
 impl Comparable for StatusResponse {
     fn normalise(&mut self) {
         header(&mut self.header);
-        self.version = self
-            .version
-            .split('.')
-            .take(2)
-            .collect::<Vec<_>>()
-            .join(".");
+        self.version = self.version.split('.').take(2).collect::<Vec<_>>().join(".");
         self.leader = self.leader.min(1);
-        for size in [
-            &mut self.db_size,
-            &mut self.db_size_in_use,
-            &mut self.db_size_quota,
-        ] {
+        for size in [&mut self.db_size, &mut self.db_size_in_use, &mut self.db_size_quota] {
             *size = (*size).min(1);
         }
-        for raft in [
-            &mut self.raft_index,
-            &mut self.raft_term,
-            &mut self.raft_applied_index,
-        ] {
+        for raft in [&mut self.raft_index, &mut self.raft_term, &mut self.raft_applied_index] {
             *raft = (*raft).min(1);
         }
     }

@@ -56,10 +56,7 @@ impl Answers {
 }
 
 impl Watching {
-    pub(crate) fn open(
-        mut client: WatchClient<Channel>,
-        transcript: Rc<RefCell<Transcript>>,
-    ) -> Self {
+    pub(crate) fn open(mut client: WatchClient<Channel>, transcript: Rc<RefCell<Transcript>>) -> Self {
         let (requests, queue) = mpsc::channel(16);
         let opening = async move { client.watch(ReceiverStream::new(queue)).await };
         Self {
@@ -88,8 +85,7 @@ impl Watching {
     /// Asks for the end of a watch; the answer, if there is one, is for [`Self::control`].
     pub(crate) async fn cancel(&mut self, watch_id: i64) {
         self.note("cancel", &watch_id);
-        self.send(RequestUnion::CancelRequest(WatchCancelRequest { watch_id }))
-            .await;
+        self.send(RequestUnion::CancelRequest(WatchCancelRequest { watch_id })).await;
     }
 
     /// The next answer that is neither events nor progress.
@@ -98,9 +94,7 @@ impl Watching {
             self.receive().await;
         }
         let answer = self.controls.pop_front().expect("one was just awaited");
-        self.transcript
-            .borrow_mut()
-            .answer(&"watch control", &Ok(answer.clone()));
+        self.transcript.borrow_mut().answer(&"watch control", &Ok(answer.clone()));
         answer
     }
 
@@ -111,12 +105,7 @@ impl Watching {
         while self.events.len() < count {
             self.receive().await;
         }
-        assert_eq!(
-            self.events.len(),
-            count,
-            "more events than expected: {:?}",
-            self.events
-        );
+        assert_eq!(self.events.len(), count, "more events than expected: {:?}", self.events);
         self.take_events()
     }
 
@@ -127,29 +116,19 @@ impl Watching {
         let start = Instant::now();
         let mut answer = None;
         while answer.is_none() {
-            assert!(
-                start.elapsed() < PATIENCE,
-                "no answer to a progress request in {PATIENCE:?}"
-            );
-            self.send(RequestUnion::ProgressRequest(WatchProgressRequest {}))
-                .await;
-            answer = tokio::time::timeout(Duration::from_millis(200), self.receive_progress())
-                .await
-                .ok();
+            assert!(start.elapsed() < PATIENCE, "no answer to a progress request in {PATIENCE:?}");
+            self.send(RequestUnion::ProgressRequest(WatchProgressRequest {})).await;
+            answer = tokio::time::timeout(Duration::from_millis(200), self.receive_progress()).await.ok();
         }
         let answer = answer.expect("the loop ends with one");
         let revision = answer.header.map_or(0, |header| header.revision);
-        self.transcript
-            .borrow_mut()
-            .answer(&"watch progress", &Ok(answer));
+        self.transcript.borrow_mut().answer(&"watch progress", &Ok(answer));
         (revision, self.take_events())
     }
 
     /// The error or end that closes the stream.
     pub(crate) async fn end(&mut self) -> Option<Status> {
-        let end = tokio::time::timeout(PATIENCE, self.answers.next())
-            .await
-            .expect("the stream ends");
+        let end = tokio::time::timeout(PATIENCE, self.answers.next()).await.expect("the stream ends");
         match end {
             Ok(None) => None,
             Ok(Some(answer)) => panic!("the stream goes on: {answer:?}"),
@@ -170,10 +149,7 @@ impl Watching {
     async fn receive(&mut self) {
         if let Some(progress) = self.next().await {
             // The late answer to a repeated request; the first has been taken.
-            assert_eq!(
-                progress.watch_id, WHOLE_STREAM,
-                "unasked progress: {progress:?}"
-            );
+            assert_eq!(progress.watch_id, WHOLE_STREAM, "unasked progress: {progress:?}");
         }
     }
 
@@ -188,11 +164,8 @@ impl Watching {
     /// Files the next answer, or returns it if it is a progress notification.
     async fn next(&mut self) -> Option<WatchResponse> {
         let answer = tokio::time::timeout(PATIENCE, self.answers.next()).await;
-        let answer =
-            answer.unwrap_or_else(|_| panic!("nothing in {PATIENCE:?}, but {:?}", self.events));
-        let answer = answer
-            .expect("the stream is healthy")
-            .expect("the stream goes on");
+        let answer = answer.unwrap_or_else(|_| panic!("nothing in {PATIENCE:?}, but {:?}", self.events));
+        let answer = answer.expect("the stream is healthy").expect("the stream goes on");
         if answer.created && !answer.canceled {
             self.created.insert(answer.watch_id);
         }
@@ -204,35 +177,18 @@ impl Watching {
             return Some(answer);
         }
         self.check(&answer);
-        self.events.extend(
-            answer
-                .events
-                .into_iter()
-                .map(|event| (answer.watch_id, event)),
-        );
+        self.events.extend(answer.events.into_iter().map(|event| (answer.watch_id, event)));
         None
     }
 
     fn check(&mut self, answer: &WatchResponse) {
-        assert!(
-            self.created.contains(&answer.watch_id),
-            "events before the watch is announced: {answer:?}"
-        );
+        assert!(self.created.contains(&answer.watch_id), "events before the watch is announced: {answer:?}");
         let revision = |event: &Event| event.kv.as_ref().expect("an event has a key").mod_revision;
         let revisions: Vec<_> = answer.events.iter().map(revision).collect();
-        let header = answer
-            .header
-            .as_ref()
-            .expect("an answer has a header")
-            .revision;
+        let header = answer.header.as_ref().expect("an answer has a header").revision;
         assert!(revisions.is_sorted(), "not in order: {answer:?}");
-        assert!(
-            revisions.iter().all(|&revision| revision <= header),
-            "ahead of the header: {answer:?}"
-        );
-        let reached = self
-            .reached
-            .insert(answer.watch_id, revisions[revisions.len() - 1]);
+        assert!(revisions.iter().all(|&revision| revision <= header), "ahead of the header: {answer:?}");
+        let reached = self.reached.insert(answer.watch_id, revisions[revisions.len() - 1]);
         assert!(
             reached.is_none_or(|reached| reached < revisions[0]),
             "revision {reached:?} comes again or in parts: {answer:?}"
@@ -240,18 +196,11 @@ impl Watching {
     }
 
     async fn send(&self, request: RequestUnion) {
-        let request = WatchRequest {
-            request_union: Some(request),
-        };
-        self.requests
-            .send(request)
-            .await
-            .expect("the stream is open");
+        let request = WatchRequest { request_union: Some(request) };
+        self.requests.send(request).await.expect("the stream is open");
     }
 
     fn note(&self, what: &str, fact: &dyn std::fmt::Debug) {
-        self.transcript
-            .borrow_mut()
-            .note(&format_args!("watch {what}"), fact);
+        self.transcript.borrow_mut().note(&format_args!("watch {what}"), fact);
     }
 }
