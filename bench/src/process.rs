@@ -1,0 +1,91 @@
+//! What the kernel tells about a process.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// Resources used by a process since it started.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    /// Processor time, user and system, all threads; in steps of 10 ms.
+    pub(crate) cpu: Duration,
+    /// Bytes that the process caused to be written to disk, in whole pages (`write_bytes`).
+    pub(crate) written: u64,
+}
+
+/// Usage of a process; 0 stands for `self` in no case, the id must be one.
+pub(crate) fn usage(pid: u32) -> Result<Usage> {
+    Ok(Usage {
+        cpu: cpu(pid)?,
+        written: written(pid)?,
+    })
+}
+
+/// Processor time of a process.
+pub(crate) fn cpu(pid: u32) -> Result<Duration> {
+    let stat = read(pid, "stat")?;
+    ticks(&stat)
+        .map(|ticks| {
+            Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+        })
+        .with_context(|| format!("/proc/{pid}/stat has an unknown form"))
+}
+
+/// User and system ticks of a `stat` line.
+fn ticks(stat: &str) -> Option<u64> {
+    // The second field is the program's name in parentheses, which may hold spaces itself.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+fn written(pid: u32) -> Result<u64> {
+    let io = read(pid, "io")?;
+    field(&io, "write_bytes:").with_context(|| format!("/proc/{pid}/io has no write_bytes"))
+}
+
+/// Highest resident memory since the process started or [`reset_peak_memory`], in bytes.
+pub(crate) fn peak_memory(pid: u32) -> Result<u64> {
+    let status = read(pid, "status")?;
+    field(&status, "VmHWM:")
+        .map(|kib| kib * 1024)
+        .with_context(|| format!("/proc/{pid}/status has no VmHWM"))
+}
+
+/// Lets [`peak_memory`] start again from the memory in use now.
+pub(crate) fn reset_peak_memory(pid: u32) -> Result<()> {
+    let path = format!("/proc/{pid}/clear_refs");
+    fs::write(&path, "5").with_context(|| format!("cannot write {path}"))
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn read(pid: u32, file: &str) -> Result<String> {
+    let path = format!("/proc/{pid}/{file}");
+    fs::read_to_string(&path).with_context(|| format!("cannot read {path}: has the server died?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_found_behind_a_name_with_spaces_and_parentheses() {
+        let stat = "42 (a (b) c) S 1 42 42 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9";
+        assert_eq!(ticks(stat), Some(300));
+        assert_eq!(ticks("42 (cut"), None);
+    }
+
+    #[test]
+    fn the_own_process_has_usage_and_memory() {
+        let own = std::process::id();
+        assert!(usage(own).is_ok());
+        assert!(peak_memory(own).unwrap() > 0);
+    }
+}
