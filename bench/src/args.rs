@@ -21,7 +21,7 @@ const QUICK_QUIET: Duration = Duration::from_secs(2);
 /// Without a subcommand both are started and put under load in turns; tables go to standard output,
 /// progress to standard error.
 #[derive(Debug, Parser)]
-#[command(version, subcommand_negates_reqs = true)]
+#[command(version)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,

@@ -39,8 +39,17 @@ use crate::run::Plan;
 use crate::server::Kind;
 use crate::target::Target;
 
-fn main() -> Result<ExitCode> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    match measure(&Args::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("gitcd-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(args: &Args) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(args.threads())
         .enable_all()
@@ -48,8 +57,8 @@ fn main() -> Result<ExitCode> {
     runtime.block_on(async {
         let work = async {
             match &args.command {
-                None => compare(&args, &args.compare).await,
-                Some(Command::IdleCost(idle)) => idle_cost(&args, idle).await,
+                None => compare(args, &args.compare).await,
+                Some(Command::IdleCost(idle)) => idle_cost(args, idle).await,
             }
         };
         // Whoever is dropped here kills its servers and removes their folders.

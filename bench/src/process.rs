@@ -32,9 +32,18 @@ pub(crate) fn cpu(pid: u32) -> Result<Duration> {
         .with_context(|| format!("/proc/{pid}/stat has an unknown form"))
 }
 
+/// Whether a process that this one started has ended, though nobody has waited for it yet.
+pub(crate) fn ended(pid: u32) -> bool {
+    read(pid, "stat").map_or(true, |stat| state(&stat) == Some('Z'))
+}
+
+fn state(stat: &str) -> Option<char> {
+    // The second field is the program's name in parentheses, which may hold spaces itself.
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
 /// User and system ticks of a `stat` line.
 fn ticks(stat: &str) -> Option<u64> {
-    // The second field is the program's name in parentheses, which may hold spaces itself.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
@@ -79,6 +88,7 @@ mod tests {
     fn ticks_are_found_behind_a_name_with_spaces_and_parentheses() {
         let stat = "42 (a (b) c) S 1 42 42 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9";
         assert_eq!(ticks(stat), Some(300));
+        assert_eq!(state(stat), Some('S'));
         assert_eq!(ticks("42 (cut"), None);
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use crate::disk::{self, Part};
@@ -134,6 +134,9 @@ pub(crate) async fn run(
                 }
                 Err(error) => {
                     eprintln!("{passed:6.1} s  {:14} {label:8} FAILED: {error}", spec.name);
+                    if process::ended(target.server.pid()) {
+                        bail!("{label} has died:\n{}", target.server.last_words());
+                    }
                 }
             }
         }
