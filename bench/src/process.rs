@@ -22,13 +22,38 @@ pub(crate) fn usage(pid: u32) -> Result<Usage> {
     })
 }
 
+/// Processor time that all processes and the kernel have used since the machine started, and that a
+/// host has taken from it.
+pub(crate) fn machine_cpu() -> Result<Duration> {
+    let stat = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+    let ticks = busy_ticks(&stat).context("/proc/stat has an unknown form")?;
+    Ok(duration(ticks))
+}
+
+/// All ticks but those of idling and of waiting for disks.
+fn busy_ticks(stat: &str) -> Option<u64> {
+    // user nice system idle iowait irq softirq steal; later ones are counted in user already.
+    let fields = stat
+        .lines()
+        .next()?
+        .strip_prefix("cpu ")?
+        .split_whitespace()
+        .take(8);
+    let ticks = fields
+        .map(|field| field.parse::<u64>().ok())
+        .collect::<Option<Vec<_>>>()?;
+    (ticks.len() == 8).then(|| ticks.iter().sum::<u64>() - ticks[3] - ticks[4])
+}
+
+fn duration(ticks: u64) -> Duration {
+    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
 /// Processor time of a process.
 pub(crate) fn cpu(pid: u32) -> Result<Duration> {
     let stat = read(pid, "stat")?;
     ticks(&stat)
-        .map(|ticks| {
-            Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
-        })
+        .map(duration)
         .with_context(|| format!("/proc/{pid}/stat has an unknown form"))
 }
 
@@ -90,6 +115,13 @@ mod tests {
         assert_eq!(ticks(stat), Some(300));
         assert_eq!(state(stat), Some('S'));
         assert_eq!(ticks("42 (cut"), None);
+    }
+
+    #[test]
+    fn idling_and_waiting_are_not_busy() {
+        let stat = "cpu  10 20 30 4000 5000 1 2 3 7 7\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
+        assert_eq!(busy_ticks(stat), Some(66));
+        assert_eq!(busy_ticks("cpu 1 2\n"), None);
     }
 
     #[test]

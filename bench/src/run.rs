@@ -67,6 +67,8 @@ pub(crate) struct Side {
     pub(crate) cpu_seconds: f64,
     /// Processor seconds of this program in the turns.
     pub(crate) client_cpu_seconds: f64,
+    /// Processor seconds of everything else on the machine in the turns: noise.
+    pub(crate) other_cpu_seconds: f64,
     /// Bytes that the server wrote to disk.
     pub(crate) written_bytes: u64,
     /// Peak memory of the server during this workload, in bytes.
@@ -212,6 +214,7 @@ struct Gathered {
     turns: Vec<f64>,
     used: Usage,
     client_cpu: Duration,
+    other_cpu: Duration,
     settle: Duration,
     settled: bool,
     lag: Vec<Sample>,
@@ -234,6 +237,7 @@ impl Gathered {
             turns: Vec::new(),
             used: Usage::default(),
             client_cpu: Duration::ZERO,
+            other_cpu: Duration::ZERO,
             settle: Duration::ZERO,
             settled: settled.quiet,
             lag: Vec::new(),
@@ -250,13 +254,18 @@ impl Gathered {
     ) -> Result<()> {
         let own = std::process::id();
         let (before, client_before) = (target.usage()?, process::cpu(own)?);
+        let machine_before = process::machine_cpu()?;
         let sampler = target
             .server
             .kind
             .commits_later()
             .then(|| Sampler::start(target.server.address(), self.total.elapsed));
         let done = workload.slice(target, length).await;
-        let client_after = process::cpu(own)?;
+        let (at_end, client_cpu) = (
+            target.usage()?,
+            process::cpu(own)?.saturating_sub(client_before),
+        );
+        let machine_cpu = process::machine_cpu()?.saturating_sub(machine_before);
         if let Some(sampler) = sampler {
             self.lag.extend(sampler.stop().await?);
         }
@@ -267,7 +276,11 @@ impl Gathered {
         self.total.add(&done);
         self.used.cpu += after.cpu.saturating_sub(before.cpu);
         self.used.written += after.written.saturating_sub(before.written);
-        self.client_cpu += client_after.saturating_sub(client_before);
+        self.client_cpu += client_cpu;
+        let server_cpu = at_end.cpu.saturating_sub(before.cpu);
+        self.other_cpu += machine_cpu
+            .saturating_sub(server_cpu)
+            .saturating_sub(client_cpu);
         self.settle += settled.after;
         self.settled &= settled.quiet;
         Ok(())
@@ -292,6 +305,7 @@ impl Gathered {
             settled: self.settled,
             cpu_seconds: self.used.cpu.as_secs_f64(),
             client_cpu_seconds: self.client_cpu.as_secs_f64(),
+            other_cpu_seconds: self.other_cpu.as_secs_f64(),
             written_bytes: self.used.written,
             peak_memory: target.peak_memory()?,
             revisions: target.client.revision().await? - self.first_revision,

@@ -44,6 +44,7 @@ impl Report {
             self.ends().render(),
             self.lags(),
             self.failures(),
+            self.noise(),
         ] {
             if !part.is_empty() {
                 text.push_str(&part);
@@ -73,6 +74,7 @@ impl Report {
             machine.file_system,
             machine.load_at_start,
         ));
+        say(self.noise());
         let versions = self.measured.servers.iter();
         let versions: Vec<String> = versions
             .map(|server| format!("{} {}", server.label, server.version))
@@ -118,6 +120,23 @@ impl Report {
         text
     }
 
+    /// How much else the machine did during the turns: with much of it, the figures are too low.
+    fn noise(&self) -> String {
+        let sides = self
+            .measured
+            .workloads
+            .iter()
+            .flat_map(|one| &one.sides)
+            .flatten();
+        let (others, load) = sides.fold((0.0, 0.0), |(others, load), side| {
+            (others + side.other_cpu_seconds, load + side.load_seconds)
+        });
+        let share = others / (load * self.machine.cores as f64).max(f64::EPSILON) * 100.0;
+        format!(
+            "- Noise: other programs and the kernel's threads took {share:.0} % of the cores during the load"
+        )
+    }
+
     fn method(&self) -> String {
         let mut text = format!(
             "\
@@ -148,7 +167,7 @@ kube-apiserver's transaction on `compact_rev_key`. Watchers hold up the writers 
                 clients,
                 ..
             } = workload;
-            writeln!(text, "- `{name}` ({clients} clients): {what}").expect("a string takes all");
+            writeln!(text, "- `{name}` (clients: {clients}): {what}").expect("a string takes all");
         }
         text
     }
