@@ -88,13 +88,7 @@ pub(crate) struct Compare {
     pub(crate) compact_every: i64,
 
     /// The two servers
-    #[arg(
-        long = "compare",
-        hide = true,
-        value_enum,
-        value_delimiter = ',',
-        default_value = "gitcd,etcd"
-    )]
+    #[arg(long = "compare", hide = true, value_enum, value_delimiter = ',', default_value = "gitcd,etcd")]
     pub(crate) servers: Vec<Kind>,
 
     #[command(flatten)]
@@ -146,14 +140,10 @@ impl Args {
 
     /// What was given, for the report: all that bears on figures, no paths of this machine.
     fn shared(&self) -> String {
-        let mut text = format!(
-            " --connections {} --threads {}",
-            self.connections, self.threads
-        );
+        let mut text = format!(" --connections {} --threads {}", self.connections, self.threads);
         for (name, arguments) in [("gitcd", &self.gitcd_arg), ("etcd", &self.etcd_arg)] {
             for argument in arguments {
-                write!(text, " --{name}-arg={}", argument.to_string_lossy())
-                    .expect("a string takes all");
+                write!(text, " --{name}-arg={}", argument.to_string_lossy()).expect("a string takes all");
             }
         }
         text
@@ -194,11 +184,7 @@ impl Compare {
 
     /// The command for the report.
     pub(crate) fn command(&self, args: &Args) -> String {
-        let only = if self.only.is_empty() {
-            String::new()
-        } else {
-            format!(" --only {}", self.only.join(","))
-        };
+        let only = if self.only.is_empty() { String::new() } else { format!(" --only {}", self.only.join(",")) };
         format!(
             "gitcd-bench --seconds {}{only} --compact-every {}{}",
             self.seconds(),
@@ -211,11 +197,7 @@ impl Compare {
 impl Idle {
     /// The command for the report.
     pub(crate) fn command(&self, args: &Args) -> String {
-        format!(
-            "gitcd-bench idle-cost --seconds {}{}",
-            self.seconds,
-            args.shared()
-        )
+        format!("gitcd-bench idle-cost --seconds {}{}", self.seconds, args.shared())
     }
 }
 
@@ -233,10 +215,7 @@ mod tests {
     fn an_unknown_workload_is_refused_with_the_names_of_all() {
         let args = Args::parse_from(["gitcd-bench", "--only", "put,nothing"]);
         let error = args.compare.workloads().err().unwrap().to_string();
-        assert!(
-            error.contains("no workload nothing") && error.contains("list-500"),
-            "{error}"
-        );
+        assert!(error.contains("no workload nothing") && error.contains("list-500"), "{error}");
         let args = Args::parse_from(["gitcd-bench", "--only", "put,get"]);
         assert_eq!(args.compare.workloads().unwrap().len(), 2);
     }

@@ -9,8 +9,7 @@ use gitcd::proto::etcdserverpb::maintenance_client::MaintenanceClient;
 use gitcd::proto::etcdserverpb::request_op::Request as Op;
 use gitcd::proto::etcdserverpb::watch_client::WatchClient;
 use gitcd::proto::etcdserverpb::{
-    Compare, PutRequest, RangeRequest, RequestOp, ResponseHeader, StatusRequest, StatusResponse,
-    TxnRequest,
+    Compare, PutRequest, RangeRequest, RequestOp, ResponseHeader, StatusRequest, StatusResponse, TxnRequest,
 };
 use tonic::transport::{Channel, Endpoint};
 
@@ -74,20 +73,12 @@ pub(crate) fn revision_in(header: Option<&ResponseHeader>) -> i64 {
 
 /// A plain put.
 pub(crate) fn put(key: Bytes, value: Bytes) -> PutRequest {
-    PutRequest {
-        key,
-        value,
-        ..PutRequest::default()
-    }
+    PutRequest { key, value, ..PutRequest::default() }
 }
 
 /// kube-apiserver's get.
 pub(crate) fn get(key: Bytes) -> RangeRequest {
-    RangeRequest {
-        key,
-        limit: 1,
-        ..RangeRequest::default()
-    }
+    RangeRequest { key, limit: 1, ..RangeRequest::default() }
 }
 
 /// kube-apiserver's create: put if the key does not exist, and nothing otherwise.
@@ -131,7 +122,5 @@ pub(crate) fn at_version(key: Bytes, version: i64) -> Compare {
 
 /// One operation of a transaction.
 pub(crate) fn op(request: Op) -> RequestOp {
-    RequestOp {
-        request: Some(request),
-    }
+    RequestOp { request: Some(request) }
 }

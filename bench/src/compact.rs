@@ -25,11 +25,7 @@ pub(crate) struct Compactor {
 impl Compactor {
     /// For a server without history.
     pub(crate) fn new(every: i64) -> Self {
-        Self {
-            every,
-            next: AtomicI64::new(2 * every),
-            issued: AtomicU64::new(0),
-        }
+        Self { every, next: AtomicI64::new(2 * every), issued: AtomicU64::new(0) }
     }
 
     /// Number of compactions so far.
@@ -45,12 +41,7 @@ impl Compactor {
             return Ok(());
         }
         // Of several clients that see the mark passed, the one that moves it compacts.
-        let moved = self.next.compare_exchange(
-            next,
-            next + self.every,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
+        let moved = self.next.compare_exchange(next, next + self.every, Ordering::Relaxed, Ordering::Relaxed);
         if moved.is_ok() {
             self.compact(client, next - self.every).await?;
         }
@@ -69,11 +60,7 @@ impl Compactor {
         let mut kv = client.kv(0);
         let claimed = kv.txn(claim).await?.into_inner().succeeded;
         ensure!(claimed, "compact_rev_key is not at version {version}");
-        kv.compact(CompactionRequest {
-            revision,
-            physical: false,
-        })
-        .await?;
+        kv.compact(CompactionRequest { revision, physical: false }).await?;
         self.issued.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

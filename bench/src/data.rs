@@ -31,55 +31,32 @@ pub(crate) const NAMESPACES: u64 = 50;
 
 /// Puts, gets and updates: 5,000 keys in 50 directories of 100.
 pub(crate) const DEPLOYMENTS: KeySpace = KeySpace {
-    resource: Resource {
-        plural: "deployments",
-        kind: "Deployment",
-        api_version: "apps/v1",
-    },
+    resource: Resource { plural: "deployments", kind: "Deployment", api_version: "apps/v1" },
     namespaces: NAMESPACES,
     keys: 5_000,
 };
 
 /// Creates: empty at first, every operation adds a key to one of 50 directories.
-pub(crate) const PODS: KeySpace = KeySpace {
-    resource: Resource {
-        plural: "pods",
-        kind: "Pod",
-        api_version: "v1",
-    },
-    namespaces: NAMESPACES,
-    keys: 0,
-};
+pub(crate) const PODS: KeySpace =
+    KeySpace { resource: Resource { plural: "pods", kind: "Pod", api_version: "v1" }, namespaces: NAMESPACES, keys: 0 };
 
 /// Lists: 10,000 keys in 50 directories of 200.
 pub(crate) const SECRETS: KeySpace = KeySpace {
-    resource: Resource {
-        plural: "secrets",
-        kind: "Secret",
-        api_version: "v1",
-    },
+    resource: Resource { plural: "secrets", kind: "Secret", api_version: "v1" },
     namespaces: NAMESPACES,
     keys: 10_000,
 };
 
 /// Watches: 1,000 keys in 50 directories of 20.
 pub(crate) const SLICES: KeySpace = KeySpace {
-    resource: Resource {
-        plural: "endpointslices",
-        kind: "EndpointSlice",
-        api_version: "discovery.k8s.io/v1",
-    },
+    resource: Resource { plural: "endpointslices", kind: "EndpointSlice", api_version: "discovery.k8s.io/v1" },
     namespaces: NAMESPACES,
     keys: 1_000,
 };
 
 /// Idle cost: 10,000 keys in one directory.
 pub(crate) const CONFIG_MAPS: KeySpace = KeySpace {
-    resource: Resource {
-        plural: "configmaps",
-        kind: "ConfigMap",
-        api_version: "v1",
-    },
+    resource: Resource { plural: "configmaps", kind: "ConfigMap", api_version: "v1" },
     namespaces: 1,
     keys: 10_000,
 };
@@ -91,12 +68,7 @@ const STAMP_DIGITS: usize = 16;
 impl KeySpace {
     /// The key with this number, which may be above [`KeySpace::keys`].
     pub(crate) fn key(&self, number: u64) -> Bytes {
-        Bytes::from(format!(
-            "{}{}/{}",
-            self.prefix(),
-            self.namespace(number),
-            self.name(number)
-        ))
+        Bytes::from(format!("{}{}/{}", self.prefix(), self.namespace(number), self.name(number)))
     }
 
     /// What all keys start with.
@@ -111,19 +83,11 @@ impl KeySpace {
     }
 
     fn namespace(&self, number: u64) -> String {
-        if self.namespaces == 1 {
-            "default".to_owned()
-        } else {
-            format!("ns-{:02}", number % self.namespaces)
-        }
+        if self.namespaces == 1 { "default".to_owned() } else { format!("ns-{:02}", number % self.namespaces) }
     }
 
     fn name(&self, number: u64) -> String {
-        if self.namespaces == 1 {
-            format!("cm-{number:05}")
-        } else {
-            format!("app-{number:06}")
-        }
+        if self.namespaces == 1 { format!("cm-{number:05}") } else { format!("app-{number:06}") }
     }
 
     /// An object of about 700 bytes, in kube-apiserver's compact form.
@@ -131,9 +95,7 @@ impl KeySpace {
     /// Between two generations of one object change, besides the generation (three times), the
     /// replicas (three times) and the stamp: about 30 of 700 bytes. That is a status update.
     pub(crate) fn value(&self, number: u64, generation: u64, stamp: u64) -> Bytes {
-        let Resource {
-            kind, api_version, ..
-        } = self.resource;
+        let Resource { kind, api_version, .. } = self.resource;
         let (name, namespace) = (self.name(number), self.namespace(number));
         let replicas = stamp % 9 + 1;
         let mut text = String::with_capacity(800);
@@ -201,10 +163,7 @@ mod tests {
 
     #[test]
     fn keys_are_spread_over_namespaces_and_lie_within_their_range() {
-        assert_eq!(
-            DEPLOYMENTS.key(107),
-            "/registry/deployments/ns-07/app-000107"
-        );
+        assert_eq!(DEPLOYMENTS.key(107), "/registry/deployments/ns-07/app-000107");
         assert_eq!(CONFIG_MAPS.key(42), "/registry/configmaps/default/cm-00042");
         for number in [0, 49, 4_999, 1_000_000] {
             let key = PODS.key(number);

@@ -21,11 +21,7 @@ pub(crate) struct Part {
 
 /// Sizes of the parts of a server's data folder; every file belongs to one.
 pub(crate) fn parts(kind: Kind, folder: &Path) -> Result<Vec<Part>> {
-    let mut parts: Vec<Part> = kind
-        .disk_parts()
-        .iter()
-        .map(|&name| Part { name, bytes: 0 })
-        .collect();
+    let mut parts: Vec<Part> = kind.disk_parts().iter().map(|&name| Part { name, bytes: 0 }).collect();
     walk(folder, Path::new(""), &mut |path, bytes| {
         let name = kind.disk_part(path);
         if let Some(part) = parts.iter_mut().find(|part| part.name == name) {
@@ -70,11 +66,7 @@ mod tests {
     #[test]
     fn every_file_is_counted_in_exactly_one_part() {
         let folder = tempfile::tempdir().unwrap();
-        for path in [
-            "repo.git/objects/pack/a.pack",
-            "repo.git/gitcd/main/journal/1",
-            "repo.git/HEAD",
-        ] {
+        for path in ["repo.git/objects/pack/a.pack", "repo.git/gitcd/main/journal/1", "repo.git/HEAD"] {
             let path = folder.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, vec![1; 10_000]).unwrap();

@@ -11,7 +11,7 @@ use crate::data::CONFIG_MAPS;
 use crate::disk::{self, Part};
 use crate::lag::{Sample, Sampler};
 use crate::machine::Machine;
-use crate::report::table::{Table, number};
+use crate::report::table::{Table, count, number};
 use crate::target::Target;
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -59,18 +59,12 @@ pub(crate) async fn measure(
     eprintln!("writing {} keys to one directory", space.keys);
     target.fill(space).await?;
     let settled = target.settle(SETTLE_LIMIT).await?;
-    anyhow::ensure!(
-        settled.quiet,
-        "no rest within {SETTLE_LIMIT:?} after filling"
-    );
+    anyhow::ensure!(settled.quiet, "no rest within {SETTLE_LIMIT:?} after filling");
     let server = &target.server;
     let disk_before = disk::parts(server.kind, &server.data())?;
     let (before, commits_before) = (target.usage()?, server.commits()?);
     let start = Instant::now();
-    let sampler = server
-        .kind
-        .commits_later()
-        .then(|| Sampler::start(server.address(), Duration::ZERO));
+    let sampler = server.kind.commits_later().then(|| Sampler::start(server.address(), Duration::ZERO));
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut kv = target.client.kv(0);
@@ -89,10 +83,7 @@ pub(crate) async fn measure(
     }
     ticks.tick().await;
     let settled = target.settle(SETTLE_LIMIT).await?;
-    anyhow::ensure!(
-        settled.quiet,
-        "no rest within {SETTLE_LIMIT:?} after the last write"
-    );
+    anyhow::ensure!(settled.quiet, "no rest within {SETTLE_LIMIT:?} after the last write");
     let lag = match sampler {
         Some(sampler) => sampler.stop().await?,
         None => Vec::new(),
@@ -131,9 +122,7 @@ impl IdleCost {
     /// Whether both goals are reached.
     pub(crate) fn good(&self) -> bool {
         self.bytes_per_second() <= GOAL_BYTES_PER_SECOND
-            && self
-                .most(|sample| sample.seconds)
-                .is_none_or(|lag| lag <= GOAL_LAG_SECONDS)
+            && self.most(|sample| sample.seconds).is_none_or(|lag| lag <= GOAL_LAG_SECONDS)
     }
 
     /// The table alone.
@@ -151,26 +140,18 @@ impl IdleCost {
             let grown = after.bytes as f64 - before.bytes as f64;
             table.row([format!("· {}", after.name), rate(grown)]);
         }
-        if let (Some(seconds), Some(revisions)) = (
-            self.most(|sample| sample.seconds),
-            self.most(|sample| sample.revisions),
-        ) {
+        if let (Some(seconds), Some(revisions)) =
+            (self.most(|sample| sample.seconds), self.most(|sample| sample.revisions))
+        {
             let goal = format!("≤ {GOAL_LAG_SECONDS} s");
-            table.row([
-                "most commit lag".to_owned(),
-                format!("{} s", number(seconds)),
-                goal,
-            ]);
+            table.row(["most commit lag".to_owned(), format!("{} s", number(seconds)), goal]);
             table.row([String::new(), format!("{} revisions", number(revisions))]);
         }
         if let Some(commits) = self.commits {
             table.row(["commits".to_owned(), commits.to_string()]);
         }
         let share = self.cpu_seconds / self.seconds * 100.0;
-        table.row([
-            "processor".to_owned(),
-            format!("{} % of a core", number(share)),
-        ]);
+        table.row(["processor".to_owned(), format!("{} % of a core", number(share))]);
         table.render()
     }
 
@@ -201,7 +182,7 @@ what `du` counts: what stays.
             self.version,
             self.table(),
             self.writes,
-            number(self.keys as f64),
+            count(self.keys),
             number(self.seconds),
         )
     }

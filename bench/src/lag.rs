@@ -30,9 +30,7 @@ pub(crate) struct Sample {
 /// # Errors
 /// The server does not answer, or it has no such metrics.
 pub(crate) async fn sample(address: SocketAddr) -> Result<Sample> {
-    let text = tokio::time::timeout(TIMEOUT, scrape(address))
-        .await
-        .context("/metrics did not answer in time")??;
+    let text = tokio::time::timeout(TIMEOUT, scrape(address)).await.context("/metrics did not answer in time")??;
     parse(&text)
 }
 

@@ -40,12 +40,7 @@ pub(crate) struct Tally {
 impl Tally {
     /// Nothing done yet.
     pub(crate) fn new() -> Self {
-        Self {
-            operations: 0,
-            elapsed: Duration::ZERO,
-            latency: histogram(),
-            conflicts: 0,
-        }
+        Self { operations: 0, elapsed: Duration::ZERO, latency: histogram(), conflicts: 0 }
     }
 
     /// Adds a later stretch of the same load.
@@ -57,9 +52,7 @@ impl Tally {
     }
 
     fn merge_latency(&mut self, other: &Histogram<u64>) {
-        self.latency
-            .add(other)
-            .expect("all histograms have the same bounds");
+        self.latency.add(other).expect("all histograms have the same bounds");
     }
 
     /// Operations per second.
@@ -77,11 +70,7 @@ pub(crate) fn histogram() -> Histogram<u64> {
 ///
 /// # Errors
 /// The first failed operation ends all.
-pub(crate) async fn closed_loop<S: Step>(
-    target: &Target,
-    steps: Vec<S>,
-    length: Duration,
-) -> Result<Tally> {
+pub(crate) async fn closed_loop<S: Step>(target: &Target, steps: Vec<S>, length: Duration) -> Result<Tally> {
     let start = Instant::now();
     let mut clients = JoinSet::new();
     for mut step in steps {

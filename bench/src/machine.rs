@@ -29,9 +29,7 @@ impl Machine {
         let line = |path: &str, name: &str| {
             let text = fs::read_to_string(path).unwrap_or_default();
             let found = text.lines().find(|line| line.starts_with(name));
-            found
-                .and_then(|line| line.split_once(':'))
-                .map(|(_, value)| value.trim().to_owned())
+            found.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned())
         };
         let memory = line("/proc/meminfo", "MemTotal")
             .and_then(|text| text.split(' ').next()?.parse::<u64>().ok())
@@ -45,8 +43,7 @@ impl Machine {
             cores: thread::available_parallelism().map_or(0, usize::from),
             processor: line("/proc/cpuinfo", "model name").unwrap_or_else(unknown),
             memory,
-            kernel: first("/proc/sys/kernel/osrelease")
-                .map_or_else(unknown, |release| format!("Linux {release}")),
+            kernel: first("/proc/sys/kernel/osrelease").map_or_else(unknown, |release| format!("Linux {release}")),
             file_system: file_system(data).unwrap_or_else(unknown),
             load_at_start: first("/proc/loadavg").unwrap_or_else(unknown),
         }

@@ -50,10 +50,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(args: &Args) -> Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(args.threads())
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(args.threads()).enable_all().build()?;
     runtime.block_on(async {
         let work = async {
             match &args.command {
@@ -91,17 +88,10 @@ async fn compare(args: &Args, options: &Compare) -> Result<ExitCode> {
     };
     let mut targets = Vec::new();
     for (number, kind) in [first, second].into_iter().enumerate() {
-        let label = if first == second {
-            format!("{}-{}", kind.name(), number + 1)
-        } else {
-            kind.name().to_owned()
-        };
+        let label = if first == second { format!("{}-{}", kind.name(), number + 1) } else { kind.name().to_owned() };
         targets.push(start(args, kind, label, &folder, options.compact_every).await?);
     }
-    let plan = Plan {
-        seconds: options.seconds(),
-        quiet: options.quiet(),
-    };
+    let plan = Plan { seconds: options.seconds(), quiet: options.quiet() };
     let measured = run::run(&targets, &workloads, plan).await?;
     for target in targets {
         target.server.stop().await?;
@@ -116,13 +106,7 @@ async fn compare(args: &Args, options: &Compare) -> Result<ExitCode> {
         quiet_seconds: plan.quiet.as_secs_f64(),
         measured,
     };
-    deliver(
-        &options.output,
-        &report,
-        &report.tables(),
-        Section::Comparison,
-        &report.section(),
-    )?;
+    deliver(&options.output, &report, &report.tables(), Section::Comparison, &report.section())?;
     Ok(exit_code(!report.failed()))
 }
 
@@ -134,30 +118,13 @@ async fn idle_cost(args: &Args, options: &Idle) -> Result<ExitCode> {
     let command = options.command(args);
     let cost: IdleCost = idle::measure(&target, options.seconds, machine, command, now()).await?;
     target.server.stop().await?;
-    deliver(
-        &options.output,
-        &cost,
-        &cost.table(),
-        Section::IdleCost,
-        &cost.section(),
-    )?;
+    deliver(&options.output, &cost, &cost.table(), Section::IdleCost, &cost.section())?;
     Ok(exit_code(cost.good()))
 }
 
-async fn start(
-    args: &Args,
-    kind: Kind,
-    label: String,
-    folder: &Path,
-    compact_every: i64,
-) -> Result<Target> {
+async fn start(args: &Args, kind: Kind, label: String, folder: &Path, compact_every: i64) -> Result<Target> {
     let server = args.program(kind)?.start(label, folder).await?;
-    eprintln!(
-        "{} {} runs as process {}",
-        server.label,
-        server.version,
-        server.pid()
-    );
+    eprintln!("{} {} runs as process {}", server.label, server.version, server.pid());
     Target::connect(server, args.connections, compact_every).await
 }
 
@@ -165,23 +132,16 @@ async fn start(
 fn data_folder(given: Option<&Path>) -> Result<PathBuf> {
     let folder = match given {
         Some(given) => given.to_owned(),
-        None => std::env::current_exe()?
-            .parent()
-            .context("a program is in a folder")?
-            .join("gitcd-bench-data"),
+        None => std::env::current_exe()?.parent().context("a program is in a folder")?.join("gitcd-bench-data"),
     };
-    fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot make {}; give --dir", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}; give --dir", folder.display()))?;
     Ok(folder)
 }
 
 fn look(folder: &Path) -> Machine {
     let machine = Machine::look(folder);
     if machine.in_memory() {
-        eprintln!(
-            "warning: {} is in memory, where an fsync costs nothing",
-            folder.display()
-        );
+        eprintln!("warning: {} is in memory, where an fsync costs nothing", folder.display());
     }
     machine
 }
@@ -191,21 +151,11 @@ fn now() -> String {
 }
 
 fn exit_code(good: bool) -> ExitCode {
-    if good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Prints the tables and writes what was asked for.
-fn deliver(
-    output: &Output,
-    report: &impl Serialize,
-    tables: &str,
-    section: Section,
-    text: &str,
-) -> Result<()> {
+fn deliver(output: &Output, report: &impl Serialize, tables: &str, section: Section, text: &str) -> Result<()> {
     let json = || serde_json::to_string_pretty(report).map(|text| text + "\n");
     match output.json.as_deref() {
         Some(path) if path == Path::new("-") => print!("{}", json()?),

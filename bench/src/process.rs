@@ -16,10 +16,7 @@ pub(crate) struct Usage {
 
 /// Usage of a process; 0 stands for `self` in no case, the id must be one.
 pub(crate) fn usage(pid: u32) -> Result<Usage> {
-    Ok(Usage {
-        cpu: cpu(pid)?,
-        written: written(pid)?,
-    })
+    Ok(Usage { cpu: cpu(pid)?, written: written(pid)? })
 }
 
 /// Processor time that all processes and the kernel have used since the machine started, and that a
@@ -33,15 +30,8 @@ pub(crate) fn machine_cpu() -> Result<Duration> {
 /// All ticks but those of idling and of waiting for disks.
 fn busy_ticks(stat: &str) -> Option<u64> {
     // user nice system idle iowait irq softirq steal; later ones are counted in user already.
-    let fields = stat
-        .lines()
-        .next()?
-        .strip_prefix("cpu ")?
-        .split_whitespace()
-        .take(8);
-    let ticks = fields
-        .map(|field| field.parse::<u64>().ok())
-        .collect::<Option<Vec<_>>>()?;
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);
+    let ticks = fields.map(|field| field.parse::<u64>().ok()).collect::<Option<Vec<_>>>()?;
     (ticks.len() == 8).then(|| ticks.iter().sum::<u64>() - ticks[3] - ticks[4])
 }
 
@@ -52,9 +42,7 @@ fn duration(ticks: u64) -> Duration {
 /// Processor time of a process.
 pub(crate) fn cpu(pid: u32) -> Result<Duration> {
     let stat = read(pid, "stat")?;
-    ticks(&stat)
-        .map(duration)
-        .with_context(|| format!("/proc/{pid}/stat has an unknown form"))
+    ticks(&stat).map(duration).with_context(|| format!("/proc/{pid}/stat has an unknown form"))
 }
 
 /// Whether a process that this one started has ended, though nobody has waited for it yet.
@@ -84,9 +72,7 @@ fn written(pid: u32) -> Result<u64> {
 /// Highest resident memory since the process started or [`reset_peak_memory`], in bytes.
 pub(crate) fn peak_memory(pid: u32) -> Result<u64> {
     let status = read(pid, "status")?;
-    field(&status, "VmHWM:")
-        .map(|kib| kib * 1024)
-        .with_context(|| format!("/proc/{pid}/status has no VmHWM"))
+    field(&status, "VmHWM:").map(|kib| kib * 1024).with_context(|| format!("/proc/{pid}/status has no VmHWM"))
 }
 
 /// Lets [`peak_memory`] start again from the memory in use now.

@@ -110,11 +110,7 @@ pub(crate) struct Measured {
 ///
 /// # Errors
 /// A server cannot be measured any more; usually it has died.
-pub(crate) async fn run(
-    targets: &[Target],
-    workloads: &[Box<dyn Workload>],
-    plan: Plan,
-) -> Result<Measured> {
+pub(crate) async fn run(targets: &[Target], workloads: &[Box<dyn Workload>], plan: Plan) -> Result<Measured> {
     let start = Instant::now();
     let weights: f64 = workloads.iter().map(|one| one.spec().weight).sum();
     let unit = plan.seconds / weights / targets.len() as f64;
@@ -130,9 +126,7 @@ pub(crate) async fn run(
                 Ok(side) => {
                     let (rate, p99) = (side.rate, side.p99_ms);
                     let (name, what) = (spec.name, spec.unit);
-                    eprintln!(
-                        "{passed:6.1} s  {name:14} {label:8} {rate:>10.0} {what}/s, p99 {p99:.1} ms"
-                    );
+                    eprintln!("{passed:6.1} s  {name:14} {label:8} {rate:>10.0} {what}/s, p99 {p99:.1} ms");
                 }
                 Err(error) => {
                     eprintln!("{passed:6.1} s  {:14} {label:8} FAILED: {error}", spec.name);
@@ -156,18 +150,11 @@ pub(crate) async fn run(
     for target in targets {
         servers.push(end(target).await?);
     }
-    Ok(Measured {
-        workloads: compared,
-        servers,
-    })
+    Ok(Measured { workloads: compared, servers })
 }
 
 /// One workload: all targets in turns, each coming to rest after its own.
-async fn compare(
-    targets: &[Target],
-    workload: &dyn Workload,
-    share: Duration,
-) -> Vec<Result<Side, String>> {
+async fn compare(targets: &[Target], workload: &dyn Workload, share: Duration) -> Vec<Result<Side, String>> {
     let spec = workload.spec();
     let turns = turns(&spec, share);
     let mut gathered = Vec::new();
@@ -226,10 +213,7 @@ impl Gathered {
     async fn prepare(target: &Target, workload: &dyn Workload) -> Result<Self> {
         workload.prepare(target).await?;
         // After this the first turn starts from rest, as all others do.
-        workload
-            .slice(target, WARM_UP)
-            .await
-            .context("warming up")?;
+        workload.slice(target, WARM_UP).await.context("warming up")?;
         let settled = target.settle(SETTLE_LIMIT).await?;
         target.reset_peak_memory()?;
         Ok(Self {
@@ -246,25 +230,14 @@ impl Gathered {
         })
     }
 
-    async fn turn(
-        &mut self,
-        target: &Target,
-        workload: &dyn Workload,
-        length: Duration,
-    ) -> Result<()> {
+    async fn turn(&mut self, target: &Target, workload: &dyn Workload, length: Duration) -> Result<()> {
         let own = std::process::id();
         let (before, client_before) = (target.usage()?, process::cpu(own)?);
         let machine_before = process::machine_cpu()?;
-        let sampler = target
-            .server
-            .kind
-            .commits_later()
-            .then(|| Sampler::start(target.server.address(), self.total.elapsed));
+        let sampler =
+            target.server.kind.commits_later().then(|| Sampler::start(target.server.address(), self.total.elapsed));
         let done = workload.slice(target, length).await;
-        let (at_end, client_cpu) = (
-            target.usage()?,
-            process::cpu(own)?.saturating_sub(client_before),
-        );
+        let (at_end, client_cpu) = (target.usage()?, process::cpu(own)?.saturating_sub(client_before));
         let machine_cpu = process::machine_cpu()?.saturating_sub(machine_before);
         if let Some(sampler) = sampler {
             self.lag.extend(sampler.stop().await?);
@@ -278,17 +251,14 @@ impl Gathered {
         self.used.written += after.written.saturating_sub(before.written);
         self.client_cpu += client_cpu;
         let server_cpu = at_end.cpu.saturating_sub(before.cpu);
-        self.other_cpu += machine_cpu
-            .saturating_sub(server_cpu)
-            .saturating_sub(client_cpu);
+        self.other_cpu += machine_cpu.saturating_sub(server_cpu).saturating_sub(client_cpu);
         self.settle += settled.after;
         self.settled &= settled.quiet;
         Ok(())
     }
 
     async fn finish(self, target: &Target) -> Result<Side> {
-        let milliseconds =
-            |quantile: f64| self.total.latency.value_at_quantile(quantile) as f64 / 1_000_000.0;
+        let milliseconds = |quantile: f64| self.total.latency.value_at_quantile(quantile) as f64 / 1_000_000.0;
         let commits = match (target.server.commits()?, self.first_commits) {
             (Some(last), Some(first)) => Some(last - first),
             _ => None,

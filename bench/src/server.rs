@@ -21,7 +21,6 @@ const READY_LIMIT: Duration = Duration::from_secs(30);
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 const REPOSITORY: &str = "repo.git";
-const DATA_REF: &str = "refs/heads/main";
 
 /// A program that serves the etcd v3 API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -73,14 +72,9 @@ impl Kind {
                 let own = env::current_exe().context("where is this program?")?;
                 (Some(own.with_file_name("gitcd")), "next to this program")
             }
-            Self::Etcd => (
-                find_etcd(),
-                "in $KUBEBUILDER_ASSETS and in ${XDG_CACHE_HOME:-~/.cache}/trishanku/assets",
-            ),
+            Self::Etcd => (find_etcd(), "in $KUBEBUILDER_ASSETS and in ${XDG_CACHE_HOME:-~/.cache}/trishanku/assets"),
         };
-        found
-            .filter(|path| path.is_file())
-            .with_context(|| format!("no {0} {looked}; give --{0} PATH", self.name()))
+        found.filter(|path| path.is_file()).with_context(|| format!("no {0} {looked}; give --{0} PATH", self.name()))
     }
 }
 
@@ -95,10 +89,8 @@ fn find_etcd() -> Option<PathBuf> {
         .filter(|path| path.is_absolute())
         .or_else(|| Some(env::home_dir()?.join(".cache")))?;
     let assets = fs::read_dir(cache.join("trishanku/assets")).ok()?;
-    let mut found: Vec<PathBuf> = assets
-        .filter_map(|entry| Some(entry.ok()?.path().join("etcd")))
-        .filter(|path| path.is_file())
-        .collect();
+    let mut found: Vec<PathBuf> =
+        assets.filter_map(|entry| Some(entry.ok()?.path().join("etcd"))).filter(|path| path.is_file()).collect();
     found.sort();
     found.pop()
 }
@@ -125,11 +117,7 @@ impl Program {
             }
             None => kind.find()?,
         };
-        Ok(Self {
-            kind,
-            path,
-            more: more.to_vec(),
-        })
+        Ok(Self { kind, path, more: more.to_vec() })
     }
 
     /// Starts it with a fresh data folder below `data`; it answers requests when this returns.
@@ -156,14 +144,8 @@ impl Program {
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {}", self.path.display()))?;
-        let mut server = Server {
-            kind: self.kind,
-            label,
-            version: String::new(),
-            address,
-            process: Process(process),
-            folder,
-        };
+        let mut server =
+            Server { kind: self.kind, label, version: String::new(), address, process: Process(process), folder };
         server.version = self.version(server.ready().await?);
         Ok(server)
     }
@@ -213,9 +195,7 @@ impl Program {
                 let line = text.lines().next()?.trim().to_owned();
                 (!line.is_empty()).then_some(line)
             })
-            .map_or(served, |line| {
-                line.trim_start_matches("gitcd").trim().to_owned()
-            })
+            .map_or(served, |line| line.trim_start_matches("gitcd").trim().to_owned())
     }
 }
 
@@ -272,7 +252,9 @@ impl Server {
         self.folder.path().join("data")
     }
 
-    /// Number of commits that the data ref reaches; nothing for etcd, which has none.
+    /// Number of data commits so far, 0 before the first one; nothing for etcd, which has none.
+    ///
+    /// The repository has one branch, the data ref; metadata is not in a branch.
     pub(crate) fn commits(&self) -> Result<Option<u64>> {
         if !self.kind.commits_later() {
             return Ok(None);
@@ -280,7 +262,7 @@ impl Server {
         let counted = Command::new("git")
             .arg("--git-dir")
             .arg(self.data().join(REPOSITORY))
-            .args(["rev-list", "--count", DATA_REF])
+            .args(["rev-list", "--count", "--branches"])
             .output()
             .context("git cannot be started; it counts the commits")?;
         let said = String::from_utf8_lossy(&counted.stderr);
@@ -294,11 +276,7 @@ impl Server {
         let start = Instant::now();
         loop {
             if let Some(status) = self.process.0.try_wait()? {
-                bail!(
-                    "{} ended at once ({status}):\n{}",
-                    self.label,
-                    self.last_words()
-                );
+                bail!("{} ended at once ({status}):\n{}", self.label, self.last_words());
             }
             let refused = match Client::connect(&self.url(), 1).await {
                 Ok(client) => match client.status().await {
@@ -340,9 +318,6 @@ impl Server {
             }
             tokio::time::sleep(POLL).await;
         }
-        bail!(
-            "{} ignored SIGTERM for {STOP_LIMIT:?} and was killed",
-            self.label
-        )
+        bail!("{} ignored SIGTERM for {STOP_LIMIT:?} and was killed", self.label)
     }
 }

@@ -85,15 +85,12 @@ impl Target {
 
     /// Highest resident memory since the start, in bytes.
     pub(crate) fn highest_memory(&self) -> Result<u64> {
-        Ok(self
-            .peak_memory()?
-            .max(self.peak_memory.load(Ordering::Relaxed)))
+        Ok(self.peak_memory()?.max(self.peak_memory.load(Ordering::Relaxed)))
     }
 
     /// Lets [`Target::peak_memory`] start again from the memory in use now.
     pub(crate) fn reset_peak_memory(&self) -> Result<()> {
-        self.peak_memory
-            .fetch_max(self.peak_memory()?, Ordering::Relaxed);
+        self.peak_memory.fetch_max(self.peak_memory()?, Ordering::Relaxed);
         process::reset_peak_memory(self.server.pid())
     }
 
@@ -112,18 +109,14 @@ impl Target {
             let (window_start, before) = (Instant::now(), self.usage()?.cpu);
             tokio::time::sleep(QUIET_WINDOW).await;
             let used = self.usage()?.cpu.saturating_sub(before);
-            let behind = self.server.kind.commits_later()
-                && lag::sample(self.server.address()).await?.revisions > 0.0;
+            let behind = self.server.kind.commits_later() && lag::sample(self.server.address()).await?.revisions > 0.0;
             let after = window_start.duration_since(start);
             let busy = used.as_secs_f64() > QUIET_CORE * window_start.elapsed().as_secs_f64();
             if !busy && !behind {
                 return Ok(Settled { after, quiet: true });
             }
             if start.elapsed() >= limit {
-                return Ok(Settled {
-                    after,
-                    quiet: false,
-                });
+                return Ok(Settled { after, quiet: false });
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::disk;
 use crate::machine::Machine;
 use crate::run::{Comparison, End, Measured, Side};
 
-use super::table::{Table, bytes_each, mebibytes, number};
+use super::table::{Table, bytes_each, count, mebibytes, number};
 
 /// Everything that the comparison's report says.
 #[derive(Debug, Serialize)]
@@ -76,9 +76,7 @@ impl Report {
         ));
         say(self.noise());
         let versions = self.measured.servers.iter();
-        let versions: Vec<String> = versions
-            .map(|server| format!("{} {}", server.label, server.version))
-            .collect();
+        let versions: Vec<String> = versions.map(|server| format!("{} {}", server.label, server.version)).collect();
         say(format!("- Versions: {}", versions.join(", ")));
         say(String::new());
         say(format!("### Throughput\n\n{}", self.throughput().render()));
@@ -87,12 +85,10 @@ impl Report {
              highest of the turns. Goal: the ratio to etcd that this project wants to reach."
         ));
         say(format!("\n### Time\n\n{}", self.times().render()));
-        say(
-            "Milliseconds as the client sees them. CPU: the server's processor time for one \
+        say("Milliseconds as the client sees them. CPU: the server's processor time for one \
              operation, with what it did after its turns. Settle: seconds of work that it went on \
              with after its turns, in all."
-                .to_owned(),
-        );
+            .to_owned());
         say(format!("\n### Memory and disk\n\n{}", self.ends().render()));
         say(format!(
             "Disk: what `du` counts, {} s after the last load. The servers keep different things for \
@@ -105,12 +101,10 @@ impl Report {
         let lags = self.lags();
         if !lags.is_empty() {
             say(format!("\n### Commits\n\n{lags}"));
-            say(
-                "Lag: age of the oldest revision that is in no commit yet, and the number of such \
+            say("Lag: age of the oldest revision that is in no commit yet, and the number of such \
                  revisions, as the server reports them, twice a second during the turns. The time \
                  line has the seconds of lag, one figure for each second of load."
-                    .to_owned(),
-            );
+                .to_owned());
         }
         let failures = self.failures();
         if !failures.is_empty() {
@@ -122,19 +116,11 @@ impl Report {
 
     /// How much else the machine did during the turns: with much of it, the figures are too low.
     fn noise(&self) -> String {
-        let sides = self
-            .measured
-            .workloads
-            .iter()
-            .flat_map(|one| &one.sides)
-            .flatten();
-        let (others, load) = sides.fold((0.0, 0.0), |(others, load), side| {
-            (others + side.other_cpu_seconds, load + side.load_seconds)
-        });
+        let sides = self.measured.workloads.iter().flat_map(|one| &one.sides).flatten();
+        let (others, load) =
+            sides.fold((0.0, 0.0), |(others, load), side| (others + side.other_cpu_seconds, load + side.load_seconds));
         let share = others / (load * self.machine.cores as f64).max(f64::EPSILON) * 100.0;
-        format!(
-            "- Noise: other programs and the kernel's threads took {share:.0} % of the cores during the load"
-        )
+        format!("- Noise: other programs and the kernel's threads took {share:.0} % of the cores during the load")
     }
 
     fn method(&self) -> String {
@@ -157,16 +143,11 @@ kube-apiserver's transaction on `compact_rev_key`. Watchers hold up the writers 
 ",
             threads = self.client_threads,
             connections = self.connections,
-            every = number(self.compact_every as f64),
+            every = count(self.compact_every),
         );
         text.push('\n');
         for workload in &self.measured.workloads {
-            let Comparison {
-                name,
-                what,
-                clients,
-                ..
-            } = workload;
+            let Comparison { name, what, clients, .. } = workload;
             writeln!(text, "- `{name}` (clients: {clients}): {what}").expect("a string takes all");
         }
         text
@@ -204,19 +185,14 @@ kube-apiserver's transaction on `compact_rev_key`. Watchers hold up the writers 
             ];
             if let (Some(a), Some(b)) = (a, b) {
                 let ratios = a.turns.iter().zip(&b.turns).map(|(a, b)| a / b);
-                let (low, high) = ratios.fold((f64::MAX, 0.0_f64), |(low, high), ratio| {
-                    (low.min(ratio), high.max(ratio))
-                });
+                let (low, high) =
+                    ratios.fold((f64::MAX, 0.0_f64), |(low, high), ratio| (low.min(ratio), high.max(ratio)));
                 row.push(number(a.rate / b.rate));
                 row.push(format!("({}–{})", number(low), number(high)));
             } else {
                 row.extend([NONE.to_owned(), NONE.to_owned()]);
             }
-            row.push(
-                workload
-                    .goal
-                    .map_or(NONE.to_owned(), |goal| format!("≥ {}", number(goal))),
-            );
+            row.push(workload.goal.map_or(NONE.to_owned(), |goal| format!("≥ {}", number(goal))));
             table.row(row);
         }
         table
@@ -256,25 +232,15 @@ kube-apiserver's transaction on `compact_rev_key`. Watchers hold up the writers 
         let labels = servers.iter().map(|server| server.label.clone());
         let mut table = Table::new([String::new()].into_iter().chain(labels));
         let mut row = |name: &str, cell: fn(&End) -> String| {
-            table.row(
-                [name.to_owned()]
-                    .into_iter()
-                    .chain(servers.iter().map(cell)),
-            );
+            table.row([name.to_owned()].into_iter().chain(servers.iter().map(cell)));
         };
-        row("revisions", |end| number(end.revisions as f64));
+        row("revisions", |end| count(end.revisions));
         row("compactions", |end| end.compactions.to_string());
         row("peak memory", |end| mebibytes(end.peak_memory));
-        row("processor time", |end| {
-            format!("{} s", number(end.cpu_seconds))
-        });
-        row("written per revision", |end| {
-            bytes_each(end.written_bytes, end.revisions)
-        });
+        row("processor time", |end| format!("{} s", number(end.cpu_seconds)));
+        row("written per revision", |end| bytes_each(end.written_bytes, end.revisions));
         row("disk", |end| mebibytes(disk::total(&end.disk)));
-        row("disk per revision", |end| {
-            bytes_each(disk::total(&end.disk), end.revisions)
-        });
+        row("disk per revision", |end| bytes_each(disk::total(&end.disk), end.revisions));
         row("of which", |end| {
             let parts = end.disk.iter().map(|part| {
                 let each = bytes_each(part.bytes, end.revisions);
@@ -282,13 +248,8 @@ kube-apiserver's transaction on `compact_rev_key`. Watchers hold up the writers 
             });
             parts.collect::<Vec<_>>().join(", ")
         });
-        row("commits", |end| {
-            end.commits
-                .map_or(NONE.to_owned(), |commits| number(commits as f64))
-        });
-        row("revisions per commit", |end| {
-            per_commit(end.revisions, end.commits)
-        });
+        row("commits", |end| end.commits.map_or(NONE.to_owned(), count));
+        row("revisions per commit", |end| per_commit(end.revisions, end.commits));
         table
     }
 
@@ -314,8 +275,8 @@ kube-apiserver's transaction on `compact_rev_key`. Watchers hold up the writers 
                 };
                 table.row([
                     workload.name.to_owned(),
-                    number(side.revisions as f64),
-                    number(commits as f64),
+                    count(side.revisions),
+                    count(commits),
                     per_commit(side.revisions, Some(commits)),
                     most(|sample| sample.seconds),
                     most(|sample| sample.revisions),
@@ -323,11 +284,7 @@ kube-apiserver's transaction on `compact_rev_key`. Watchers hold up the writers 
                 ]);
             }
         }
-        if table.is_empty() {
-            String::new()
-        } else {
-            table.render()
-        }
+        if table.is_empty() { String::new() } else { table.render() }
     }
 
     fn failures(&self) -> String {
@@ -335,8 +292,7 @@ kube-apiserver's transaction on `compact_rev_key`. Watchers hold up the writers 
         for workload in &self.measured.workloads {
             for (server, side) in self.measured.servers.iter().zip(&workload.sides) {
                 if let Err(error) = side {
-                    writeln!(text, "- `{}` on {}: {error}", workload.name, server.label)
-                        .expect("a string takes all");
+                    writeln!(text, "- `{}` on {}: {error}", workload.name, server.label).expect("a string takes all");
                 }
             }
         }

@@ -41,18 +41,13 @@ impl Section {
                 return Err(error).with_context(|| format!("cannot read {}", path.display()));
             }
         };
-        fs::write(path, self.replace(&old, text))
-            .with_context(|| format!("cannot write {}", path.display()))
+        fs::write(path, self.replace(&old, text)).with_context(|| format!("cannot write {}", path.display()))
     }
 
     fn replace(self, old: &str, text: &str) -> String {
         let mut new = TITLE.to_owned();
         for section in ALL {
-            let content = if section == self {
-                Some(text)
-            } else {
-                section.find(old)
-            };
+            let content = if section == self { Some(text) } else { section.find(old) };
             if let Some(content) = content {
                 new.push('\n');
                 new.push_str(section.marker());
@@ -65,10 +60,7 @@ impl Section {
 
     fn find(self, document: &str) -> Option<&str> {
         let (_, rest) = document.split_once(self.marker())?;
-        let end = ALL
-            .iter()
-            .filter_map(|other| rest.find(other.marker()))
-            .min();
+        let end = ALL.iter().filter_map(|other| rest.find(other.marker())).min();
         Some(&rest[..end.unwrap_or(rest.len())])
     }
 }

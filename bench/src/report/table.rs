@@ -11,9 +11,7 @@ impl Table {
     /// A table with this heading and no rows.
     pub(crate) fn new<T: Into<String>>(heading: impl IntoIterator<Item = T>) -> Self {
         let heading = heading.into_iter().map(Into::into).collect();
-        Self {
-            rows: vec![heading],
-        }
+        Self { rows: vec![heading] }
     }
 
     /// Adds a row; lacking cells stay empty.
@@ -32,10 +30,7 @@ impl Table {
         let cell = |row: &Vec<String>, column: usize| row.get(column).cloned().unwrap_or_default();
         let widths: Vec<usize> = (0..columns)
             .map(|column| {
-                let cells = self
-                    .rows
-                    .iter()
-                    .map(|row| cell(row, column).chars().count());
+                let cells = self.rows.iter().map(|row| cell(row, column).chars().count());
                 cells.max().unwrap_or(0).max(3)
             })
             .collect();
@@ -43,11 +38,8 @@ impl Table {
         for (number, row) in self.rows.iter().enumerate() {
             for (column, &width) in widths.iter().enumerate() {
                 let cell = cell(row, column);
-                let written = if column == 0 {
-                    write!(text, "| {cell:<width$} ")
-                } else {
-                    write!(text, "| {cell:>width$} ")
-                };
+                let written =
+                    if column == 0 { write!(text, "| {cell:<width$} ") } else { write!(text, "| {cell:>width$} ") };
                 written.expect("writing to a string cannot fail");
             }
             text.push_str("|\n");
@@ -73,11 +65,17 @@ pub(crate) fn number(value: f64) -> String {
         size if size >= 10.0 => 1,
         _ => 2,
     };
-    let plain = format!("{value:.decimals$}");
-    let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
-    let (sign, digits) = whole
-        .strip_prefix('-')
-        .map_or(("", whole), |digits| ("-", digits));
+    grouped(&format!("{value:.decimals$}"))
+}
+
+/// A whole number, with commas between thousands.
+pub(crate) fn count<T: ToString + Copy>(value: T) -> String {
+    grouped(&value.to_string())
+}
+
+fn grouped(plain: &str) -> String {
+    let (whole, fraction) = plain.split_once('.').unwrap_or((plain, ""));
+    let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
     let mut text = sign.to_owned();
     for (place, digit) in digits.chars().enumerate() {
         if place > 0 && (digits.len() - place).is_multiple_of(3) {
@@ -113,6 +111,8 @@ mod tests {
     fn numbers_have_thousands_and_three_digits_at_least() {
         assert_eq!(number(1_234_567.8), "1,234,568");
         assert_eq!(number(123.0), "123");
+        assert_eq!(count(1), "1");
+        assert_eq!(count(50_000), "50,000");
         assert_eq!(number(12.345), "12.3");
         assert_eq!(number(0.5), "0.50");
         assert_eq!(number(-1_000.0), "-1,000");

@@ -36,10 +36,8 @@ impl Workload for Get {
     }
 
     fn slice<'a>(&'a self, target: &'a Target, length: Duration) -> BoxFuture<'a, Result<Tally>> {
-        let clients = (0..self.spec().clients).map(|number| Getter {
-            kv: target.client.kv(number),
-            random: StdRng::from_os_rng(),
-        });
+        let clients = (0..self.spec().clients)
+            .map(|number| Getter { kv: target.client.kv(number), random: StdRng::from_os_rng() });
         closed_loop(target, clients.collect(), length).boxed()
     }
 }
@@ -55,9 +53,6 @@ impl Step for Getter {
         let answer = self.kv.range(client::get(key.clone())).await?.into_inner();
         let right = answer.kvs.len() == 1 && answer.kvs[0].key == key;
         ensure!(right, "a get of {key:?} did not find it");
-        Ok(Done {
-            revision: revision_in(answer.header.as_ref()),
-            conflicts: 0,
-        })
+        Ok(Done { revision: revision_in(answer.header.as_ref()), conflicts: 0 })
     }
 }

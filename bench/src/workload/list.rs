@@ -89,10 +89,7 @@ impl Step for Pager {
             self.revision = 0;
             self.left = SECRETS.keys as i64;
         }
-        Ok(Done {
-            revision,
-            conflicts: 0,
-        })
+        Ok(Done { revision, conflicts: 0 })
     }
 }
 
@@ -117,9 +114,7 @@ impl Workload for Whole {
     }
 
     fn slice<'a>(&'a self, target: &'a Target, length: Duration) -> BoxFuture<'a, Result<Tally>> {
-        let clients = (0..self.spec().clients).map(|number| Lister {
-            kv: target.client.kv(number),
-        });
+        let clients = (0..self.spec().clients).map(|number| Lister { kv: target.client.kv(number) });
         closed_loop(target, clients.collect(), length).boxed()
     }
 }
@@ -130,17 +125,11 @@ struct Lister {
 
 impl Step for Lister {
     async fn step(&mut self) -> Result<Done> {
-        let all = RangeRequest {
-            key: Bytes::from(SECRETS.prefix()),
-            range_end: SECRETS.end(),
-            ..RangeRequest::default()
-        };
+        let all =
+            RangeRequest { key: Bytes::from(SECRETS.prefix()), range_end: SECRETS.end(), ..RangeRequest::default() };
         let answer = self.kv.range(all).await?.into_inner();
         let brought = answer.kvs.len() as u64;
         ensure!(brought == SECRETS.keys, "a whole list has {brought} keys");
-        Ok(Done {
-            revision: revision_in(answer.header.as_ref()),
-            conflicts: 0,
-        })
+        Ok(Done { revision: revision_in(answer.header.as_ref()), conflicts: 0 })
     }
 }

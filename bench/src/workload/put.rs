@@ -20,15 +20,7 @@ pub(super) struct Put {
     spec: Spec,
 }
 
-const COMMON: Spec = Spec {
-    name: "",
-    what: "",
-    unit: "puts",
-    clients: 64,
-    weight: 1.0,
-    whole: false,
-    goal: None,
-};
+const COMMON: Spec = Spec { name: "", what: "", unit: "puts", clients: 64, weight: 1.0, whole: false, goal: None };
 
 /// One client: the time of a single durable write.
 pub(super) const SEQUENTIAL: Put = Put {
@@ -43,13 +35,7 @@ pub(super) const SEQUENTIAL: Put = Put {
 
 /// Many clients: what writes share, above all the fsync.
 pub(super) const CONCURRENT: Put = Put {
-    spec: Spec {
-        name: "put",
-        what: "put to a random one of 5,000 keys",
-        weight: 1.5,
-        goal: Some(1.25),
-        ..COMMON
-    },
+    spec: Spec { name: "put", what: "put to a random one of 5,000 keys", weight: 1.5, goal: Some(1.25), ..COMMON },
 };
 
 /// Many clients without a pause: background work can neither be put off nor hide in a pause. For that
@@ -74,10 +60,8 @@ impl Workload for Put {
     }
 
     fn slice<'a>(&'a self, target: &'a Target, length: Duration) -> BoxFuture<'a, Result<Tally>> {
-        let clients = (0..self.spec.clients).map(|number| Putter {
-            kv: target.client.kv(number),
-            random: StdRng::from_os_rng(),
-        });
+        let clients =
+            (0..self.spec.clients).map(|number| Putter { kv: target.client.kv(number), random: StdRng::from_os_rng() });
         closed_loop(target, clients.collect(), length).boxed()
     }
 }
@@ -94,9 +78,6 @@ impl Step for Putter {
         let value = DEPLOYMENTS.value(number, generation, self.random.random());
         let put = client::put(DEPLOYMENTS.key(number), value);
         let answer = self.kv.put(put).await?.into_inner();
-        Ok(Done {
-            revision: revision_in(answer.header.as_ref()),
-            conflicts: 0,
-        })
+        Ok(Done { revision: revision_in(answer.header.as_ref()), conflicts: 0 })
     }
 }

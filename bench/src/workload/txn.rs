@@ -63,10 +63,7 @@ impl Step for Creator {
         let value = PODS.value(number, 1, self.random.random());
         let answer = self.kv.txn(client::create(key, value)).await?.into_inner();
         ensure!(answer.succeeded, "new key {number} existed already");
-        Ok(Done {
-            revision: revision_in(answer.header.as_ref()),
-            conflicts: 0,
-        })
+        Ok(Done { revision: revision_in(answer.header.as_ref()), conflicts: 0 })
     }
 }
 
@@ -92,10 +89,8 @@ impl Workload for Update {
     }
 
     fn slice<'a>(&'a self, target: &'a Target, length: Duration) -> BoxFuture<'a, Result<Tally>> {
-        let clients = (0..self.spec().clients).map(|number| Updater {
-            kv: target.client.kv(number),
-            random: StdRng::from_os_rng(),
-        });
+        let clients = (0..self.spec().clients)
+            .map(|number| Updater { kv: target.client.kv(number), random: StdRng::from_os_rng() });
         closed_loop(target, clients.collect(), length).boxed()
     }
 }
@@ -124,10 +119,7 @@ impl Step for Updater {
                     "an update of revision {} has revision {revision}",
                     current.mod_revision
                 );
-                return Ok(Done {
-                    revision,
-                    conflicts,
-                });
+                return Ok(Done { revision, conflicts });
             }
             conflicts += 1;
             let newer = found_instead(answer).context("a failed update must tell the value")?;

@@ -69,13 +69,7 @@ async fn fan_out(target: &Target, length: Duration) -> Result<Tally> {
     let (total, expected) = watch::channel(None);
     let mut readers = JoinSet::new();
     for (number, stream) in opened.into_iter().enumerate() {
-        let reader = Reader {
-            number,
-            start,
-            from,
-            flow: flow.clone(),
-            expected: expected.clone(),
-        };
+        let reader = Reader { number, start, from, flow: flow.clone(), expected: expected.clone() };
         readers.spawn(reader.run(stream));
     }
     let writers = (0..WRITERS).map(|number| Writer {
@@ -132,27 +126,16 @@ async fn open(target: &Target, number: usize, from: i64) -> Result<Open> {
             prev_kv: true,
             ..WatchCreateRequest::default()
         };
-        let request = WatchRequest {
-            request_union: Some(RequestUnion::CreateRequest(create)),
-        };
+        let request = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
         requests.send(request).await?;
     }
     let mut request = Request::new(ReceiverStream::new(outgoing));
     let metadata = request.metadata_mut();
     metadata.insert("hasleader", MetadataValue::from_static("true"));
-    let mut answers = target
-        .client
-        .watch(number)
-        .watch(request)
-        .await?
-        .into_inner();
+    let mut answers = target.client.watch(number).watch(request).await?.into_inner();
     for _ in 0..WATCHERS_PER_STREAM {
         let answer = answers.message().await?.context("a watch stream ended")?;
-        ensure!(
-            answer.created && !answer.canceled,
-            "a watch was not created: {}",
-            answer.cancel_reason
-        );
+        ensure!(answer.created && !answer.canceled, "a watch was not created: {}", answer.cancel_reason);
     }
     Ok(Open { requests, answers })
 }
@@ -167,11 +150,7 @@ struct Flow {
 
 impl Flow {
     fn new() -> Self {
-        Self {
-            room: Semaphore::new(WINDOW),
-            received: [const { AtomicU64::new(0) }; STREAMS],
-            given: Mutex::new(0),
-        }
+        Self { room: Semaphore::new(WINDOW), received: [const { AtomicU64::new(0) }; STREAMS], given: Mutex::new(0) }
     }
 
     fn received(&self, stream: usize, events: u64) {
@@ -202,10 +181,7 @@ impl Step for Writer {
         let value = SLICES.value(number, generation, stamp);
         let put = client::put(SLICES.key(number), value);
         let answer = self.kv.put(put).await?.into_inner();
-        Ok(Done {
-            revision: revision_in(answer.header.as_ref()),
-            conflicts: 0,
-        })
+        Ok(Done { revision: revision_in(answer.header.as_ref()), conflicts: 0 })
     }
 }
 
@@ -231,10 +207,7 @@ impl Reader {
             let expected = *self.expected.borrow_and_update();
             if let Some(expected) = expected {
                 let most = watchers.iter().map(|watcher| watcher.1).max();
-                ensure!(
-                    most <= Some(expected),
-                    "a watcher had more events than puts"
-                );
+                ensure!(most <= Some(expected), "a watcher had more events than puts");
                 if watchers.iter().all(|watcher| watcher.1 == expected) {
                     break;
                 }
@@ -253,12 +226,7 @@ impl Reader {
         Ok(tally)
     }
 
-    fn take(
-        &self,
-        answer: &WatchResponse,
-        watchers: &mut [(i64, u64)],
-        tally: &mut Tally,
-    ) -> Result<()> {
+    fn take(&self, answer: &WatchResponse, watchers: &mut [(i64, u64)], tally: &mut Tally) -> Result<()> {
         if answer.canceled {
             bail!("a watcher was canceled: {}", answer.cancel_reason);
         }
