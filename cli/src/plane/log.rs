@@ -6,6 +6,8 @@ use std::path::Path;
 
 /// No line of interest is longer, and reading stays cheap whatever the log's size.
 const TAIL_BYTES: u64 = 16 << 10;
+/// Longer lines are cut: a message shows several of them on a terminal.
+const MAX_LINE_CHARACTERS: usize = 300;
 
 /// Puts the previous run's log aside, replacing the one before.
 ///
@@ -18,7 +20,7 @@ pub fn rotate(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The last `lines` lines, as far as the last 16 KiB hold them; empty if there is no log.
+/// The last `lines` lines, as far as the last 16 KiB hold them, at most 300 characters of each; empty if there is no log.
 #[must_use]
 pub fn tail(path: &Path, lines: usize) -> Vec<String> {
     let read = || {
@@ -38,8 +40,15 @@ pub fn tail(path: &Path, lines: usize) -> Vec<String> {
         .collect();
     all[all.len().saturating_sub(lines)..]
         .iter()
-        .map(ToString::to_string)
+        .map(|line| cut(line))
         .collect()
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(MAX_LINE_CHARACTERS) {
+        None => line.to_owned(),
+        Some((end, _)) => format!("{}…", &line[..end]),
+    }
 }
 
 #[cfg(test)]
@@ -54,6 +63,8 @@ mod tests {
         std::fs::write(&path, "a\nb\n\nc\n").unwrap();
         assert_eq!(tail(&path, 2), ["b", "c"]);
         assert_eq!(tail(&path, 9), ["a", "b", "c"]);
+        std::fs::write(&path, "ü".repeat(400)).unwrap();
+        assert_eq!(tail(&path, 1), [format!("{}…", "ü".repeat(300))]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::process::Ended;
 use super::state::{self, Condition, Phase, State, StateError};
 
 /// How much of a log a message shows.
-const SHOWN_LINES: usize = 12;
+const SHOWN_LINES: usize = 8;
 /// Every component reports a handful of times; a full channel only makes keepers wait.
 const REPORTS: usize = 64;
 
