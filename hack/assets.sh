@@ -186,7 +186,8 @@ all_cached() {
 publish() { # NAME FILE
   local sum
   chmod 0755 "$2" && check_version "$1" "$2" && sum=$(sha256_of "$2") &&
-    mv -f "$2" "$cache/$1" && set_line_for "$cache/SHA256SUMS" "$1" "$sum"
+    mv -f "$2" "$cache/$1" && set_line_for "$cache/SHA256SUMS" "$1" "$sum" &&
+    set_line_for "$cache/.verified" "$1" "$sum $(stat -c '%s %i %.9Z' "$cache/$1")"
 }
 
 # A component with a wrong version refuses its peers, or misreports itself.

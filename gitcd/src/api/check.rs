@@ -1,0 +1,190 @@
+//! Requests: limits and sense, then from protobuf to the store's words (etcd: `api/v3rpc/key.go`).
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use tonic::Status;
+
+use super::{Limits, status};
+use crate::proto::etcdserverpb as pb;
+use crate::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
+use crate::proto::etcdserverpb::range_request::{SortOrder, SortTarget};
+use crate::proto::etcdserverpb::request_op::Request;
+use crate::store::index::KeyRange;
+use crate::store::query::{Filter, Range, Sort, SortBy};
+use crate::store::revision::Revision;
+use crate::store::txn::{Compare, Delete, Op, Put, Relation, Target, Txn};
+
+/// Refuses what is larger than `--max-request-bytes`.
+pub(super) fn size(message: &impl prost::Message, limits: Limits) -> Result<(), Status> {
+    if message.encoded_len() > limits.max_request_bytes { Err(status::too_large()) } else { Ok(()) }
+}
+
+pub(super) fn range(request: pb::RangeRequest) -> Result<Range, Status> {
+    if request.key.is_empty() {
+        return Err(status::empty_key());
+    }
+    let order = SortOrder::try_from(request.sort_order).map_err(|_| status::invalid_sort())?;
+    let target = SortTarget::try_from(request.sort_target).map_err(|_| status::invalid_sort())?;
+    Ok(Range {
+        keys: KeyRange::new(request.key, request.range_end),
+        revision: (request.revision > 0).then(|| Revision::new(request.revision)),
+        limit: usize::try_from(request.limit).unwrap_or(0),
+        count_only: request.count_only,
+        sort: sort(order, target),
+        filter: Filter {
+            min_mod: request.min_mod_revision,
+            max_mod: request.max_mod_revision,
+            min_create: request.min_create_revision,
+            max_create: request.max_create_revision,
+        },
+    })
+}
+
+fn sort(order: SortOrder, target: SortTarget) -> Option<Sort> {
+    let by = match target {
+        SortTarget::Key => SortBy::Key,
+        SortTarget::Version => SortBy::Version,
+        SortTarget::Create => SortBy::Create,
+        SortTarget::Mod => SortBy::Mod,
+        SortTarget::Value => SortBy::Value,
+    };
+    // Pairs come by key, ascending; a target without an order means ascending.
+    let descending = order == SortOrder::Descend;
+    (descending || by != SortBy::Key).then_some(Sort { by, descending })
+}
+
+pub(super) fn put(request: pb::PutRequest) -> Result<Put, Status> {
+    if request.key.is_empty() {
+        return Err(status::empty_key());
+    }
+    if request.ignore_value && !request.value.is_empty() {
+        return Err(status::value_provided());
+    }
+    if request.ignore_lease && request.lease != 0 {
+        return Err(status::lease_provided());
+    }
+    Ok(Put {
+        key: request.key,
+        value: (!request.ignore_value).then_some(request.value),
+        lease: (!request.ignore_lease).then_some(request.lease),
+        previous: request.prev_kv,
+    })
+}
+
+pub(super) fn delete(request: pb::DeleteRangeRequest) -> Result<Delete, Status> {
+    if request.key.is_empty() {
+        return Err(status::empty_key());
+    }
+    Ok(Delete { keys: KeyRange::new(request.key, request.range_end), previous: request.prev_kv })
+}
+
+pub(super) fn txn(request: pb::TxnRequest, limits: Limits) -> Result<Txn, Status> {
+    let txn = convert(request, limits.max_txn_ops)?;
+    overlaps(&txn.success)?;
+    overlaps(&txn.failure)?;
+    Ok(txn)
+}
+
+/// `max_ops` bounds the operations of a branch and, nested, of what is inside it.
+fn convert(request: pb::TxnRequest, max_ops: usize) -> Result<Txn, Status> {
+    let ops = request.compare.len().max(request.success.len()).max(request.failure.len());
+    if ops > max_ops {
+        return Err(status::too_many_ops());
+    }
+    if request.compare.iter().any(|compare| compare.key.is_empty()) {
+        return Err(status::empty_key());
+    }
+    let branch = |requests: Vec<pb::RequestOp>| -> Result<Vec<Op>, Status> {
+        requests.into_iter().map(|request| operation(request, max_ops - ops)).collect()
+    };
+    Ok(Txn {
+        success: branch(request.success)?,
+        failure: branch(request.failure)?,
+        compares: request.compare.into_iter().map(compare).collect(),
+    })
+}
+
+fn operation(op: pb::RequestOp, max_ops: usize) -> Result<Op, Status> {
+    match op.request {
+        Some(Request::RequestRange(request)) => range(request).map(Op::Range),
+        Some(Request::RequestPut(request)) => put(request).map(Op::Put),
+        Some(Request::RequestDeleteRange(request)) => delete(request).map(Op::Delete),
+        Some(Request::RequestTxn(request)) => convert(request, max_ops).map(Op::Txn),
+        None => Err(status::key_not_found()),
+    }
+}
+
+fn compare(compare: pb::Compare) -> Compare {
+    let relation = match CompareResult::try_from(compare.result) {
+        Ok(CompareResult::Greater) => Relation::Greater,
+        Ok(CompareResult::Less) => Relation::Less,
+        Ok(CompareResult::NotEqual) => Relation::NotEqual,
+        // etcd takes what it does not know for equal too.
+        Ok(CompareResult::Equal) | Err(_) => Relation::Equal,
+    };
+    // A missing or other operand counts as zero, as protobuf's getters give it.
+    let union = compare.target_union;
+    let target = match CompareTarget::try_from(compare.target) {
+        Ok(CompareTarget::Create) => {
+            Target::Create(if let Some(TargetUnion::CreateRevision(n)) = union { n } else { 0 })
+        }
+        Ok(CompareTarget::Mod) => Target::Mod(if let Some(TargetUnion::ModRevision(n)) = union { n } else { 0 }),
+        Ok(CompareTarget::Value) => {
+            Target::Value(if let Some(TargetUnion::Value(value)) = union { value } else { Bytes::new() })
+        }
+        Ok(CompareTarget::Lease) => Target::Lease(if let Some(TargetUnion::Lease(n)) = union { n } else { 0 }),
+        Ok(CompareTarget::Version) | Err(_) => {
+            Target::Version(if let Some(TargetUnion::Version(n)) = union { n } else { 0 })
+        }
+    };
+    Compare { keys: KeyRange::new(compare.key, compare.range_end), relation, target }
+}
+
+/// What one branch may write: keys that it puts, ranges that it deletes.
+#[derive(Default)]
+struct Writes {
+    puts: BTreeSet<Bytes>,
+    deletes: Vec<KeyRange>,
+}
+
+/// A key may be changed once only in whatever way the transaction goes.
+fn overlaps(ops: &[Op]) -> Result<Writes, Status> {
+    let mut writes = Writes::default();
+    for op in ops {
+        if let Op::Delete(delete) = op {
+            writes.deletes.push(delete.keys.clone());
+        }
+    }
+    for op in ops {
+        let Op::Txn(txn) = op else { continue };
+        let then = overlaps(&txn.success)?;
+        let otherwise = overlaps(&txn.failure)?;
+        for key in &then.puts {
+            writes.put(key, None)?;
+        }
+        for key in &otherwise.puts {
+            // Only one of the two branches is taken: both may put the same key.
+            writes.put(key, Some(&then.puts))?;
+        }
+        writes.deletes.extend(then.deletes);
+        writes.deletes.extend(otherwise.deletes);
+    }
+    for op in ops {
+        if let Op::Put(put) = op {
+            writes.put(&put.key, None)?;
+        }
+    }
+    Ok(writes)
+}
+
+impl Writes {
+    fn put(&mut self, key: &Bytes, unless_in: Option<&BTreeSet<Bytes>>) -> Result<(), Status> {
+        let twice = self.puts.contains(key) && !unless_in.is_some_and(|other| other.contains(key));
+        if twice || self.deletes.iter().any(|range| range.contains(key)) {
+            return Err(status::duplicate_key());
+        }
+        self.puts.insert(key.clone());
+        Ok(())
+    }
+}

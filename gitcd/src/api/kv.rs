@@ -1,0 +1,202 @@
+//! The KV service.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{Stream, stream};
+use tonic::{Request, Response, Status};
+
+use super::{Backend, check, key_value, status};
+use crate::proto::etcdserverpb as pb;
+use crate::proto::etcdserverpb::kv_server::Kv;
+use crate::proto::etcdserverpb::response_op::Response as Answer;
+use crate::proto::mvccpb::KeyValue;
+use crate::store::query::Found;
+use crate::store::revision::Revision;
+use crate::store::txn::{Done, Op};
+use crate::store::version::{ValueLost, Version};
+
+/// Pairs in one part of a streamed range.
+const PAIRS_PER_PART: usize = 1000;
+
+#[tonic::async_trait]
+impl Kv for Backend {
+    async fn range(&self, request: Request<pb::RangeRequest>) -> Result<Response<pb::RangeResponse>, Status> {
+        let request = request.into_inner();
+        let keys_only = request.keys_only;
+        let range = check::range(request)?;
+        let found = self.store.range(&range).map_err(status::from_store)?;
+        Ok(Response::new(self.range_response(found, keys_only, true)?))
+    }
+
+    type RangeStreamStream = Pin<Box<dyn Stream<Item = Result<pb::RangeStreamResponse, Status>> + Send>>;
+
+    async fn range_stream(
+        &self,
+        request: Request<pb::RangeRequest>,
+    ) -> Result<Response<Self::RangeStreamStream>, Status> {
+        let request = request.into_inner();
+        let keys_only = request.keys_only;
+        let range = check::range(request)?;
+        if range.sort.is_some() {
+            return Err(Status::unimplemented("RangeStream does not support custom sort orders"));
+        }
+        let found = self.store.range(&range).map_err(status::from_store)?;
+        let whole = self.range_response(found, keys_only, true)?;
+        let (header, more, count) = (whole.header, whole.more, whole.count);
+        let mut parts: Vec<_> = whole
+            .kvs
+            .chunks(PAIRS_PER_PART)
+            .map(|kvs| pb::RangeResponse { kvs: kvs.to_vec(), ..pb::RangeResponse::default() })
+            .collect();
+        if parts.is_empty() {
+            parts.push(pb::RangeResponse::default());
+        }
+        if let Some(last) = parts.last_mut() {
+            (last.header, last.more, last.count) = (header, more, count);
+        }
+        let parts = parts.into_iter().map(|part| Ok(pb::RangeStreamResponse { range_response: Some(part) }));
+        Ok(Response::new(Box::pin(stream::iter(parts))))
+    }
+
+    async fn put(&self, request: Request<pb::PutRequest>) -> Result<Response<pb::PutResponse>, Status> {
+        let client = client(&request);
+        let request = request.into_inner();
+        check::size(&request, self.limits)?;
+        let put = check::put(request)?;
+        let done = self.store.execute(Op::Put(put), client).await.map_err(status::from_store)?;
+        let Done::Put { revision, previous } = done else { unreachable!("a put is answered as one") };
+        let mut response = self.put_response(revision, previous)?;
+        response.header = Some(self.header(revision));
+        Ok(Response::new(response))
+    }
+
+    async fn delete_range(
+        &self,
+        request: Request<pb::DeleteRangeRequest>,
+    ) -> Result<Response<pb::DeleteRangeResponse>, Status> {
+        let client = client(&request);
+        let delete = check::delete(request.into_inner())?;
+        let done = self.store.execute(Op::Delete(delete), client).await.map_err(status::from_store)?;
+        let Done::Delete { revision, deleted, previous } = done else { unreachable!("a deletion is answered as one") };
+        let mut response = self.delete_response(revision, deleted, &previous)?;
+        response.header = Some(self.header(revision));
+        Ok(Response::new(response))
+    }
+
+    async fn txn(&self, request: Request<pb::TxnRequest>) -> Result<Response<pb::TxnResponse>, Status> {
+        let client = client(&request);
+        let request = request.into_inner();
+        check::size(&request, self.limits)?;
+        let shape = KeysOnly::of(&request);
+        let txn = check::txn(request, self.limits)?;
+        let done = self.store.execute(Op::Txn(txn), client).await.map_err(status::from_store)?;
+        let Done::Txn(txn) = done else { unreachable!("a transaction is answered as one") };
+        let header = self.header(txn.revision);
+        let responses = self.responses(txn.done, txn.succeeded, &shape)?;
+        Ok(Response::new(pb::TxnResponse { header: Some(header), succeeded: txn.succeeded, responses }))
+    }
+
+    async fn compact(
+        &self,
+        request: Request<pb::CompactionRequest>,
+    ) -> Result<Response<pb::CompactionResponse>, Status> {
+        let revision = Revision::new(request.into_inner().revision);
+        let current = self.store.compact(revision).await.map_err(status::from_store)?;
+        Ok(Response::new(pb::CompactionResponse { header: Some(self.header(current)) }))
+    }
+}
+
+/// Which ranges of a transaction want keys without values; the store has no need to know.
+struct KeysOnly {
+    success: Vec<KeysOnlyOp>,
+    failure: Vec<KeysOnlyOp>,
+}
+
+enum KeysOnlyOp {
+    Plain(bool),
+    Txn(KeysOnly),
+}
+
+impl KeysOnly {
+    fn of(request: &pb::TxnRequest) -> Self {
+        let branch = |ops: &[pb::RequestOp]| ops.iter().map(KeysOnlyOp::of).collect();
+        Self { success: branch(&request.success), failure: branch(&request.failure) }
+    }
+}
+
+impl KeysOnlyOp {
+    fn of(op: &pb::RequestOp) -> Self {
+        match &op.request {
+            Some(pb::request_op::Request::RequestRange(range)) => Self::Plain(range.keys_only),
+            Some(pb::request_op::Request::RequestTxn(txn)) => Self::Txn(KeysOnly::of(txn)),
+            _ => Self::Plain(false),
+        }
+    }
+}
+
+impl Backend {
+    fn pair(&self, version: &Version) -> Result<KeyValue, Status> {
+        let value = version.value(self.store.segments()).map_err(|lost: ValueLost| status::from_store(lost.into()))?;
+        Ok(key_value(version, value))
+    }
+
+    fn range_response(&self, found: Found, keys_only: bool, header: bool) -> Result<pb::RangeResponse, Status> {
+        let kvs = if keys_only {
+            found.pairs.iter().map(|version| key_value(version, Bytes::new())).collect()
+        } else {
+            found.pairs.iter().map(|version| self.pair(version)).collect::<Result<_, _>>()?
+        };
+        let header = if header { self.header(found.revision) } else { revision_only(found.revision) };
+        Ok(pb::RangeResponse { header: Some(header), kvs, more: found.more, count: found.count as i64 })
+    }
+
+    fn put_response(&self, revision: Revision, previous: Option<Arc<Version>>) -> Result<pb::PutResponse, Status> {
+        let prev_kv = previous.map(|version| self.pair(&version)).transpose()?;
+        Ok(pb::PutResponse { header: Some(revision_only(revision)), prev_kv })
+    }
+
+    fn delete_response(
+        &self,
+        revision: Revision,
+        deleted: usize,
+        previous: &[Arc<Version>],
+    ) -> Result<pb::DeleteRangeResponse, Status> {
+        let prev_kvs = previous.iter().map(|version| self.pair(version)).collect::<Result<_, _>>()?;
+        Ok(pb::DeleteRangeResponse { header: Some(revision_only(revision)), deleted: deleted as i64, prev_kvs })
+    }
+
+    fn responses(&self, done: Vec<Done>, succeeded: bool, shape: &KeysOnly) -> Result<Vec<pb::ResponseOp>, Status> {
+        let shapes = if succeeded { &shape.success } else { &shape.failure };
+        let answers = done.into_iter().zip(shapes).map(|(done, shape)| {
+            let answer = match (done, shape) {
+                (Done::Range(found), KeysOnlyOp::Plain(keys_only)) => {
+                    Answer::ResponseRange(self.range_response(found, *keys_only, false)?)
+                }
+                (Done::Put { revision, previous }, _) => Answer::ResponsePut(self.put_response(revision, previous)?),
+                (Done::Delete { revision, deleted, previous }, _) => {
+                    Answer::ResponseDeleteRange(self.delete_response(revision, deleted, &previous)?)
+                }
+                (Done::Txn(txn), KeysOnlyOp::Txn(shape)) => {
+                    let responses = self.responses(txn.done, txn.succeeded, shape)?;
+                    let header = Some(pb::ResponseHeader::default());
+                    Answer::ResponseTxn(pb::TxnResponse { header, succeeded: txn.succeeded, responses })
+                }
+                _ => unreachable!("answers have the shape of their operations"),
+            };
+            Ok(pb::ResponseOp { response: Some(answer) })
+        });
+        answers.collect()
+    }
+}
+
+/// The header of a response inside a transaction's response.
+fn revision_only(revision: Revision) -> pb::ResponseHeader {
+    pb::ResponseHeader { revision: revision.get(), ..pb::ResponseHeader::default() }
+}
+
+/// Who asks, for the audit log.
+fn client<T>(request: &Request<T>) -> Option<Arc<str>> {
+    Some(request.metadata().get("user-agent")?.to_str().ok()?.into())
+}

@@ -1,0 +1,75 @@
+//! The Lease service.
+
+use std::pin::Pin;
+use std::time::Instant;
+
+use futures::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{Backend, status};
+use crate::proto::etcdserverpb as pb;
+use crate::proto::etcdserverpb::lease_server::Lease;
+use crate::store::lease::MAX_TTL;
+
+#[tonic::async_trait]
+impl Lease for Backend {
+    async fn lease_grant(
+        &self,
+        request: Request<pb::LeaseGrantRequest>,
+    ) -> Result<Response<pb::LeaseGrantResponse>, Status> {
+        let request = request.into_inner();
+        if request.ttl > MAX_TTL {
+            return Err(status::lease_ttl_too_large());
+        }
+        let (id, ttl) = self.store.grant(request.id, request.ttl).await.map_err(status::from_store)?;
+        let header = Some(self.header(self.store.revision()));
+        Ok(Response::new(pb::LeaseGrantResponse { header, id, ttl, error: String::new() }))
+    }
+
+    async fn lease_revoke(
+        &self,
+        request: Request<pb::LeaseRevokeRequest>,
+    ) -> Result<Response<pb::LeaseRevokeResponse>, Status> {
+        let revision = self.store.revoke(request.into_inner().id).await.map_err(status::from_store)?;
+        Ok(Response::new(pb::LeaseRevokeResponse { header: Some(self.header(revision)) }))
+    }
+
+    type LeaseKeepAliveStream = Pin<Box<dyn Stream<Item = Result<pb::LeaseKeepAliveResponse, Status>> + Send>>;
+
+    async fn lease_keep_alive(
+        &self,
+        request: Request<Streaming<pb::LeaseKeepAliveRequest>>,
+    ) -> Result<Response<Self::LeaseKeepAliveStream>, Status> {
+        let backend = self.clone();
+        let answers = request.into_inner().map(move |request| {
+            let id = request?.id;
+            // A lease that is gone is answered with a time to live of 0, not with an error.
+            let ttl = backend.store.keep_alive(id).unwrap_or(0);
+            Ok(pb::LeaseKeepAliveResponse { header: Some(backend.header(backend.store.revision())), id, ttl })
+        });
+        Ok(Response::new(Box::pin(answers)))
+    }
+
+    async fn lease_time_to_live(
+        &self,
+        request: Request<pb::LeaseTimeToLiveRequest>,
+    ) -> Result<Response<pb::LeaseTimeToLiveResponse>, Status> {
+        let pb::LeaseTimeToLiveRequest { id, keys } = request.into_inner();
+        let header = Some(self.header(self.store.revision()));
+        let Some(lease) = self.store.lease(id) else {
+            return Ok(Response::new(pb::LeaseTimeToLiveResponse { header, id, ttl: -1, granted_ttl: 0, keys: Vec::new() }));
+        };
+        let ttl = lease.deadline.saturating_duration_since(Instant::now()).as_secs() as i64;
+        let keys = if keys { lease.keys.into_iter().collect() } else { Vec::new() };
+        Ok(Response::new(pb::LeaseTimeToLiveResponse { header, id, ttl, granted_ttl: lease.ttl, keys }))
+    }
+
+    async fn lease_leases(
+        &self,
+        _: Request<pb::LeaseLeasesRequest>,
+    ) -> Result<Response<pb::LeaseLeasesResponse>, Status> {
+        let leases = self.store.leases().into_iter().map(|(id, _)| pb::LeaseStatus { id }).collect();
+        let header = Some(self.header(self.store.revision()));
+        Ok(Response::new(pb::LeaseLeasesResponse { header, leases }))
+    }
+}

@@ -1,0 +1,137 @@
+//! The Maintenance service.
+
+use std::path::Path;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures::Stream;
+use tonic::{Request, Response, Status};
+
+use super::{Backend, ETCD_VERSION, status};
+use crate::proto::etcdserverpb as pb;
+use crate::proto::etcdserverpb::maintenance_server::Maintenance;
+use crate::store::index::KeyRange;
+use crate::store::revision::Revision;
+
+#[tonic::async_trait]
+impl Maintenance for Backend {
+    async fn alarm(&self, request: Request<pb::AlarmRequest>) -> Result<Response<pb::AlarmResponse>, Status> {
+        use pb::alarm_request::AlarmAction;
+        let header = Some(self.header(self.store.revision()));
+        match AlarmAction::try_from(request.into_inner().action) {
+            // No alarm outlives its cause here: a full disk refuses writes only while it is full.
+            Ok(AlarmAction::Get | AlarmAction::Deactivate) => {
+                Ok(Response::new(pb::AlarmResponse { header, alarms: Vec::new() }))
+            }
+            Ok(AlarmAction::Activate) | Err(_) => {
+                Err(Status::unimplemented("gitcd: alarms cannot be raised by clients"))
+            }
+        }
+    }
+
+    async fn status(&self, _: Request<pb::StatusRequest>) -> Result<Response<pb::StatusResponse>, Status> {
+        let revision = self.store.revision();
+        let repository = self.repository.clone();
+        let size = tokio::task::spawn_blocking(move || folder_bytes(&repository)).await.unwrap_or(0);
+        Ok(Response::new(pb::StatusResponse {
+            header: Some(self.header(revision)),
+            version: ETCD_VERSION.to_owned(),
+            db_size: size as i64,
+            db_size_in_use: size as i64,
+            leader: self.member.member_id,
+            raft_index: revision.get() as u64,
+            raft_applied_index: revision.get() as u64,
+            raft_term: super::RAFT_TERM,
+            storage_version: super::CLUSTER_VERSION.to_owned(),
+            errors: self.store.poisoned().into_iter().collect(),
+            ..pb::StatusResponse::default()
+        }))
+    }
+
+    async fn defragment(
+        &self,
+        _: Request<pb::DefragmentRequest>,
+    ) -> Result<Response<pb::DefragmentResponse>, Status> {
+        // There are no free pages that could be given back: packs are written once and have no holes.
+        Ok(Response::new(pb::DefragmentResponse { header: Some(self.header(self.store.revision())) }))
+    }
+
+    async fn hash(&self, _: Request<pb::HashRequest>) -> Result<Response<pb::HashResponse>, Status> {
+        let (revision, hash) = self.hash_at(None).await?;
+        Ok(Response::new(pb::HashResponse { header: Some(self.header(revision)), hash }))
+    }
+
+    async fn hash_kv(&self, request: Request<pb::HashKvRequest>) -> Result<Response<pb::HashKvResponse>, Status> {
+        let asked = request.into_inner().revision;
+        let asked = (asked > 0).then(|| Revision::new(asked));
+        let compacted = self.store.compacted();
+        match asked {
+            Some(asked) if asked > self.store.revision() => return Err(status::future()),
+            Some(asked) if asked < compacted => return Err(status::compacted()),
+            _ => {}
+        }
+        let (revision, hash) = self.hash_at(asked).await?;
+        Ok(Response::new(pb::HashKvResponse {
+            header: Some(self.header(self.store.revision())),
+            hash,
+            compact_revision: if compacted == Revision::ZERO { -1 } else { compacted.get() },
+            hash_revision: asked.unwrap_or(revision).get(),
+        }))
+    }
+
+    type SnapshotStream = Pin<Box<dyn Stream<Item = Result<pb::SnapshotResponse, Status>> + Send>>;
+
+    async fn snapshot(&self, _: Request<pb::SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
+        Err(Status::unimplemented("gitcd: take a backup with `git clone --mirror` of the repository"))
+    }
+
+    async fn move_leader(&self, _: Request<pb::MoveLeaderRequest>) -> Result<Response<pb::MoveLeaderResponse>, Status> {
+        Err(status::bad_leader_transferee())
+    }
+
+    async fn downgrade(&self, _: Request<pb::DowngradeRequest>) -> Result<Response<pb::DowngradeResponse>, Status> {
+        Err(Status::unimplemented("gitcd: the storage has one version only"))
+    }
+}
+
+impl Backend {
+    /// A checksum over all pairs at a revision: equal stores with equal histories give equal sums.
+    async fn hash_at(&self, asked: Option<Revision>) -> Result<(Revision, u32), Status> {
+        let store = self.store.clone();
+        let hashed = tokio::task::spawn_blocking(move || {
+            let (revision, pairs) = store.with_index(|index, current| {
+                let all = KeyRange::From(Bytes::new());
+                (current, index.range(&all, asked.unwrap_or(current)).cloned().collect::<Vec<_>>())
+            });
+            let mut hasher = crc32fast::Hasher::new();
+            for version in pairs {
+                let value = version.value(store.segments())?;
+                for field in [&version.key[..], &value[..]] {
+                    hasher.update(&(field.len() as u64).to_le_bytes());
+                    hasher.update(field);
+                }
+                let numbers =
+                    [version.create_revision.get(), version.mod_revision.get(), version.version, version.lease];
+                numbers.iter().for_each(|number| hasher.update(&number.to_le_bytes()));
+            }
+            Ok::<_, crate::store::Error>((revision, hasher.finalize()))
+        });
+        match hashed.await {
+            Ok(hashed) => hashed.map_err(status::from_store),
+            Err(_) => Err(Status::internal("gitcd: hashing was cancelled")),
+        }
+    }
+}
+
+/// Bytes of all files below a folder; what vanishes meanwhile is not counted.
+pub(crate) fn folder_bytes(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    entries
+        .flatten()
+        .map(|entry| match entry.metadata() {
+            Ok(meta) if meta.is_dir() => folder_bytes(&entry.path()),
+            Ok(meta) => meta.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}

@@ -1,0 +1,48 @@
+//! The one table from errors to what etcd's clients expect (etcd: `api/v3rpc/rpctypes/error.go`).
+
+use tonic::{Code, Status};
+
+use crate::store::Error;
+
+macro_rules! statuses {
+    ($($name:ident = $code:ident $text:literal;)*) => {
+        $(pub(super) fn $name() -> Status { Status::new(Code::$code, $text) })*
+    };
+}
+
+statuses! {
+    empty_key = InvalidArgument "etcdserver: key is not provided";
+    key_not_found = InvalidArgument "etcdserver: key not found";
+    value_provided = InvalidArgument "etcdserver: value is provided";
+    lease_provided = InvalidArgument "etcdserver: lease is provided";
+    too_many_ops = InvalidArgument "etcdserver: too many operations in txn request";
+    duplicate_key = InvalidArgument "etcdserver: duplicate key given in txn request";
+    invalid_sort = InvalidArgument "etcdserver: invalid sort option";
+    too_large = InvalidArgument "etcdserver: request is too large";
+    compacted = OutOfRange "etcdserver: mvcc: required revision has been compacted";
+    future = OutOfRange "etcdserver: mvcc: required revision is a future revision";
+    no_space = ResourceExhausted "etcdserver: mvcc: database space exceeded";
+    lease_not_found = NotFound "etcdserver: requested lease not found";
+    lease_exists = FailedPrecondition "etcdserver: lease already exists";
+    lease_ttl_too_large = OutOfRange "etcdserver: too large lease TTL";
+    stopped = Unavailable "etcdserver: server stopped";
+    member_not_found = NotFound "etcdserver: member not found";
+    bad_leader_transferee = FailedPrecondition "etcdserver: bad leader transferee";
+    single_member = Unimplemented "gitcd: a branch has one member; other writers take another branch";
+}
+
+/// What the store's error is on the wire.
+pub(super) fn from_store(error: Error) -> Status {
+    match error {
+        Error::Compacted => compacted(),
+        Error::Future => future(),
+        Error::KeyNotFound => key_not_found(),
+        Error::LeaseNotFound => lease_not_found(),
+        Error::LeaseExists => lease_exists(),
+        Error::NoSpace => no_space(),
+        Error::Stopped => stopped(),
+        // Not retried by clients against the same server, and not to be taken for a lost write.
+        Error::Poisoned(reason) => Status::failed_precondition(format!("gitcd: writes are refused: {reason}")),
+        Error::ValueLost(reason) => Status::data_loss(format!("gitcd: {reason}")),
+    }
+}

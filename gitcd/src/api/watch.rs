@@ -1,0 +1,27 @@
+//! The Watch service.
+
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::Backend;
+use crate::proto::etcdserverpb as pb;
+use crate::proto::etcdserverpb::watch_server::Watch;
+use crate::watch::stream;
+
+/// Responses that wait for the connection; behind them events stay in the log.
+const WAITING_RESPONSES: usize = 16;
+
+#[tonic::async_trait]
+impl Watch for Backend {
+    type WatchStream = ReceiverStream<Result<pb::WatchResponse, Status>>;
+
+    async fn watch(
+        &self,
+        request: Request<Streaming<pb::WatchRequest>>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let (answers, responses) = mpsc::channel(WAITING_RESPONSES);
+        tokio::spawn(stream::serve(self.store.clone(), self.watch_settings(), request.into_inner(), answers));
+        Ok(Response::new(ReceiverStream::new(responses)))
+    }
+}

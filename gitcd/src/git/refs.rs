@@ -1,0 +1,393 @@
+//! Durable updates of references, side by side with stock Git.
+//!
+//! libgit2 neither syncs references nor their folders, so gitcd moves them itself, in
+//! Git's own way: the new value is written to `<ref>.lock`, which only one process can
+//! create, and renamed over the old one after a comparison.
+//!
+//! A crash must not leave a lock that nobody dares to remove. Therefore the value is first
+//! written and synced in a file of gitcd's own, and the lock is a hard link to it: after a
+//! restart [`Refs::release`] can tell gitcd's locks from those of others.
+//!
+//! ```
+//! use gitcd::git::refs::{RefError, Refs};
+//!
+//! let folder = tempfile::tempdir()?;
+//! git2::Repository::init_bare(folder.path())?;
+//! let refs = Refs::open(folder.path())?;
+//! let commit = git2::Oid::from_str("c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00")?;
+//!
+//! refs.update("refs/heads/main", commit, None)?;
+//! assert_eq!(refs.read("refs/heads/main")?, Some(commit));
+//! assert!(matches!(refs.update("refs/heads/main", commit, None), Err(RefError::Moved { .. })));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use git2::Oid;
+use parking_lot::Mutex;
+
+use lock::Lock;
+
+mod lock;
+mod packed;
+#[cfg(test)]
+mod tests;
+
+/// How long an update waits for another process that holds the lock.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Longest chain of symbolic references that is followed; Git's own limit.
+const MAX_SYMBOLIC: usize = 5;
+
+/// The references of one repository, which other processes may read and write as well.
+///
+/// Those of a linked work tree alone (its `HEAD`, `refs/bisect`) are not seen. Calls block on
+/// the disk. The file system must have hard links.
+#[derive(Debug)]
+pub struct Refs {
+    root: PathBuf,
+    patience: Duration,
+    /// Folders that are known to be durable, up to the root.
+    settled: Mutex<HashSet<PathBuf>>,
+}
+
+/// What is stored under one name.
+#[derive(Debug, PartialEq, Eq)]
+enum Stored {
+    Absent,
+    Direct(Oid),
+    Symbolic(String),
+}
+
+impl Refs {
+    /// The references of the repository at `git_dir`: a bare one, a `.git` folder or the folder around it.
+    ///
+    /// # Errors
+    /// [`RefError::Storage`] if the repository does not keep references in files,
+    /// [`RefError::Open`] if there is no repository.
+    pub fn open(git_dir: &Path) -> Result<Self, RefError> {
+        let open = |source| RefError::Open {
+            path: git_dir.to_owned(),
+            source,
+        };
+        // libgit2 would refuse such a repository, but not in words that help.
+        for config in [git_dir.join("config"), git_dir.join(".git/config")] {
+            if config.is_file() {
+                let config = git2::Config::open(&config).map_err(open)?;
+                match config.get_string("extensions.refStorage") {
+                    Ok(storage) if storage != "files" => {
+                        let path = git_dir.to_owned();
+                        return Err(RefError::Storage { path, storage });
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let repository = git2::Repository::open(git_dir).map_err(open)?;
+        Ok(Self {
+            root: repository.commondir().to_owned(),
+            patience: PATIENCE,
+            settled: Mutex::default(),
+        })
+    }
+
+    /// Makes updates wait for at most `patience` (2 s unless set) while another process holds a lock.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The object that `name` refers to, through symbolic references; `None` if there is none.
+    ///
+    /// Reads one file, and all of `packed-refs` if the reference has no file of its own.
+    ///
+    /// # Errors
+    /// [`RefError::Invalid`], [`RefError::Corrupt`], [`RefError::Symbolic`] or [`RefError::Io`].
+    pub fn read(&self, name: &str) -> Result<Option<Oid>, RefError> {
+        let mut at = valid(name)?.to_owned();
+        for _ in 0..=MAX_SYMBOLIC {
+            match self.stored(&at)? {
+                Stored::Absent => return Ok(None),
+                Stored::Direct(id) => return Ok(Some(id)),
+                Stored::Symbolic(target) => at = target,
+            }
+        }
+        let name = name.to_owned();
+        Err(RefError::Symbolic { name })
+    }
+
+    /// Makes `name` refer to `new` if it refers to `expected` now (`None`: does not exist).
+    ///
+    /// When this returns, the move survives a power loss. A symbolic reference is followed, not
+    /// replaced. Writes no reflog, and does not look whether `new` exists. Costs two or more
+    /// syncs: of the file, of its folder, and the first time of the folders above.
+    ///
+    /// # Errors
+    /// [`RefError::Moved`] if the reference is not as expected, [`RefError::Locked`] if another
+    /// process held it all the time, [`RefError::Conflict`] if another name is in the way; nothing
+    /// has changed then. After [`RefError::Io`] it may have moved or not, durably or not.
+    pub fn update(&self, name: &str, new: Oid, expected: Option<Oid>) -> Result<(), RefError> {
+        let mut at = valid(name)?.to_owned();
+        for _ in 0..=MAX_SYMBOLIC {
+            if expected.is_none() && self.stored(&at)? == Stored::Absent {
+                self.check_names(&at)?;
+            }
+            let lock = Lock::acquire(self, &at, new)?;
+            let found = match self.stored(&at)? {
+                Stored::Symbolic(target) => {
+                    at = target;
+                    continue;
+                }
+                Stored::Direct(id) => Some(id),
+                Stored::Absent => None,
+            };
+            if found == expected {
+                return self.publish(&at, lock);
+            }
+            let name = at;
+            return Err(RefError::Moved {
+                name,
+                expected,
+                found,
+            });
+        }
+        let name = name.to_owned();
+        Err(RefError::Symbolic { name })
+    }
+
+    /// Removes the lock of `name` if a gitcd that ended in the middle of an update left it;
+    /// tells whether there was one. Locks of other programs stay.
+    ///
+    /// The caller makes sure that no other gitcd is at work on this reference.
+    ///
+    /// # Errors
+    /// [`RefError::Invalid`] or [`RefError::Io`].
+    pub fn release(&self, name: &str) -> Result<bool, RefError> {
+        Lock::release(self, valid(name)?)
+    }
+
+    /// Renames the lock over the reference and syncs the folders.
+    fn publish(&self, name: &str, lock: Lock) -> Result<(), RefError> {
+        let path = self.file(name);
+        let folder = parent(&path).to_owned();
+        let is_new = !path.is_file();
+        if path.is_dir() {
+            // Git leaves empty folders behind when it deletes or packs references.
+            remove_empty_folders(&path);
+        }
+        if let Err(error) = lock.rename_to(&path) {
+            self.check_names(name)?;
+            return Err(error);
+        }
+        // An old file may stand in folders that whoever made them never synced.
+        let is_settled = !is_new && self.settled.lock().contains(&folder);
+        for above in folder.ancestors() {
+            sync_folder(above)?;
+            if is_settled || above == self.root {
+                break;
+            }
+        }
+        self.settled.lock().insert(folder);
+        Ok(())
+    }
+
+    /// Fails if `name`, which does not exist, cannot exist beside a name that does: files
+    /// cannot be folders.
+    fn check_names(&self, name: &str) -> Result<(), RefError> {
+        let conflict = |existing: &str| {
+            Err(RefError::Conflict {
+                name: name.to_owned(),
+                existing: existing.to_owned(),
+            })
+        };
+        for (slash, _) in name.match_indices('/') {
+            if self.stored(&name[..slash])? != Stored::Absent {
+                return conflict(&name[..slash]);
+            }
+        }
+        if let Some(below) = packed::first_below(&self.root, name)? {
+            return conflict(&below);
+        }
+        if let Some(below) = first_file(&self.file(name)) {
+            let below = below.strip_prefix(&self.root).unwrap_or(&below);
+            return conflict(&below.to_string_lossy());
+        }
+        Ok(())
+    }
+
+    /// What is stored under `name`: in its own file, or else in `packed-refs`.
+    ///
+    /// In this order: who packs references writes the pack before it deletes the files.
+    fn stored(&self, name: &str) -> Result<Stored, RefError> {
+        let path = self.file(name);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if is_no_file(&error) => {
+                let id = packed::find(&self.root, name)?;
+                return Ok(id.map_or(Stored::Absent, Stored::Direct));
+            }
+            Err(source) => return Err(RefError::Io { path, source }),
+        };
+        let text = text.trim_ascii_end();
+        let stored = if let Some(target) = text.strip_prefix(b"ref:") {
+            str::from_utf8(target.trim_ascii_start())
+                .ok()
+                .filter(|target| is_valid(target))
+                .map(|target| Stored::Symbolic(target.to_owned()))
+        } else {
+            object_id(text).map(Stored::Direct)
+        };
+        stored.ok_or(RefError::Corrupt { path })
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+}
+
+/// Why a reference could not be read or moved.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RefError {
+    /// The reference has another value than the caller believed.
+    #[error("reference {name}: expected {}, found {}", show(*.expected), show(*.found))]
+    Moved {
+        /// The reference, after following symbolic ones.
+        name: String,
+        /// What the caller expected.
+        expected: Option<Oid>,
+        /// What it really refers to.
+        found: Option<Oid>,
+    },
+    /// Somebody else holds the lock, or died holding it.
+    #[error(
+        "{path:?} exists: another process is changing this reference; if none is, delete the file"
+    )]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// The new name is a folder of an existing one, or the other way round.
+    #[error(
+        "reference {name}: cannot be created while {existing} exists; delete or rename one of them"
+    )]
+    Conflict {
+        /// The reference to be created.
+        name: String,
+        /// The one that is in its way.
+        existing: String,
+    },
+    /// Not the full name of a reference.
+    #[error("{name:?} is no name of a reference; it should look like refs/heads/main")]
+    Invalid {
+        /// What was given.
+        name: String,
+    },
+    /// A chain of symbolic references that is too long or goes in a circle.
+    #[error("reference {name}: more than {MAX_SYMBOLIC} symbolic references in a row")]
+    Symbolic {
+        /// Where the chain begins.
+        name: String,
+    },
+    /// A file of Git's that holds something else than it should, as after a power loss.
+    #[error("{path:?}: does not hold a reference; restore it or delete it")]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The repository keeps its references in a way that gitcd cannot write.
+    #[error(
+        "repository {path:?}: references are stored as {storage:?}; run `git refs migrate --ref-format=files`"
+    )]
+    Storage {
+        /// The repository.
+        path: PathBuf,
+        /// The value of `extensions.refStorage`.
+        storage: String,
+    },
+    /// There is no usable repository.
+    #[error("repository {path:?}: cannot open")]
+    Open {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// Why it cannot be opened.
+        source: git2::Error,
+    },
+    /// The file system refused something.
+    #[error("{path:?}: cannot read or write this part of the references")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What it answered.
+        source: std::io::Error,
+    },
+}
+
+fn show(id: Option<Oid>) -> String {
+    id.map_or_else(|| "no such reference".to_owned(), |id| id.to_string())
+}
+
+fn valid(name: &str) -> Result<&str, RefError> {
+    if is_valid(name) {
+        Ok(name)
+    } else {
+        let name = name.to_owned();
+        Err(RefError::Invalid { name })
+    }
+}
+
+/// Names outside `refs/` could mean other files of the repository, unless they are like `HEAD`.
+fn is_valid(name: &str) -> bool {
+    git2::Reference::is_valid_name(name) && (name.starts_with("refs/") || !name.contains('/'))
+}
+
+/// An object id in full; git2 alone would also take the beginning of one.
+fn object_id(text: &[u8]) -> Option<Oid> {
+    let text = str::from_utf8(text).ok()?;
+    Oid::from_str(text).ok().filter(|_| text.len() == 40)
+}
+
+fn is_no_file(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory
+    )
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent()
+        .expect("files of references lie in the repository's folder")
+}
+
+fn sync_folder(path: &Path) -> Result<(), RefError> {
+    let synced = File::open(path).and_then(|folder| folder.sync_all());
+    synced.map_err(|source| RefError::Io {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Removes `folder` and those in it as far as they hold no files. What cannot be removed stays:
+/// the rename that needs the place then says so.
+fn remove_empty_folders(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_empty_folders(&entry.path());
+        }
+    }
+    let _not_empty = fs::remove_dir(folder);
+}
+
+/// Some file in `folder` or below.
+fn first_file(folder: &Path) -> Option<PathBuf> {
+    let mut entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.find_map(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => first_file(&entry.path()),
+        _ => Some(entry.path()),
+    })
+}

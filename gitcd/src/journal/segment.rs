@@ -1,0 +1,163 @@
+//! Segment files: header, frames, and where a value lies.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::writer::Sealed;
+use crate::store::revision::Revision;
+
+/// Length of a segment's header in bytes.
+pub(super) const HEADER: usize = 64;
+/// Length of a frame's header in bytes.
+pub(super) const FRAME_HEADER: usize = 12;
+pub(super) const MAGIC: &[u8; 8] = b"gitcdjl1";
+pub(super) const FRAME_MAGIC: [u8; 4] = *b"GFRM";
+
+/// A segment's first bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    /// Position among the segments; also the file's name.
+    pub sequence: u64,
+    /// Random: frames of an older life of the same disk blocks, or bytes that a client put into a value,
+    /// never look like frames of this segment.
+    pub id: [u8; 16],
+    /// The branch incarnation that wrote it.
+    pub incarnation: [u8; 16],
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> [u8; HEADER] {
+        let mut out = [0; HEADER];
+        out[..8].copy_from_slice(MAGIC);
+        out[8..16].copy_from_slice(&self.sequence.to_le_bytes());
+        out[16..32].copy_from_slice(&self.id);
+        out[32..48].copy_from_slice(&self.incarnation);
+        let crc = crc32fast::hash(&out[..60]);
+        out[60..].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; HEADER] = bytes.get(..HEADER)?.try_into().ok()?;
+        let crc = u32::from_le_bytes(bytes[60..].try_into().ok()?);
+        if &bytes[..8] != MAGIC || crc != crc32fast::hash(&bytes[..60]) {
+            return None;
+        }
+        Some(Self {
+            sequence: u64::from_le_bytes(bytes[8..16].try_into().ok()?),
+            id: bytes[16..32].try_into().ok()?,
+            incarnation: bytes[32..48].try_into().ok()?,
+        })
+    }
+}
+
+/// The checksum of a frame covers where it is, so that a frame is valid in one place only.
+pub(super) fn frame_crc(segment: &[u8; 16], offset: u64, payload: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(segment);
+    hasher.update(&offset.to_le_bytes());
+    hasher.update(&(payload.len() as u32).to_le_bytes());
+    hasher.update(payload);
+    hasher.finalize()
+}
+
+pub(super) fn file_name(sequence: u64) -> String {
+    format!("{sequence:016}.log")
+}
+
+pub(super) fn sequence_of(path: &Path) -> Option<u64> {
+    let stem = path.file_name()?.to_str()?.strip_suffix(".log")?;
+    (stem.len() == 16).then(|| stem.parse().ok())?
+}
+
+/// Makes a folder's entries durable.
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Where the journal holds a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The segment.
+    pub segment: u64,
+    /// Offset in the file in bytes.
+    pub offset: u64,
+    /// Length in bytes.
+    pub length: u32,
+}
+
+/// The open segments, for reading values back. Shared by the writer, readers and trimming.
+#[derive(Debug, Default)]
+pub struct Segments {
+    open: Mutex<BTreeMap<u64, Arc<Segment>>>,
+    sealed: Mutex<BTreeMap<u64, Revision>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub path: PathBuf,
+    pub file: File,
+    /// What was set aside for it; a segment that had to grow is a little larger.
+    pub bytes: u64,
+}
+
+impl Segments {
+    pub(super) fn add(&self, sequence: u64, path: PathBuf, file: File) {
+        let bytes = file.metadata().map_or(0, |meta| meta.len());
+        self.open.lock().insert(sequence, Arc::new(Segment { path, file, bytes }));
+    }
+
+    /// Reads a value that left memory.
+    ///
+    /// # Errors
+    /// `NotFound` if its segment was trimmed; whatever the file system says otherwise.
+    pub fn read(&self, at: Position) -> io::Result<Bytes> {
+        let segment = self.open.lock().get(&at.segment).cloned();
+        let segment = segment.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, format!("journal segment {} was trimmed", at.segment))
+        })?;
+        let mut value = vec![0; at.length as usize];
+        segment.file.read_exact_at(&mut value, at.offset)?;
+        Ok(value.into())
+    }
+
+    pub(super) fn seal(&self, sealed: Sealed) {
+        self.sealed.lock().insert(sealed.sequence, sealed.last);
+    }
+
+    /// The full segments with the last revision up to the end of each, oldest first.
+    pub fn sealed(&self) -> Vec<(u64, Revision)> {
+        self.sealed.lock().iter().map(|(sequence, last)| (*sequence, *last)).collect()
+    }
+
+    /// Bytes on disk of all segments.
+    pub fn bytes(&self) -> u64 {
+        self.open.lock().values().map(|segment| segment.bytes).sum()
+    }
+
+    /// Deletes the segments before `first_kept`. The caller has made sure that nobody needs them.
+    ///
+    /// # Errors
+    /// Of the file system; what was deleted until then stays deleted.
+    pub fn trim(&self, first_kept: u64) -> io::Result<usize> {
+        let mut open = self.open.lock();
+        let kept = open.split_off(&first_kept);
+        let dropped = std::mem::replace(&mut *open, kept);
+        drop(open);
+        self.sealed.lock().retain(|sequence, _| *sequence >= first_kept);
+        for segment in dropped.values() {
+            std::fs::remove_file(&segment.path)?;
+        }
+        if let Some(folder) = dropped.values().next().and_then(|segment| segment.path.parent()) {
+            sync_folder(folder)?;
+        }
+        Ok(dropped.len())
+    }
+}

@@ -1,0 +1,206 @@
+//! Where each key lives: in the data tree, with the metadata, or outside Git.
+//!
+//! ```
+//! use gitcd::keyspace::{KeySpace, Placement};
+//!
+//! let keys = KeySpace::new("/registry", ["/registry/events"]);
+//! assert_eq!(keys.placement(b"/registry/pods/default/nginx"), Placement::Data);
+//! assert_eq!(keys.relative(b"/registry/pods/default/nginx"), b"pods/default/nginx");
+//! assert_eq!(keys.placement(b"/registry/events/default/a"), Placement::Ephemeral);
+//! assert_eq!(keys.placement(b"compact_rev_key"), Placement::Local);
+//! ```
+
+/// The key in which kube-apiserver keeps a revision of its own branch. It must never reach another.
+const COMPACT_REVISION_KEY: &[u8] = b"compact_rev_key";
+
+/// Where a key lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Placement {
+    /// In the data tree, which people read and branches merge.
+    Data,
+    /// With the metadata: committed, but never merged.
+    Local,
+    /// Nowhere in Git: in the journal and the local snapshot only.
+    Ephemeral,
+}
+
+/// The placement of every possible key of a branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySpace {
+    /// What data keys start with; ends with a slash.
+    prefix: Vec<u8>,
+    ephemeral: Vec<Pattern>,
+}
+
+impl KeySpace {
+    /// Data keys start with `prefix` and a slash. Keys that an ephemeral prefix covers are
+    /// ephemeral, whether under `prefix` or not.
+    ///
+    /// All prefixes are taken without their trailing slashes, so that `/` covers every key
+    /// that starts with a slash. An ephemeral prefix
+    /// covers whole components: `/registry/events` covers the key of that name and
+    /// `/registry/events/a`, but not `/registry/eventsources`. One that ends with `*` covers
+    /// every key that starts with the bytes before the star:
+    /// `/registry/leases/kube-system/apiserver-*`. An empty one covers nothing.
+    pub fn new<E>(prefix: &str, ephemeral: E) -> Self
+    where
+        E: IntoIterator<Item: AsRef<str>>,
+    {
+        let ephemeral = ephemeral.into_iter();
+        Self {
+            prefix: [prefix.trim_end_matches('/'), "/"].concat().into_bytes(),
+            ephemeral: ephemeral
+                .filter_map(|pattern| Pattern::parse(pattern.as_ref()))
+                .collect(),
+        }
+    }
+
+    /// Where `key` lives. Takes O(ephemeral prefixes) and allocates nothing.
+    pub fn placement(&self, key: &[u8]) -> Placement {
+        if key == COMPACT_REVISION_KEY {
+            Placement::Local
+        } else if self.ephemeral.iter().any(|pattern| pattern.covers(key)) {
+            Placement::Ephemeral
+        } else if key.starts_with(&self.prefix) {
+            Placement::Data
+        } else {
+            Placement::Local
+        }
+    }
+
+    /// What follows the prefix and its slash in a data key: the part that its path encodes.
+    ///
+    /// # Panics
+    /// If `key` is not under the prefix, and so not placed as [`Placement::Data`].
+    pub fn relative<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        key.strip_prefix(self.prefix.as_slice())
+            .expect("the caller asks for data keys only, which have the prefix")
+    }
+
+    /// The key whose [`relative`](Self::relative) part is `relative`.
+    pub fn absolute(&self, relative: &[u8]) -> Vec<u8> {
+        [&self.prefix, relative].concat()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Pattern {
+    /// This key, and those that follow it with a slash.
+    Components(Vec<u8>),
+    /// All keys that start so.
+    Bytes(Vec<u8>),
+}
+
+impl Pattern {
+    fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            None
+        } else if let Some(start) = text.strip_suffix('*') {
+            Some(Self::Bytes(start.into()))
+        } else {
+            Some(Self::Components(text.trim_end_matches('/').into()))
+        }
+    }
+
+    fn covers(&self, key: &[u8]) -> bool {
+        match self {
+            Self::Components(start) => key
+                .strip_prefix(start.as_slice())
+                .is_some_and(|rest| matches!(rest.first(), None | Some(b'/'))),
+            Self::Bytes(start) => key.starts_with(start),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Placement::{Data, Ephemeral, Local};
+    use super::{KeySpace, Placement};
+
+    fn place(prefix: &str, ephemeral: &[&str], key: &str) -> Placement {
+        KeySpace::new(prefix, ephemeral).placement(key.as_bytes())
+    }
+
+    #[test]
+    fn data_keys_are_those_below_the_prefix() {
+        for (prefix, key, placement) in [
+            ("/registry", "/registry/pods/a/b", Data),
+            ("/registry", "/registry/", Data),
+            ("/registry", "/registry", Local),
+            ("/registry", "/registrypods", Local),
+            ("/registry", "registry/pods", Local),
+            ("/registry", "", Local),
+            ("/registry//", "/registry/pods", Data),
+            ("/", "/registry/pods", Data),
+            ("/", "/", Data),
+            ("/", "a/b", Local),
+            ("", "/a", Data),
+        ] {
+            assert_eq!(
+                place(prefix, &[], key),
+                placement,
+                "{key:?} under {prefix:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_ephemeral_prefix_covers_whole_components() {
+        for (pattern, key, placement) in [
+            ("/registry/events", "/registry/events", Ephemeral),
+            ("/registry/events", "/registry/events/default/a", Ephemeral),
+            ("/registry/events/", "/registry/events/default/a", Ephemeral),
+            ("/registry/events", "/registry/eventsources/a", Data),
+            ("/registry/events", "/registry/event", Data),
+            ("/other", "/other/a", Ephemeral),
+            ("/other", "/otherwise", Local),
+            ("/", "/registry/pods", Ephemeral),
+            ("/", "pods", Local),
+            ("", "/registry/pods", Data),
+        ] {
+            assert_eq!(
+                place("/registry", &[pattern], key),
+                placement,
+                "{key:?}, {pattern:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_ephemeral_prefix_with_a_star_covers_bytes() {
+        let pattern = "/registry/leases/kube-system/apiserver-*";
+        for (key, placement) in [
+            ("/registry/leases/kube-system/apiserver-x1", Ephemeral),
+            ("/registry/leases/kube-system/apiserver-", Ephemeral),
+            ("/registry/leases/kube-system/apiserver", Data),
+        ] {
+            assert_eq!(place("/registry", &["/x", pattern], key), placement);
+        }
+    }
+
+    #[test]
+    fn the_key_of_a_local_revision_is_local_whatever_the_prefixes() {
+        for prefix in ["/registry", "", "compact_rev_key"] {
+            assert_eq!(
+                place(prefix, &["*", "compact_rev_key"], "compact_rev_key"),
+                Local
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_data_key_is_its_prefix_and_its_relative_part(
+            prefix in "/?[a-b/]{0,4}",
+            key in "[ab/]{0,8}",
+        ) {
+            let keys = KeySpace::new(&prefix, ["/b"]);
+            let key = key.as_bytes();
+            if keys.placement(key) == Data {
+                prop_assert_eq!(keys.absolute(keys.relative(key)), key);
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Leases: keys that go when nobody says any more that they should stay.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+/// The longest time to live that etcd grants, in seconds.
+pub const MAX_TTL: i64 = 9_000_000_000;
+/// The shortest, in seconds: one and a half of etcd's default election time-out, rounded up.
+pub const MIN_TTL: i64 = 2;
+
+/// A lease.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    /// Granted time to live in seconds.
+    pub ttl: i64,
+    /// When it runs out unless it is kept alive.
+    pub deadline: Instant,
+    /// The keys that go with it.
+    pub keys: BTreeSet<Bytes>,
+}
+
+/// All leases of a branch. Granting and revoking are journaled; deadlines are not: after a restart every lease
+/// has its whole time to live again, as in etcd.
+#[derive(Debug, Default)]
+pub struct Leases {
+    by_id: HashMap<i64, Lease>,
+    by_deadline: BTreeSet<(Instant, i64)>,
+}
+
+impl Leases {
+    /// Adds a lease that runs from `now`.
+    pub fn grant(&mut self, id: i64, ttl: i64, now: Instant) {
+        self.insert(id, Lease { ttl, deadline: now + lifetime(ttl), keys: BTreeSet::new() });
+    }
+
+    /// Puts a lease back as it was.
+    pub fn insert(&mut self, id: i64, lease: Lease) {
+        self.by_deadline.insert((lease.deadline, id));
+        self.by_id.insert(id, lease);
+    }
+
+    /// Takes a lease out.
+    pub fn remove(&mut self, id: i64) -> Option<Lease> {
+        let lease = self.by_id.remove(&id)?;
+        self.by_deadline.remove(&(lease.deadline, id));
+        Some(lease)
+    }
+
+    /// Looks a lease up.
+    pub fn find(&self, id: i64) -> Option<&Lease> {
+        self.by_id.get(&id)
+    }
+
+    /// Starts a lease's time anew; returns its time to live in seconds, or `None` if there is no such lease.
+    pub fn keep_alive(&mut self, id: i64, now: Instant) -> Option<i64> {
+        let lease = self.by_id.get_mut(&id)?;
+        self.by_deadline.remove(&(lease.deadline, id));
+        lease.deadline = now + lifetime(lease.ttl);
+        self.by_deadline.insert((lease.deadline, id));
+        Some(lease.ttl)
+    }
+
+    /// The next lease to run out.
+    pub fn next_deadline(&self) -> Option<(Instant, i64)> {
+        self.by_deadline.first().copied()
+    }
+
+    /// Moves a key from one lease to another; 0 is none.
+    pub fn attach(&mut self, key: &Bytes, from: i64, to: i64) {
+        if from == to {
+            return;
+        }
+        if let Some(lease) = self.by_id.get_mut(&from) {
+            lease.keys.remove(key);
+        }
+        if let Some(lease) = self.by_id.get_mut(&to) {
+            lease.keys.insert(key.clone());
+        }
+    }
+
+    /// All leases: id and granted time to live in seconds, by id.
+    pub fn list(&self) -> Vec<(i64, i64)> {
+        let mut all: Vec<_> = self.by_id.iter().map(|(id, lease)| (*id, lease.ttl)).collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+fn lifetime(ttl: i64) -> Duration {
+    Duration::from_secs(ttl.clamp(0, MAX_TTL) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lease_that_runs_out_first_comes_first_and_keeping_alive_defers_it() {
+        let (start, mut leases) = (Instant::now(), Leases::default());
+        leases.grant(1, 10, start);
+        leases.grant(2, 5, start);
+        assert_eq!(leases.next_deadline().unwrap().1, 2);
+        assert_eq!(leases.keep_alive(2, start + Duration::from_secs(6)), Some(5));
+        assert_eq!(leases.next_deadline().unwrap().1, 1);
+        assert_eq!(leases.keep_alive(3, start), None);
+    }
+
+    #[test]
+    fn a_key_belongs_to_the_last_lease_it_was_put_with() {
+        let mut leases = Leases::default();
+        leases.grant(1, 10, Instant::now());
+        leases.grant(2, 10, Instant::now());
+        let key = Bytes::from_static(b"k");
+        leases.attach(&key, 0, 1);
+        leases.attach(&key, 1, 2);
+        assert!(leases.find(1).unwrap().keys.is_empty());
+        assert!(leases.remove(2).unwrap().keys.contains(&key));
+        assert!(leases.remove(2).is_none());
+    }
+}

@@ -1,0 +1,391 @@
+//! The store of one branch: what is read, and the one writer that changes it.
+//!
+//! A write is sent to the [writer](writer) thread, which evaluates it against the newest state ([`txn`]), applies it
+//! to the [`index`], makes it durable with everything else that came in meanwhile, and only then publishes it:
+//! to readers by raising the durable revision, to watchers through the [hub](crate::watch), to the client by an
+//! answer. Reads answer at the durable revision, whatever the writer has already applied beyond it.
+
+pub mod index;
+pub mod lease;
+pub mod log;
+pub mod query;
+pub mod revision;
+pub mod txn;
+pub mod version;
+mod writer;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex, RwLock};
+use tokio::sync::{mpsc, oneshot};
+
+use self::index::Index;
+use self::lease::{Lease, Leases};
+use self::log::Entry;
+use self::query::{Found, Range};
+use self::revision::Revision;
+use self::txn::{Done, Op};
+use self::version::ValueLost;
+use crate::journal::{self, Segments};
+use crate::watch::Hub;
+
+pub use writer::Limits;
+
+/// Why an operation was not done. Nothing was changed.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The asked revision is below the compaction.
+    #[error("required revision has been compacted")]
+    Compacted,
+    /// The asked revision has not happened yet.
+    #[error("required revision is a future revision")]
+    Future,
+    /// `ignore_value` or `ignore_lease` on a key that does not exist.
+    #[error("key not found")]
+    KeyNotFound,
+    /// No such lease.
+    #[error("requested lease not found")]
+    LeaseNotFound,
+    /// A lease with this id exists.
+    #[error("lease already exists")]
+    LeaseExists,
+    /// The disk is full, or the journal has reached twice its bound because commits fail.
+    #[error("no space left for the journal")]
+    NoSpace,
+    /// An fsync failed, or a background part died: see the log. Reads go on at the last durable revision.
+    #[error("writes are refused until gitcd is restarted: {0}")]
+    Poisoned(String),
+    /// The server is stopping.
+    #[error("server stopped")]
+    Stopped,
+    /// A value could not be read back.
+    #[error("{0}")]
+    ValueLost(String),
+}
+
+impl From<ValueLost> for Error {
+    fn from(lost: ValueLost) -> Self {
+        Self::ValueLost(lost.to_string())
+    }
+}
+
+/// Figures for metrics, without locks.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Frames made durable.
+    pub fsyncs: AtomicU64,
+    /// Nanoseconds spent in them.
+    pub fsync_nanos: AtomicU64,
+    /// Bytes appended to the journal.
+    pub journal_bytes: AtomicU64,
+    /// Bytes of superseded values in memory.
+    pub old_value_bytes: AtomicU64,
+    /// Values read back from the journal.
+    pub compactions: AtomicU64,
+}
+
+/// What the writer waits for and what waits for the writer.
+#[derive(Debug, Default)]
+struct Progress {
+    committed: Revision,
+    /// Time of the last publication, for the committer's lag.
+    stopped: bool,
+}
+
+/// The store of one branch. Cheap to share; dropped last by [`Store::stop`].
+#[derive(Debug)]
+pub struct Store {
+    index: RwLock<Index>,
+    leases: Mutex<Leases>,
+    /// Reads answer here. Raised only under the hub's lock, so that no watcher misses the writes in between.
+    durable: AtomicI64,
+    segments: Arc<Segments>,
+    hub: Arc<Hub>,
+    commands: mpsc::Sender<writer::Command>,
+    progress: Mutex<Progress>,
+    /// Rung when there is something new to commit.
+    published: Condvar,
+    poisoned: Mutex<Option<String>>,
+    lease_granted: tokio::sync::Notify,
+    /// Figures for metrics.
+    pub counters: Counters,
+}
+
+/// The state that recovery found, for [`Store::start`].
+#[derive(Debug)]
+pub struct Start {
+    /// All keys, with the log since the compaction.
+    pub index: Index,
+    /// All leases; keys are attached by the store.
+    pub leases: Leases,
+    /// Everything up to here is in Git.
+    pub committed: Revision,
+    /// The end of the journal.
+    pub journal: journal::Writer,
+    /// The journal's segments.
+    pub segments: Arc<Segments>,
+}
+
+impl Store {
+    /// Starts the writer thread.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn start(start: Start, limits: Limits) -> std::io::Result<(Arc<Self>, Handle)> {
+        let (commands, inbox) = mpsc::channel(limits.queue);
+        let Start { index, mut leases, committed, journal, segments } = start;
+        for version in index.range(&index::KeyRange::From(Bytes::new()), index.revision()) {
+            leases.attach(&version.key, 0, version.lease);
+        }
+        let store = Arc::new(Self {
+            durable: AtomicI64::new(index.revision().get()),
+            hub: Arc::new(Hub::default()),
+            index: RwLock::new(index),
+            leases: Mutex::new(leases),
+            segments,
+            commands,
+            progress: Mutex::new(Progress { committed, stopped: false }),
+            published: Condvar::new(),
+            poisoned: Mutex::new(None),
+            lease_granted: tokio::sync::Notify::new(),
+            counters: Counters::default(),
+        });
+        let thread = writer::spawn(store.clone(), journal, inbox, limits)?;
+        Ok((store, Handle { thread }))
+    }
+
+    /// The newest revision that is durable, which all reads, headers and watches go by.
+    pub fn revision(&self) -> Revision {
+        Revision::new(self.durable.load(Ordering::Acquire))
+    }
+
+    /// History below this is gone.
+    pub fn compacted(&self) -> Revision {
+        self.index.read().compacted()
+    }
+
+    /// Keys in the index and writes in the log, for metrics.
+    pub fn sizes(&self) -> (usize, usize) {
+        let index = self.index.read();
+        (index.len(), index.log_len())
+    }
+
+    /// The watchers.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// The journal's segments, to read old values.
+    pub fn segments(&self) -> &Arc<Segments> {
+        &self.segments
+    }
+
+    /// Answers a read at the newest durable revision or an older one. Does not wait for anything but, shortly,
+    /// the writer; costs a walk over the range.
+    ///
+    /// # Errors
+    /// [`Error::Future`], [`Error::Compacted`].
+    pub fn range(&self, range: &Range) -> Result<Found, Error> {
+        let index = self.index.read();
+        let current = self.revision();
+        range.check(current, index.compacted())?;
+        Ok(range.answer(&index, current))
+    }
+
+    /// Does one operation. What only reads is answered at once; a write when it is durable.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn execute(&self, op: Op, client: Option<Arc<str>>) -> Result<Done, Error> {
+        if op.is_read_only() {
+            let index = self.index.read();
+            return txn::read(&op, &index, self.revision());
+        }
+        self.send(|reply| writer::Command::Write { op, client, reply }).await
+    }
+
+    /// Compacts history below `revision`.
+    ///
+    /// # Errors
+    /// [`Error::Compacted`] if that was done before, [`Error::Future`].
+    pub async fn compact(&self, revision: Revision) -> Result<Revision, Error> {
+        self.send(|reply| writer::Command::Compact { revision, reply }).await
+    }
+
+    /// Grants a lease; `id` 0 chooses one. Returns id and time to live in seconds.
+    ///
+    /// # Errors
+    /// [`Error::LeaseExists`].
+    pub async fn grant(&self, id: i64, ttl: i64) -> Result<(i64, i64), Error> {
+        let granted = self.send(|reply| writer::Command::Grant { id, ttl, reply }).await?;
+        self.lease_granted.notify_one();
+        Ok(granted)
+    }
+
+    /// Revokes a lease and deletes its keys, in one revision.
+    ///
+    /// # Errors
+    /// [`Error::LeaseNotFound`].
+    pub async fn revoke(&self, id: i64) -> Result<Revision, Error> {
+        self.send(|reply| writer::Command::Revoke { id, only_if_due: false, reply }).await
+    }
+
+    /// Starts a lease's time anew; its time to live in seconds, or `None` if it does not exist.
+    pub fn keep_alive(&self, id: i64) -> Option<i64> {
+        self.leases.lock().keep_alive(id, Instant::now())
+    }
+
+    /// A copy of a lease.
+    pub fn lease(&self, id: i64) -> Option<Lease> {
+        self.leases.lock().find(id).cloned()
+    }
+
+    /// All leases: id and granted time to live in seconds.
+    pub fn leases(&self) -> Vec<(i64, i64)> {
+        self.leases.lock().list()
+    }
+
+    /// Revokes leases as they run out. Runs until the store stops.
+    pub async fn expire_leases(&self) {
+        loop {
+            let next = self.leases.lock().next_deadline();
+            let Some((deadline, id)) = next else {
+                self.lease_granted.notified().await;
+                continue;
+            };
+            if deadline > Instant::now() {
+                // A lease that is granted meanwhile may run out earlier.
+                let _ = tokio::time::timeout_at(deadline.into(), self.lease_granted.notified()).await;
+                continue;
+            }
+            match self.send(|reply| writer::Command::Revoke { id, only_if_due: true, reply }).await {
+                Ok(_) | Err(Error::LeaseNotFound) => {}
+                Err(Error::Stopped) => return,
+                Err(error) => {
+                    // Kept alive meanwhile, or no space: look again in a moment.
+                    tracing::debug!(%error, lease = id, "lease not expired");
+                    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+                }
+            }
+        }
+    }
+
+    /// Tells the store what is in Git.
+    pub fn committed(&self, revision: Revision, metadata: [u8; 20]) {
+        self.progress.lock().committed = revision;
+        // The journal remembers it with the next write; if the queue is full, the next commit will do.
+        let _ = self.commands.try_send(writer::Command::Committed { revision, metadata });
+    }
+
+    /// Everything up to here is in Git.
+    pub fn committed_revision(&self) -> Revision {
+        self.progress.lock().committed
+    }
+
+    /// Waits until there are durable writes above `after`, `until` is reached, or the store stops.
+    /// Returns the durable revision and whether the store has stopped.
+    pub fn wait_for_writes(&self, after: Revision, until: Option<Instant>) -> (Revision, bool) {
+        let mut progress = self.progress.lock();
+        loop {
+            let revision = self.revision();
+            if revision > after || progress.stopped {
+                return (revision, progress.stopped);
+            }
+            match until {
+                None => self.published.wait(&mut progress),
+                Some(until) => {
+                    if self.published.wait_until(&mut progress, until).timed_out() {
+                        return (self.revision(), progress.stopped);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Copies log entries from `first` on, durable ones only, at most `limit`.
+    pub fn log(&self, first: Revision, limit: usize) -> Vec<Entry> {
+        let index = self.index.read();
+        let durable = self.revision();
+        index.log_from(first).take(limit).take_while(|entry| entry.revision <= durable).cloned().collect()
+    }
+
+    /// Runs `read` over the index, at the durable revision that it is given. Writes wait meanwhile.
+    pub fn with_index<T>(&self, read: impl FnOnce(&Index, Revision) -> T) -> T {
+        let index = self.index.read();
+        read(&index, self.revision())
+    }
+
+    /// Refuses writes from now on. Reads go on.
+    pub fn poison(&self, reason: &str) {
+        let mut poisoned = self.poisoned.lock();
+        if poisoned.is_none() {
+            tracing::error!(reason, "writes are refused from now on");
+            *poisoned = Some(reason.to_owned());
+        }
+    }
+
+    /// Why writes are refused, if they are.
+    pub fn poisoned(&self) -> Option<String> {
+        self.poisoned.lock().clone()
+    }
+
+    /// Raises the compact revision because the journal is too large, and says so.
+    pub(crate) fn raise_compaction(&self, revision: Revision) {
+        let (reply, _) = oneshot::channel();
+        let _ = self.commands.try_send(writer::Command::Compact { revision, reply });
+    }
+
+    /// Asks the writer to bring evicted values of segments below `first_kept` back, then to delete those
+    /// segments.
+    pub(crate) fn trim_journal(&self, first_kept: u64) {
+        let _ = self.commands.try_send(writer::Command::Trim { first_kept });
+    }
+
+    /// What the journal has sealed: segments with the last revision in each, oldest first.
+    pub(crate) fn sealed_segments(&self) -> Vec<(u64, Revision)> {
+        self.segments.sealed()
+    }
+
+    /// Stops taking writes; what was accepted is made durable. Then the committer is told to finish.
+    pub async fn stop(&self) {
+        let (reply, stopped) = oneshot::channel();
+        if self.commands.send(writer::Command::Stop { reply }).await.is_ok() {
+            let _ = stopped.await;
+        }
+    }
+
+    fn finish(&self) {
+        self.progress.lock().stopped = true;
+        self.published.notify_all();
+        self.hub.close();
+    }
+
+    async fn send<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> writer::Command,
+    ) -> Result<T, Error> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(command(reply)).await.map_err(|_| Error::Stopped)?;
+        answer.await.map_err(|_| Error::Stopped)?
+    }
+}
+
+
+/// The writer thread, to wait for.
+#[derive(Debug)]
+pub struct Handle {
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Handle {
+    /// Waits for the writer to end, after [`Store::stop`].
+    pub fn join(self) {
+        if self.thread.join().is_err() {
+            tracing::error!("the writer thread panicked");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Reads: what is asked, and the answer before it becomes protobuf.
+
+use std::sync::Arc;
+
+use super::Error;
+use super::index::{Index, KeyRange};
+use super::revision::Revision;
+use super::version::Version;
+
+/// A range read with all of etcd's options.
+#[derive(Clone, Debug)]
+pub struct Range {
+    /// The keys.
+    pub keys: KeyRange,
+    /// The revision to read at; `None` is the newest.
+    pub revision: Option<Revision>,
+    /// At most so many pairs; 0 is no limit.
+    pub limit: usize,
+    /// Count only, no pairs.
+    pub count_only: bool,
+    /// What to sort by; `None` is by key, ascending.
+    pub sort: Option<Sort>,
+    /// Revisions outside these are left out (but counted).
+    pub filter: Filter,
+}
+
+/// An order other than by ascending key.
+#[derive(Clone, Copy, Debug)]
+pub struct Sort {
+    /// By what.
+    pub by: SortBy,
+    /// Highest first.
+    pub descending: bool,
+}
+
+/// etcd's sort targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SortBy {
+    /// The key.
+    Key,
+    /// The version.
+    Version,
+    /// The revision of creation.
+    Create,
+    /// The revision of the last change.
+    Mod,
+    /// The value.
+    Value,
+}
+
+/// Bounds on revisions, inclusive; 0 is no bound.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(missing_docs, reason = "the names are etcd's")]
+pub struct Filter {
+    pub min_mod: i64,
+    pub max_mod: i64,
+    pub min_create: i64,
+    pub max_create: i64,
+}
+
+impl Filter {
+    fn is_none(&self) -> bool {
+        self.min_mod == 0 && self.max_mod == 0 && self.min_create == 0 && self.max_create == 0
+    }
+
+    fn passes(&self, version: &Version) -> bool {
+        let within = |number: i64, min: i64, max: i64| (min == 0 || number >= min) && (max == 0 || number <= max);
+        within(version.mod_revision.get(), self.min_mod, self.max_mod)
+            && within(version.create_revision.get(), self.min_create, self.max_create)
+    }
+}
+
+/// The answer to a [`Range`].
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The revision that the read's header carries.
+    pub revision: Revision,
+    /// The pairs, in the asked order.
+    pub pairs: Vec<Arc<Version>>,
+    /// There are more than the limit let through.
+    pub more: bool,
+    /// All keys in the range, whatever limit and filter say.
+    pub count: usize,
+}
+
+impl Range {
+    /// Checks the asked revision against what the store has.
+    pub(super) fn check(&self, current: Revision, compacted: Revision) -> Result<(), Error> {
+        match self.revision {
+            Some(asked) if asked > current => Err(Error::Future),
+            Some(asked) if asked < compacted => Err(Error::Compacted),
+            _ => Ok(()),
+        }
+    }
+
+    /// Answers from the index as it was at `current` or, if asked, at an older revision. Walks the whole range,
+    /// since etcd counts all of it.
+    pub(super) fn answer(&self, index: &Index, current: Revision) -> Found {
+        let at = self.revision.unwrap_or(current);
+        self.select(current, index.range(&self.keys, at))
+    }
+
+    /// The same over pairs that are given in the order of their keys.
+    pub(super) fn select<'a>(&self, current: Revision, all: impl Iterator<Item = &'a Arc<Version>>) -> Found {
+        let mut found = Found { revision: current, pairs: Vec::new(), more: false, count: 0 };
+        let all_needed = self.sort.is_some() || !self.filter.is_none();
+        let wanted = match self.limit {
+            _ if self.count_only => 0,
+            0 => usize::MAX,
+            _ if all_needed => usize::MAX,
+            limit => limit,
+        };
+        for version in all {
+            found.count += 1;
+            if found.pairs.len() < wanted && (self.filter.is_none() || self.filter.passes(version)) {
+                found.pairs.push(version.clone());
+            }
+        }
+        if self.count_only {
+            return found;
+        }
+        if let Some(sort) = self.sort {
+            sort.apply(&mut found.pairs);
+        }
+        if all_needed {
+            found.more = self.limit > 0 && found.pairs.len() > self.limit;
+            if found.more {
+                found.pairs.truncate(self.limit);
+            }
+        } else {
+            found.more = found.count > found.pairs.len();
+        }
+        found
+    }
+}
+
+impl Sort {
+    fn apply(self, pairs: &mut [Arc<Version>]) {
+        // Stable, as etcd's: equal ones stay in the order of their keys (reversed order included).
+        let ordered = |left: &Arc<Version>, right: &Arc<Version>| match self.by {
+            SortBy::Key => left.key.cmp(&right.key),
+            SortBy::Version => left.version.cmp(&right.version),
+            SortBy::Create => left.create_revision.cmp(&right.create_revision),
+            SortBy::Mod => left.mod_revision.cmp(&right.mod_revision),
+            SortBy::Value => left.value_in_memory().cmp(&right.value_in_memory()),
+        };
+        if self.descending {
+            pairs.sort_by(|left, right| ordered(right, left));
+        } else {
+            pairs.sort_by(ordered);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The clock of a branch.
+
+use std::fmt;
+
+/// Position in the key space; an empty store is at 1, every write transaction adds one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(i64);
+
+impl Revision {
+    /// Before everything; no stored pair has it.
+    pub const ZERO: Self = Self(0);
+    /// Of an empty store, as in etcd: the first write gets revision 2.
+    pub const INITIAL: Self = Self(1);
+
+    /// Wraps a number from the wire or from disk.
+    pub const fn new(number: i64) -> Self {
+        Self(number)
+    }
+
+    /// The number for the wire or for disk.
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+
+    /// The revision of the next write.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// How many writes lie between an older revision and this one; 0 if it is not older.
+    pub const fn since(self, older: Self) -> usize {
+        if self.0 > older.0 { (self.0 - older.0) as usize } else { 0 }
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,350 @@
+//! Write transactions: compare, choose a branch, check it, then change. Pure: index in, versions out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Error;
+use super::index::{Index, KeyRange};
+use super::lease::Leases;
+use super::query::{Found, Range};
+use super::revision::Revision;
+use super::version::Version;
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// Read.
+    Range(Range),
+    /// Write one key.
+    Put(Put),
+    /// Delete a range.
+    Delete(Delete),
+    /// A transaction of its own.
+    Txn(Txn),
+}
+
+/// Write one key.
+#[derive(Clone, Debug)]
+pub struct Put {
+    /// The key.
+    pub key: Bytes,
+    /// The value; `None` keeps the one that is there (`ignore_value`).
+    pub value: Option<Bytes>,
+    /// The lease, 0 for none; `None` keeps the one that is there (`ignore_lease`).
+    pub lease: Option<i64>,
+    /// Answer with the pair before.
+    pub previous: bool,
+}
+
+/// Delete a range.
+#[derive(Clone, Debug)]
+pub struct Delete {
+    /// The keys.
+    pub keys: KeyRange,
+    /// Answer with the pairs before.
+    pub previous: bool,
+}
+
+/// If all compares hold, `success`, otherwise `failure`.
+#[derive(Clone, Debug)]
+pub struct Txn {
+    /// All must hold.
+    pub compares: Vec<Compare>,
+    /// Done if they do.
+    pub success: Vec<Op>,
+    /// Done if not.
+    pub failure: Vec<Op>,
+}
+
+/// A condition on every key of a range (on an absent key too, if the range is a single key or empty of keys).
+#[derive(Clone, Debug)]
+pub struct Compare {
+    /// The keys.
+    pub keys: KeyRange,
+    /// How the stored number or value must relate to the given one.
+    pub relation: Relation,
+    /// What is compared, with the given side.
+    pub target: Target,
+}
+
+/// How the stored side relates to the given side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are etcd's")]
+pub enum Relation {
+    Equal,
+    NotEqual,
+    Greater,
+    Less,
+}
+
+/// What is compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are etcd's")]
+pub enum Target {
+    Version(i64),
+    Create(i64),
+    Mod(i64),
+    Value(Bytes),
+    Lease(i64),
+}
+
+/// The answer to an [`Op`].
+#[derive(Clone, Debug)]
+pub enum Done {
+    /// To a read.
+    Range(Found),
+    /// To a put.
+    Put {
+        /// The revision of the write.
+        revision: Revision,
+        /// The pair before, if asked for and there.
+        previous: Option<Arc<Version>>,
+    },
+    /// To a deletion.
+    Delete {
+        /// The revision of the write, or the current one if nothing was deleted.
+        revision: Revision,
+        /// How many keys went.
+        deleted: usize,
+        /// They, if asked for.
+        previous: Vec<Arc<Version>>,
+    },
+    /// To a transaction.
+    Txn(TxnDone),
+}
+
+/// The answer to a [`Txn`].
+#[derive(Clone, Debug)]
+pub struct TxnDone {
+    /// The revision after it.
+    pub revision: Revision,
+    /// Which branch was taken.
+    pub succeeded: bool,
+    /// One answer for each operation of that branch.
+    pub done: Vec<Done>,
+}
+
+impl Done {
+    /// The revision for the response's header.
+    pub fn revision(&self) -> Revision {
+        match self {
+            Self::Range(found) => found.revision,
+            Self::Put { revision, .. } | Self::Delete { revision, .. } => *revision,
+            Self::Txn(txn) => txn.revision,
+        }
+    }
+}
+
+impl Op {
+    /// Whether it can only read, whatever its compares give.
+    pub fn is_read_only(&self) -> bool {
+        match self {
+            Self::Range(_) => true,
+            Self::Put(_) | Self::Delete(_) => false,
+            Self::Txn(txn) => txn.success.iter().chain(&txn.failure).all(Self::is_read_only),
+        }
+    }
+}
+
+impl Compare {
+    fn holds(&self, index: &Index, at: Revision) -> bool {
+        let mut pairs = index.range(&self.keys, at).peekable();
+        if pairs.peek().is_none() {
+            // As in etcd: an absent key is compared as all zeros, but has no value that could be compared.
+            return !matches!(self.target, Target::Value(_)) && self.holds_for(None);
+        }
+        pairs.all(|version| self.holds_for(Some(version)))
+    }
+
+    fn holds_for(&self, stored: Option<&Version>) -> bool {
+        let ordering = match &self.target {
+            Target::Version(given) => stored.map_or(0, |v| v.version).cmp(given),
+            Target::Create(given) => stored.map_or(0, |v| v.create_revision.get()).cmp(given),
+            Target::Mod(given) => stored.map_or(0, |v| v.mod_revision.get()).cmp(given),
+            Target::Lease(given) => stored.map_or(0, |v| v.lease).cmp(given),
+            Target::Value(given) => stored.map_or_else(Bytes::new, Version::value_in_memory).cmp(given),
+        };
+        match self.relation {
+            Relation::Equal => ordering.is_eq(),
+            Relation::NotEqual => ordering.is_ne(),
+            Relation::Greater => ordering.is_gt(),
+            Relation::Less => ordering.is_lt(),
+        }
+    }
+}
+
+/// An operation with all its branches chosen. etcd evaluates every compare, nested ones too, against the state
+/// before the transaction.
+enum Chosen<'a> {
+    Range(&'a Range),
+    Put(&'a Put),
+    Delete(&'a Delete),
+    Txn(bool, Vec<Chosen<'a>>),
+}
+
+fn choose<'a>(op: &'a Op, index: &Index, at: Revision) -> Chosen<'a> {
+    match op {
+        Op::Range(range) => Chosen::Range(range),
+        Op::Put(put) => Chosen::Put(put),
+        Op::Delete(delete) => Chosen::Delete(delete),
+        Op::Txn(txn) => {
+            let succeeded = txn.compares.iter().all(|compare| compare.holds(index, at));
+            let branch = if succeeded { &txn.success } else { &txn.failure };
+            Chosen::Txn(succeeded, branch.iter().map(|op| choose(op, index, at)).collect())
+        }
+    }
+}
+
+/// Answers an operation that only reads, at `at`.
+///
+/// # Errors
+/// [`Error::Future`] or [`Error::Compacted`] for a revision that cannot be read.
+pub(super) fn read(op: &Op, index: &Index, at: Revision) -> Result<Done, Error> {
+    let chosen = choose(op, index, at);
+    check(&chosen, index, at, None)?;
+    let mut run = Run { index, at, now: at, written: Written::default() };
+    Ok(run.execute(chosen))
+}
+
+/// Computes what an operation changes on top of the newest state. Nothing is applied: the caller does that with
+/// the returned versions, if there are any, as one revision.
+///
+/// # Errors
+/// Before anything is computed: a revision that cannot be read, an unknown lease, a missing key to keep the value of.
+pub(super) fn write(op: &Op, index: &Index, leases: &Leases) -> Result<(Done, Vec<Arc<Version>>), Error> {
+    let at = index.revision();
+    let chosen = choose(op, index, at);
+    check(&chosen, index, at, Some(leases))?;
+    let mut run = Run { index, at, now: at.next(), written: Written::default() };
+    let done = run.execute(chosen);
+    Ok((done, run.written.order))
+}
+
+fn check(op: &Chosen, index: &Index, at: Revision, leases: Option<&Leases>) -> Result<(), Error> {
+    match op {
+        Chosen::Range(range) => range.check(at, index.compacted()),
+        Chosen::Put(put) => {
+            let keeps = put.value.is_none() || put.lease.is_none();
+            if keeps && index.newest(&put.key).is_none() {
+                return Err(Error::KeyNotFound);
+            }
+            match put.lease {
+                Some(id) if id != 0 && leases.is_some_and(|leases| leases.find(id).is_none()) => {
+                    Err(Error::LeaseNotFound)
+                }
+                _ => Ok(()),
+            }
+        }
+        Chosen::Delete(_) => Ok(()),
+        Chosen::Txn(_, ops) => ops.iter().try_for_each(|op| check(op, index, at, leases)),
+    }
+}
+
+struct Run<'a> {
+    index: &'a Index,
+    at: Revision,
+    /// The revision that the changes get.
+    now: Revision,
+    /// What was changed so far: later operations see it.
+    written: Written,
+}
+
+/// The changes so far, in order. Transactions are small: finding one is a walk.
+#[derive(Default)]
+struct Written {
+    order: Vec<Arc<Version>>,
+}
+
+impl Written {
+    fn find(&self, key: &[u8]) -> Option<&Arc<Version>> {
+        self.order.iter().rev().find(|version| version.key == key)
+    }
+
+    fn push(&mut self, version: Version) {
+        // A put and a delete of one key in one transaction are refused, but a key that an earlier operation
+        // wrote may be deleted by a nested transaction's range: the last change counts.
+        self.order.retain(|earlier| earlier.key != version.key);
+        self.order.push(Arc::new(version));
+    }
+}
+
+impl Run<'_> {
+    fn execute(&mut self, op: Chosen) -> Done {
+        match op {
+            Chosen::Range(range) => Done::Range(self.range(range)),
+            Chosen::Put(put) => self.put(put),
+            Chosen::Delete(delete) => self.delete(delete),
+            Chosen::Txn(succeeded, ops) => {
+                let done = ops.into_iter().map(|op| self.execute(op)).collect();
+                Done::Txn(TxnDone { revision: self.revision(), succeeded, done })
+            }
+        }
+    }
+
+    /// The revision that a reader inside the transaction sees.
+    fn revision(&self) -> Revision {
+        if self.written.order.is_empty() { self.at } else { self.now }
+    }
+
+    fn newest(&self, key: &[u8]) -> Option<Arc<Version>> {
+        match self.written.find(key) {
+            Some(version) => (!version.is_tombstone()).then(|| version.clone()),
+            None => self.index.newest(key).cloned(),
+        }
+    }
+
+    /// The newest pairs of a range, own changes included.
+    fn pairs(&self, keys: &KeyRange) -> BTreeMap<Bytes, Arc<Version>> {
+        let mut pairs: BTreeMap<_, _> =
+            self.index.range(keys, self.at).map(|version| (version.key.clone(), version.clone())).collect();
+        for version in self.written.order.iter().filter(|version| keys.contains(&version.key)) {
+            if version.is_tombstone() {
+                pairs.remove(&version.key);
+            } else {
+                pairs.insert(version.key.clone(), version.clone());
+            }
+        }
+        pairs
+    }
+
+    fn range(&self, range: &Range) -> Found {
+        let own_changes_matter = range.revision.is_none() && !self.written.order.is_empty();
+        if own_changes_matter {
+            return range.select(self.revision(), self.pairs(&range.keys).values());
+        }
+        Found { revision: self.revision(), ..range.answer(self.index, self.at) }
+    }
+
+    fn put(&mut self, put: &Put) -> Done {
+        let previous = self.newest(&put.key);
+        let before = previous.as_deref();
+        // The request's bytes are slices of the connection's buffer: what stays gets memory of its own, and
+        // versions of one key share the key.
+        let key = before.map_or_else(|| Bytes::copy_from_slice(&put.key), |before| before.key.clone());
+        let value = match &put.value {
+            Some(value) => Bytes::copy_from_slice(value),
+            None => before.map_or_else(Bytes::new, Version::value_in_memory),
+        };
+        let create = before.map_or(self.now, |before| before.create_revision);
+        let version = before.map_or(1, |before| before.version + 1);
+        let lease = put.lease.unwrap_or_else(|| before.map_or(0, |before| before.lease));
+        self.written.push(Version::put(key, self.now, create, version, lease, value));
+        Done::Put { revision: self.now, previous: previous.filter(|_| put.previous) }
+    }
+
+    fn delete(&mut self, delete: &Delete) -> Done {
+        let pairs = match &delete.keys {
+            KeyRange::One(key) => self.newest(key).into_iter().collect::<Vec<_>>(),
+            keys if self.written.order.is_empty() => self.index.range(keys, self.at).cloned().collect(),
+            keys => self.pairs(keys).into_values().collect(),
+        };
+        for pair in &pairs {
+            self.written.push(Version::tombstone(pair.key.clone(), self.now));
+        }
+        let deleted = pairs.len();
+        let previous = if delete.previous { pairs } else { Vec::new() };
+        Done::Delete { revision: self.revision(), deleted, previous }
+    }
+}

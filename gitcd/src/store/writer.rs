@@ -1,0 +1,473 @@
+//! The single writer: evaluate, apply, make durable, publish. One thread; one fsync for all that came together.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::lease::Lease;
+use super::log::Entry;
+use super::revision::Revision;
+use super::txn::{self, Done, Op};
+use super::version::Version;
+use super::{Error, Store};
+use crate::journal::record::{PutRef, Record, encode_write};
+use crate::journal::{self, AppendError, Position};
+
+/// Bounds of the writer.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Commands that may wait.
+    pub queue: usize,
+    /// Commands that share one fsync.
+    pub batch: usize,
+    /// Bytes of superseded values that stay in memory; others are read back from the journal.
+    pub old_value_bytes: usize,
+    /// Writes are refused while the journal is larger, which happens only if commits fail for long.
+    pub max_journal_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { queue: 1024, batch: 512, old_value_bytes: 64 << 20, max_journal_bytes: 1 << 30 }
+    }
+}
+
+type Reply<T> = oneshot::Sender<Result<T, Error>>;
+
+/// What the writer is asked to do.
+#[derive(Debug)]
+pub(super) enum Command {
+    Write { op: Op, client: Option<Arc<str>>, reply: Reply<Done> },
+    Grant { id: i64, ttl: i64, reply: Reply<(i64, i64)> },
+    Revoke { id: i64, only_if_due: bool, reply: Reply<Revision> },
+    Compact { revision: Revision, reply: Reply<Revision> },
+    Committed { revision: Revision, metadata: [u8; 20] },
+    Trim { first_kept: u64 },
+    Stop { reply: oneshot::Sender<()> },
+}
+
+/// An answer that waits for the fsync.
+enum Answer {
+    Write(Reply<Done>, Done),
+    Grant(Reply<(i64, i64)>, (i64, i64)),
+    Revision(Reply<Revision>, Revision),
+}
+
+impl Answer {
+    fn send(self, outcome: &Result<(), Error>) {
+        fn give<T>(reply: Reply<T>, answer: T, outcome: &Result<(), Error>) {
+            // Nobody listens any more if the client went away.
+            let _ = reply.send(outcome.clone().map(|()| answer));
+        }
+        match self {
+            Self::Write(reply, done) => give(reply, done, outcome),
+            Self::Grant(reply, granted) => give(reply, granted, outcome),
+            Self::Revision(reply, revision) => give(reply, revision, outcome),
+        }
+    }
+}
+
+/// What a batch did to the leases, to take it back if it cannot be made durable.
+enum LeaseChange {
+    Granted(i64),
+    Revoked(i64, Lease),
+}
+
+/// What came together and becomes durable together.
+#[derive(Default)]
+struct Batch {
+    answers: Vec<Answer>,
+    leases: Vec<LeaseChange>,
+    compact: Option<Revision>,
+    first: Option<Revision>,
+    /// Where values of this batch will be in the journal.
+    positions: Vec<(Arc<Version>, Position)>,
+}
+
+struct Writer {
+    store: Arc<Store>,
+    journal: journal::Writer,
+    limits: Limits,
+    /// Superseded versions whose value is in memory, oldest first.
+    old: VecDeque<(Weak<Version>, usize)>,
+    old_bytes: usize,
+    /// Superseded versions whose value has left memory.
+    evicted: Vec<Weak<Version>>,
+    pruning: bool,
+}
+
+pub(super) fn spawn(
+    store: Arc<Store>,
+    journal: journal::Writer,
+    mut inbox: mpsc::Receiver<Command>,
+    limits: Limits,
+) -> std::io::Result<std::thread::JoinHandle<()>> {
+    let writer = Writer {
+        store,
+        journal,
+        limits,
+        old: VecDeque::new(),
+        old_bytes: 0,
+        evicted: Vec::new(),
+        pruning: true,
+    };
+    std::thread::Builder::new().name("writer".into()).spawn(move || {
+        let store = writer.store.clone();
+        // Whatever ends this thread, nobody may wait for it for ever.
+        let _finish = Finish(store);
+        writer.run(&mut inbox);
+    })
+}
+
+struct Finish(Arc<Store>);
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison("the writer thread panicked");
+        }
+        self.0.finish();
+    }
+}
+
+impl Writer {
+    fn run(mut self, inbox: &mut mpsc::Receiver<Command>) {
+        let mut commands = Vec::with_capacity(self.limits.batch);
+        loop {
+            // History is pruned while nobody waits, a little at a time.
+            if self.pruning
+                && inbox.is_empty()
+                && self.prune()
+            {
+                continue;
+            }
+            if inbox.blocking_recv_many(&mut commands, self.limits.batch) == 0 {
+                return;
+            }
+            let stop = self.batch(&mut commands);
+            if self.pruning {
+                self.prune();
+            }
+            if let Some(reply) = stop {
+                inbox.close();
+                while let Ok(command) = inbox.try_recv() {
+                    commands.push(command);
+                }
+                self.batch(&mut commands);
+                let _ = reply.send(());
+                return;
+            }
+        }
+    }
+
+    /// One round: everything in `commands`, one fsync, all answers.
+    fn batch(&mut self, commands: &mut Vec<Command>) -> Option<oneshot::Sender<()>> {
+        let mut batch = Batch::default();
+        let mut stop = None;
+        let mut trim = None;
+        let refused = self.refused();
+        self.journal.begin();
+        {
+            let store = self.store.clone();
+            let mut index = store.index.write();
+            let mut leases = store.leases.lock();
+            let now_ms = now_ms();
+            let (segment, base) = self.journal.value_base();
+            let mut round = Round {
+                index: &mut index,
+                leases: &mut leases,
+                frame: self.journal.frame(),
+                batch: &mut batch,
+                segment,
+                base,
+                now_ms,
+            };
+            for command in commands.drain(..) {
+                match command {
+                    Command::Stop { reply } => stop = Some(reply),
+                    Command::Trim { first_kept } => trim = Some(first_kept),
+                    Command::Committed { revision, metadata } => {
+                        Record::Committed { revision, metadata }.encode(round.frame);
+                    }
+                    command => round.command(command, refused.as_ref()),
+                }
+            }
+        }
+        let outcome = self.make_durable(&mut batch);
+        self.publish(&mut batch, &outcome);
+        for answer in batch.answers {
+            answer.send(&outcome);
+        }
+        if let Some(first_kept) = trim {
+            self.trim(first_kept);
+        }
+        stop
+    }
+
+    fn refused(&self) -> Option<Error> {
+        if let Some(reason) = self.store.poisoned() {
+            return Some(Error::Poisoned(reason));
+        }
+        (self.store.segments.bytes() > self.limits.max_journal_bytes).then_some(Error::NoSpace)
+    }
+
+    fn make_durable(&mut self, batch: &mut Batch) -> Result<(), Error> {
+        let started = Instant::now();
+        let bytes = self.journal.frame().len();
+        let last = self.store.index.read().revision();
+        match self.journal.commit(last) {
+            Ok(_) => {
+                let counters = &self.store.counters;
+                counters.fsyncs.fetch_add(1, Ordering::Relaxed);
+                counters.fsync_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+                counters.journal_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) => {
+                let answer = match &error {
+                    AppendError::NoSpace { .. } => Error::NoSpace,
+                    AppendError::Broken { .. } => {
+                        self.store.poison(&error.to_string());
+                        Error::Poisoned(error.to_string())
+                    }
+                };
+                tracing::error!(%error, "writes not made durable");
+                self.undo(batch);
+                Err(answer)
+            }
+        }
+    }
+
+    /// Takes a batch back that is not durable: nobody has seen it.
+    fn undo(&self, batch: &mut Batch) {
+        let mut index = self.store.index.write();
+        let mut leases = self.store.leases.lock();
+        batch.positions.clear();
+        batch.compact = None;
+        while batch.first.is_some_and(|first| index.revision() >= first) {
+            let Some(entry) = index.undo() else { break };
+            for change in entry.changes() {
+                let before = change.previous.as_ref().map_or(0, |previous| previous.lease);
+                leases.attach(&change.version.key, change.version.lease, before);
+            }
+        }
+        for change in batch.leases.drain(..).rev() {
+            match change {
+                LeaseChange::Granted(id) => drop(leases.remove(id)),
+                LeaseChange::Revoked(id, lease) => leases.insert(id, lease),
+            }
+        }
+    }
+
+    /// Makes a durable batch visible: watchers first know which of them are meant, then the revision rises.
+    fn publish(&mut self, batch: &mut Batch, outcome: &Result<(), Error>) {
+        if outcome.is_err() {
+            return;
+        }
+        for (version, at) in batch.positions.drain(..) {
+            version.set_position(at);
+        }
+        if let Some(first) = batch.first {
+            let store = self.store.clone();
+            let index = store.index.read();
+            let last = index.revision();
+            store.hub.publish(index.log_from(first), || store.durable.store(last.get(), Ordering::Release));
+            for entry in index.log_from(first) {
+                self.supersede(entry);
+            }
+            drop(index);
+            self.evict();
+            // Taking the lock orders this after the check of whoever is about to wait.
+            drop(store.progress.lock());
+            store.published.notify_all();
+        }
+        if let Some(revision) = batch.compact {
+            self.store.index.write().compact(revision);
+            self.store.counters.compactions.fetch_add(1, Ordering::Relaxed);
+            self.store.hub.compacted();
+            self.pruning = true;
+        }
+    }
+
+    fn supersede(&mut self, entry: &Entry) {
+        for previous in entry.changes().iter().filter_map(|change| change.previous.as_ref()) {
+            let length = previous.value_length as usize;
+            self.old.push_back((Arc::downgrade(previous), length));
+            self.old_bytes += length;
+        }
+    }
+
+    /// Lets the oldest superseded values leave memory, down to the bound.
+    fn evict(&mut self) {
+        while let Some((version, length)) = self.old.front() {
+            let version = version.upgrade();
+            if version.is_some() && self.old_bytes <= self.limits.old_value_bytes {
+                break;
+            }
+            self.old_bytes -= length;
+            self.old.pop_front();
+            if let Some(version) = version
+                && version.evict() > 0
+            {
+                self.evicted.push(Arc::downgrade(&version));
+            }
+        }
+        if self.evicted.len() > 1 << 16 && self.evicted.len().is_power_of_two() {
+            self.evicted.retain(|version| version.strong_count() > 0);
+        }
+        self.store.counters.old_value_bytes.store(self.old_bytes as u64, Ordering::Relaxed);
+    }
+
+    fn prune(&mut self) -> bool {
+        let committed = self.store.committed_revision();
+        self.pruning = self.store.index.write().prune(committed, 512);
+        if !self.pruning {
+            self.evict();
+            self.evicted.retain(|version| version.strong_count() > 0);
+        }
+        self.pruning
+    }
+
+    /// Deletes segments; values that are still needed and only there come back to memory first.
+    fn trim(&mut self, first_kept: u64) {
+        for version in self.evicted.iter().filter_map(Weak::upgrade) {
+            if let Err(error) = version.pin(&self.store.segments, first_kept) {
+                tracing::warn!(%error, "journal not trimmed: an old value cannot be read back");
+                return;
+            }
+        }
+        if let Err(error) = self.store.segments.trim(first_kept) {
+            tracing::warn!(%error, "journal not trimmed");
+        }
+    }
+}
+
+/// The part of a batch that runs under the locks.
+struct Round<'a> {
+    index: &'a mut super::index::Index,
+    leases: &'a mut super::lease::Leases,
+    frame: &'a mut Vec<u8>,
+    batch: &'a mut Batch,
+    segment: u64,
+    /// File offset of byte 0 of the frame.
+    base: u64,
+    now_ms: i64,
+}
+
+impl Round<'_> {
+    fn command(&mut self, command: Command, refused: Option<&Error>) {
+        match command {
+            Command::Write { op, client, reply } => {
+                let answer = refused.map_or_else(|| self.write(&op, client), |error| Err(error.clone()));
+                self.answer(answer, reply, Answer::Write);
+            }
+            Command::Grant { id, ttl, reply } => {
+                let answer = refused.map_or_else(|| self.grant(id, ttl), |error| Err(error.clone()));
+                self.answer(answer, reply, Answer::Grant);
+            }
+            Command::Revoke { id, only_if_due, reply } => {
+                let answer = refused.map_or_else(|| self.revoke(id, only_if_due), |error| Err(error.clone()));
+                self.answer(answer, reply, Answer::Revision);
+            }
+            Command::Compact { revision, reply } => {
+                let answer = self.compact(revision);
+                self.answer(answer, reply, Answer::Revision);
+            }
+            Command::Committed { .. } | Command::Trim { .. } | Command::Stop { .. } => {}
+        }
+    }
+
+    fn answer<T>(&mut self, answer: Result<T, Error>, reply: Reply<T>, wrap: impl FnOnce(Reply<T>, T) -> Answer) {
+        match answer {
+            Ok(answer) => self.batch.answers.push(wrap(reply, answer)),
+            Err(error) => drop(reply.send(Err(error))),
+        }
+    }
+
+    fn write(&mut self, op: &Op, client: Option<Arc<str>>) -> Result<Done, Error> {
+        let (done, versions) = txn::write(op, self.index, self.leases)?;
+        if !versions.is_empty() {
+            self.apply(versions, client);
+        }
+        Ok(done)
+    }
+
+    /// One revision: into the frame, into the index.
+    fn apply(&mut self, versions: Vec<Arc<Version>>, client: Option<Arc<str>>) {
+        let revision = self.index.revision().next();
+        self.batch.first.get_or_insert(revision);
+        let values: Vec<_> = versions.iter().map(|version| version.value_in_memory()).collect();
+        let changes = versions.iter().zip(&values).map(|(version, value)| {
+            let put = (!version.is_tombstone()).then(|| PutRef {
+                create_revision: version.create_revision,
+                version: version.version,
+                lease: version.lease,
+                value,
+            });
+            (&version.key[..], put)
+        });
+        let (segment, base, positions) = (self.segment, self.base, &mut self.batch.positions);
+        let name = client.as_deref().unwrap_or_default();
+        encode_write(self.frame, revision, self.now_ms, name, changes, |index, offset| {
+            let length = values[index].len() as u32;
+            positions.push((versions[index].clone(), Position { segment, offset: base + offset as u64, length }));
+        });
+        let entry = self.index.apply(versions, self.now_ms, client);
+        for change in entry.changes() {
+            let before = change.previous.as_ref().map_or(0, |previous| previous.lease);
+            self.leases.attach(&change.version.key, before, change.version.lease);
+        }
+    }
+
+    fn grant(&mut self, id: i64, ttl: i64) -> Result<(i64, i64), Error> {
+        let id = match id {
+            0 => std::iter::repeat_with(|| rand::random::<i64>() & i64::MAX)
+                .find(|id| *id != 0 && self.leases.find(*id).is_none())
+                .expect("the iterator does not end"),
+            id if self.leases.find(id).is_some() => return Err(Error::LeaseExists),
+            id => id,
+        };
+        let ttl = ttl.max(super::lease::MIN_TTL);
+        Record::Grant { id, ttl }.encode(self.frame);
+        self.leases.grant(id, ttl, Instant::now());
+        self.batch.leases.push(LeaseChange::Granted(id));
+        Ok((id, ttl))
+    }
+
+    fn revoke(&mut self, id: i64, only_if_due: bool) -> Result<Revision, Error> {
+        let lease = self.leases.find(id).ok_or(Error::LeaseNotFound)?;
+        if only_if_due && lease.deadline > Instant::now() {
+            // Kept alive since the timer rang.
+            return Err(Error::LeaseNotFound);
+        }
+        let lease = self.leases.remove(id).expect("it was found");
+        Record::Revoke { id }.encode(self.frame);
+        let revision = self.index.revision().next();
+        let tombstones: Vec<_> =
+            lease.keys.iter().map(|key| Arc::new(Version::tombstone(key.clone(), revision))).collect();
+        self.batch.leases.push(LeaseChange::Revoked(id, lease));
+        if !tombstones.is_empty() {
+            self.apply(tombstones, Some("lease expiry".into()));
+        }
+        Ok(self.index.revision())
+    }
+
+    fn compact(&mut self, revision: Revision) -> Result<Revision, Error> {
+        if revision > self.index.revision() {
+            return Err(Error::Future);
+        }
+        if revision <= self.batch.compact.unwrap_or(Revision::ZERO).max(self.index.compacted()) {
+            return Err(Error::Compacted);
+        }
+        Record::Compact(revision).encode(self.frame);
+        self.batch.compact = Some(revision);
+        Ok(self.index.revision())
+    }
+}
+
+fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_millis() as i64
+}

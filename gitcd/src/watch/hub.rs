@@ -1,0 +1,202 @@
+//! Marks the watchers that a write concerns.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::store::index::KeyRange;
+use crate::store::log::Entry;
+use crate::store::revision::Revision;
+
+/// What one stream has still to look at: for each of its watchers the first revision with something for it.
+#[derive(Debug, Default)]
+pub struct Mailbox {
+    pending: Mutex<HashMap<i64, Revision>>,
+    changed: Notify,
+    closed: AtomicBool,
+}
+
+impl Mailbox {
+    /// Marks a watcher; an earlier mark stays.
+    pub fn mark(&self, watch: i64, from: Revision) {
+        let mut pending = self.pending.lock();
+        let marked = pending.entry(watch).or_insert(from);
+        *marked = from.min(*marked);
+    }
+
+    /// Takes all marks.
+    pub fn take(&self) -> HashMap<i64, Revision> {
+        std::mem::take(&mut self.pending.lock())
+    }
+
+    /// Waits for the next mark (or for one since the last wait). Returns false if the server is stopping.
+    pub async fn changed(&self) -> bool {
+        self.changed.notified().await;
+        !self.closed.load(Ordering::Acquire)
+    }
+}
+
+#[derive(Debug)]
+struct Group {
+    watchers: Vec<(Arc<Mailbox>, i64)>,
+    /// Set while a batch is published.
+    marked: Option<Revision>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Watchers of single keys are found by the key, whatever their number.
+    keys: HashMap<Bytes, Group>,
+    /// Watchers of the same range share a group: a few hundred ranges are looked through for each event.
+    ranges: HashMap<KeyRange, Group>,
+    streams: Vec<std::sync::Weak<Mailbox>>,
+    closed: bool,
+}
+
+/// All watchers of a branch.
+#[derive(Debug, Default)]
+pub struct Hub {
+    state: Mutex<State>,
+    watchers: AtomicUsize,
+}
+
+/// A watcher's place in the hub; leaves it when dropped.
+#[derive(Debug)]
+pub struct Registration {
+    hub: Arc<Hub>,
+    keys: KeyRange,
+    mailbox: Arc<Mailbox>,
+    watch: i64,
+}
+
+impl Hub {
+    /// Makes a stream known.
+    pub fn open(&self) -> Arc<Mailbox> {
+        let mailbox = Arc::new(Mailbox::default());
+        let mut state = self.state.lock();
+        mailbox.closed.store(state.closed, Ordering::Release);
+        state.streams.retain(|stream| stream.strong_count() > 0);
+        state.streams.push(Arc::downgrade(&mailbox));
+        mailbox
+    }
+
+    /// Registers a watcher. `start` is called at a moment when no write is being published: it reads the current
+    /// revision and says from where the watcher has something to see, if it has.
+    pub fn register(
+        self: &Arc<Self>,
+        keys: KeyRange,
+        mailbox: &Arc<Mailbox>,
+        watch: i64,
+        start: impl FnOnce() -> Option<Revision>,
+    ) -> Registration {
+        let mut state = self.state.lock();
+        let new = || Group { watchers: Vec::new(), marked: None };
+        let group = match &keys {
+            KeyRange::One(key) => state.keys.entry(key.clone()).or_insert_with(new),
+            range => state.ranges.entry(range.clone()).or_insert_with(new),
+        };
+        group.watchers.push((mailbox.clone(), watch));
+        self.watchers.fetch_add(1, Ordering::Relaxed);
+        if let Some(from) = start() {
+            mailbox.mark(watch, from);
+            mailbox.changed.notify_one();
+        }
+        Registration { hub: self.clone(), keys, mailbox: mailbox.clone(), watch }
+    }
+
+    /// Marks everyone that `entries` concern, then calls `raise`, which makes them visible, then wakes the streams.
+    /// A stream that sees the raised revision therefore also finds its marks.
+    pub fn publish<'a>(&self, entries: impl Iterator<Item = &'a Entry>, raise: impl FnOnce()) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let mut touched: Vec<Arc<Mailbox>> = Vec::new();
+        if !(state.keys.is_empty() && state.ranges.is_empty()) {
+            let mut unmarked: Vec<(&KeyRange, &mut Group)> = state.ranges.iter_mut().collect();
+            for entry in entries {
+                for change in entry.changes() {
+                    let key = &change.version.key;
+                    if let Some(group) = state.keys.get(key) {
+                        group.mark(entry.revision, &mut touched);
+                    }
+                    // A range that has its mark needs no second look in this batch.
+                    unmarked.retain_mut(|(range, group)| {
+                        let hit = range.contains(key);
+                        if hit {
+                            group.marked = Some(entry.revision);
+                        }
+                        !hit
+                    });
+                }
+            }
+            for group in state.ranges.values_mut() {
+                if let Some(from) = group.marked.take() {
+                    group.mark(from, &mut touched);
+                }
+            }
+        }
+        raise();
+        for mailbox in touched {
+            mailbox.changed.notify_one();
+        }
+    }
+
+    /// Lets every stream look at its watchers, since some may have been overtaken by the compaction.
+    pub fn compacted(&self) {
+        for stream in self.state.lock().streams.iter().filter_map(std::sync::Weak::upgrade) {
+            stream.changed.notify_one();
+        }
+    }
+
+    /// Ends all streams: the server is stopping.
+    pub fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        for stream in state.streams.iter().filter_map(std::sync::Weak::upgrade) {
+            stream.closed.store(true, Ordering::Release);
+            stream.changed.notify_one();
+        }
+    }
+
+    /// How many watchers there are.
+    pub fn watchers(&self) -> usize {
+        self.watchers.load(Ordering::Relaxed)
+    }
+}
+
+impl Group {
+    fn mark(&self, from: Revision, touched: &mut Vec<Arc<Mailbox>>) {
+        for (mailbox, watch) in &self.watchers {
+            mailbox.mark(*watch, from);
+            if touched.last().is_none_or(|last| !Arc::ptr_eq(last, mailbox)) {
+                touched.push(mailbox.clone());
+            }
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut state = self.hub.state.lock();
+        let leave = |group: &mut Group| {
+            group.watchers.retain(|(mailbox, watch)| *watch != self.watch || !Arc::ptr_eq(mailbox, &self.mailbox));
+            group.watchers.is_empty()
+        };
+        match &self.keys {
+            KeyRange::One(key) => {
+                if state.keys.get_mut(key).is_some_and(leave) {
+                    state.keys.remove(key);
+                }
+            }
+            range => {
+                if state.ranges.get_mut(range).is_some_and(leave) {
+                    state.ranges.remove(range);
+                }
+            }
+        }
+        self.hub.watchers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
