@@ -108,11 +108,7 @@ pub(crate) struct Up {
     pub(crate) in_background: Option<Colour>,
 }
 
-const MEDIA_TYPES: [&str; 3] = [
-    "application/json",
-    "application/yaml",
-    "application/vnd.kubernetes.protobuf",
-];
+const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 /// Whether the terminal of whoever started the supervisor shows colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

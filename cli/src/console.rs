@@ -32,10 +32,7 @@ pub(crate) struct Console {
 impl Console {
     /// Standard output, with colours if it is a terminal.
     pub(crate) fn terminal() -> Self {
-        Self {
-            sinks: vec![Box::new(anstream::stdout())],
-            in_background: false,
-        }
+        Self { sinks: vec![Box::new(anstream::stdout())], in_background: false }
     }
 
     /// A supervisor in the background: the pipe to whoever started it, and its own log.
@@ -45,10 +42,7 @@ impl Console {
             Colour::Never => anstream::ColorChoice::Never,
         };
         Self {
-            sinks: vec![
-                stream(io::stdout(), choice),
-                stream(log, anstream::ColorChoice::Never),
-            ],
+            sinks: vec![stream(io::stdout(), choice), stream(log, anstream::ColorChoice::Never)],
             in_background: true,
         }
     }
@@ -59,9 +53,7 @@ impl Console {
         let released = nowhere.and_then(|file| Ok(rustix::stdio::dup2_stdout(&file)?));
         self.sinks.remove(0);
         if let Err(error) = released {
-            self.say(&format_args!(
-                "{WARN}warning:{WARN:#} cannot let go of standard output: {error}"
-            ));
+            self.say(&format_args!("{WARN}warning:{WARN:#} cannot let go of standard output: {error}"));
         }
     }
 
@@ -89,10 +81,9 @@ impl Console {
                 "{WARN}moved{WARN:#} {} from port {} to {}: somebody else uses the old one",
                 moved.component, moved.from, moved.to
             )),
-            Progress::Issued(subjects) => self.say(&format_args!(
-                "  {DIM}certificates issued: {}{DIM:#}",
-                subjects.join(", ")
-            )),
+            Progress::Issued(subjects) => {
+                self.say(&format_args!("  {DIM}certificates issued: {}{DIM:#}", subjects.join(", ")))
+            }
             Progress::Plane(notice) => self.notice(notice),
             _ => self.say(&format_args!("{progress:?}")),
         }
@@ -100,52 +91,34 @@ impl Console {
 
     fn notice(&mut self, notice: &Notice) {
         match notice {
-            Notice::Ready {
-                component,
-                port,
-                after,
-            } => self.say(&format_args!(
+            Notice::Ready { component, port, after } => self.say(&format_args!(
                 "  {component:<24} {GOOD}ready{GOOD:#} {:>6}  {DIM}127.0.0.1:{port}{DIM:#}",
                 seconds(*after)
             )),
-            Notice::AllReady { after } => self.say(&format_args!(
-                "{GOOD}Ready{GOOD:#} in {STRONG}{}{STRONG:#}",
-                seconds(*after)
-            )),
-            Notice::Restarting(failure, pause) => self.say(&format_args!(
-                "{WARN}restarting{WARN:#} in {}: {failure}",
-                seconds(*pause)
-            )),
+            Notice::AllReady { after } => {
+                self.say(&format_args!("{GOOD}Ready{GOOD:#} in {STRONG}{}{STRONG:#}", seconds(*after)))
+            }
+            Notice::Restarting(failure, pause) => {
+                self.say(&format_args!("{WARN}restarting{WARN:#} in {}: {failure}", seconds(*pause)))
+            }
             Notice::Stopping if self.in_background => self.say(&"Stopping"),
             Notice::Stopping => self.say(&"Stopping; Ctrl-C kills"),
-            Notice::Ended {
-                component,
-                how,
-                after,
-            } => {
+            Notice::Ended { component, how, after } => {
                 let how = match how {
                     Ended::Killed => "killed",
                     Ended::Before | Ended::Gracefully => "ended",
                 };
-                self.say(&format_args!(
-                    "  {component:<24} {how} {:>6}",
-                    seconds(*after)
-                ));
+                self.say(&format_args!("  {component:<24} {how} {:>6}", seconds(*after)));
             }
             Notice::StateNotWritten(error) => {
-                self.say(&format_args!(
-                    "{WARN}warning:{WARN:#} {error}; `trishanku status` is out of date"
-                ));
+                self.say(&format_args!("{WARN}warning:{WARN:#} {error}; `trishanku status` is out of date"));
             }
             _ => self.say(&format_args!("{notice:?}")),
         }
     }
 }
 
-fn stream<S: RawStream + AsLockedWrite + 'static>(
-    raw: S,
-    choice: anstream::ColorChoice,
-) -> Box<dyn Write> {
+fn stream<S: RawStream + AsLockedWrite + 'static>(raw: S, choice: anstream::ColorChoice) -> Box<dyn Write> {
     Box::new(AutoStream::new(raw, choice))
 }
 
@@ -170,10 +143,7 @@ impl Display for Tour<'_> {
             writeln!(f, "  repository  {}", home.repository().display())?;
         }
         writeln!(f, "\n{STRONG}Try{STRONG:#}")?;
-        writeln!(
-            f,
-            "  {program} kubectl create deployment hello --image=nginx"
-        )?;
+        writeln!(f, "  {program} kubectl create deployment hello --image=nginx")?;
         writeln!(f, "  {program} kubectl get deployments,replicasets,pods")?;
         if self.store == Store::Gitcd {
             let repository = quoted(&home.repository());
@@ -189,9 +159,7 @@ impl Display for Tour<'_> {
 
 /// The command line that names a control plane.
 pub(crate) fn program_line(selector: Option<(&'static str, PathBuf)>) -> String {
-    let program = std::env::args_os()
-        .next()
-        .map_or_else(|| "trishanku".into(), |name| quoted(Path::new(&name)));
+    let program = std::env::args_os().next().map_or_else(|| "trishanku".into(), |name| quoted(Path::new(&name)));
     match selector {
         None => program,
         Some((option, value)) => format!("{program} {option} {}", quoted(&value)),

@@ -16,16 +16,10 @@ use trishanku::plane::{Home, State};
 /// Runs this same command line again as a supervisor in the background; returns when it is ready or has failed.
 ///
 /// A request to stop that comes while waiting is passed on to it.
-pub(crate) async fn start(
-    home: &Home,
-    stops: &mut mpsc::Receiver<Stop>,
-) -> anyhow::Result<ExitCode> {
+pub(crate) async fn start(home: &Home, stops: &mut mpsc::Receiver<Stop>) -> anyhow::Result<ExitCode> {
     home.create()?;
     let mut child = spawn(home)?;
-    let mut messages = child
-        .stdout
-        .take()
-        .context("the supervisor was started with a pipe")?;
+    let mut messages = child.stdout.take().context("the supervisor was started with a pipe")?;
     let mut buffer = vec![0; 4096];
     loop {
         tokio::select! {
@@ -55,11 +49,8 @@ fn spawn(home: &Home) -> anyhow::Result<Child> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut args = std::env::args_os();
     let name = args.next().unwrap_or_else(|| program.clone().into());
-    let colour = if std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
-        "always"
-    } else {
-        "never"
-    };
+    let colour =
+        if std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() { "always" } else { "never" };
     let log = home.log("supervisor");
     let errors = OpenOptions::new()
         .create(true)
@@ -75,9 +66,7 @@ fn spawn(home: &Home) -> anyhow::Result<Child> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(errors);
-    Command::from(command)
-        .spawn()
-        .context("cannot start the supervisor")
+    Command::from(command).spawn().context("cannot start the supervisor")
 }
 
 fn stop(child: &Child) -> anyhow::Result<()> {

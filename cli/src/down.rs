@@ -83,9 +83,7 @@ pub fn down(home: &Home) -> Result<Down, DownError> {
         }
     }
     let Some(_lock) = home.try_lock()? else {
-        return Err(DownError::Busy {
-            dir: home.dir().into(),
-        });
+        return Err(DownError::Busy { dir: home.dir().into() });
     };
     // Also after a graceful end: a supervisor that was killed while stopping leaves components behind.
     let mut after = State::load(&home.state_file())?;

@@ -12,19 +12,11 @@ pub(crate) fn become_kubectl(home: &Home, args: &[OsString], program: &str) -> a
     let kubeconfig = home.kubeconfig();
     if !kubeconfig.exists() {
         let dir = home.dir().display();
-        return anyhow::anyhow!(
-            "there is no control plane in {dir}; bring one up with `{program} up`"
-        );
+        return anyhow::anyhow!("there is no control plane in {dir}; bring one up with `{program} up`");
     }
     // Any kubectl is better than none: it tolerates other versions of the apiserver.
-    let kubectl = Assets::find(None).map_or_else(
-        |_| PathBuf::from("kubectl"),
-        |assets| assets.program("kubectl"),
-    );
-    let error = Command::new(&kubectl)
-        .args(args)
-        .env("KUBECONFIG", kubeconfig)
-        .exec();
+    let kubectl = Assets::find(None).map_or_else(|_| PathBuf::from("kubectl"), |assets| assets.program("kubectl"));
+    let error = Command::new(&kubectl).args(args).env("KUBECONFIG", kubeconfig).exec();
     let kubectl = kubectl.display();
     anyhow::anyhow!("cannot start {kubectl}: {error}; `make assets` provides one")
 }

@@ -22,10 +22,8 @@ const NOT_READY: u8 = 3;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     // Everything waits for processes and sockets, so one thread will do.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the event loop");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop");
     let outcome = runtime.and_then(|runtime| runtime.block_on(run(&arguments)));
     outcome.unwrap_or_else(|error| {
         print::error(&error);
@@ -45,9 +43,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Status(options) => {
-            let report = trishanku::status::read(&home()?)?
-                .with_store_figures()
-                .await;
+            let report = trishanku::status::read(&home()?)?.with_store_figures().await;
             print::status(&report, options.json)?;
             Ok(match report.health {
                 Health::Ready => ExitCode::SUCCESS,

@@ -19,11 +19,7 @@ pub(crate) fn down(outcome: &Down) {
         Down::Stopped => anstream::println!("Stopped; the data stays"),
         Down::EndedLeftovers(leftovers) => {
             for left in leftovers {
-                anstream::println!(
-                    "{WARN}ended{WARN:#} {} (process {}): its supervisor was gone",
-                    left.name,
-                    left.pid
-                );
+                anstream::println!("{WARN}ended{WARN:#} {} (process {}): its supervisor was gone", left.name, left.pid);
             }
         }
     }

@@ -11,11 +11,7 @@ use trishanku::up::{Progress, Up};
 use crate::console::{Console, Tour};
 use crate::{args, detach, stops};
 
-pub(crate) async fn up(
-    options: &args::Up,
-    home: Home,
-    program: String,
-) -> anyhow::Result<ExitCode> {
+pub(crate) async fn up(options: &args::Up, home: Home, program: String) -> anyhow::Result<ExitCode> {
     if options.detach {
         if State::load(&home.state_file())?.is_supervised() {
             let mut console = Console::terminal();
@@ -65,11 +61,5 @@ pub(crate) async fn up(
 fn show_tour(console: &mut Console, home: &Home, program: String, in_background: bool) {
     // What was just written, so it can be read; if not, the tour is shorter.
     let state = State::load(&home.state_file()).unwrap_or_default();
-    console.say(&Tour {
-        home,
-        ports: state.ports,
-        store: state.settings.store,
-        program,
-        in_background,
-    });
+    console.say(&Tour { home, ports: state.ports, store: state.settings.store, program, in_background });
 }

@@ -82,20 +82,13 @@ pub struct StoreFigures {
 pub fn read(home: &Home) -> Result<Report, StateError> {
     let state = State::load(&home.state_file())?;
     let now = SystemTime::now();
-    let components: Vec<_> = state
-        .components
-        .iter()
-        .map(|component| ComponentReport::of(component, now))
-        .collect();
+    let components: Vec<_> = state.components.iter().map(|component| ComponentReport::of(component, now)).collect();
     Ok(Report {
         health: health(&state, &components),
         dir: home.dir().into(),
         kubeconfig: home.kubeconfig(),
         repository: (state.settings.store == Store::Gitcd).then(|| home.repository()),
-        supervisor_pid: state
-            .supervisor
-            .filter(Identity::is_alive)
-            .map(|supervisor| supervisor.pid),
+        supervisor_pid: state.supervisor.filter(Identity::is_alive).map(|supervisor| supervisor.pid),
         components,
         store: None,
     })
@@ -126,9 +119,7 @@ impl ComponentReport {
                 (condition, _) => condition,
             },
             port: component.port,
-            uptime_seconds: process
-                .and(component.uptime(now))
-                .map(|uptime| uptime.as_secs()),
+            uptime_seconds: process.and(component.uptime(now)).map(|uptime| uptime.as_secs()),
             restarts: component.restarts,
         }
     }
@@ -137,11 +128,7 @@ impl ComponentReport {
 fn health(state: &State, components: &[ComponentReport]) -> Health {
     if !state.is_supervised() {
         let any = components.iter().any(|component| component.pid.is_some());
-        return if any {
-            Health::Orphaned
-        } else {
-            Health::Stopped
-        };
+        return if any { Health::Orphaned } else { Health::Stopped };
     }
     let all_ready = components.iter().all(|c| c.condition == Condition::Ready);
     match state.phase {
@@ -157,15 +144,13 @@ impl StoreFigures {
     /// Reads the figures out of a Prometheus text.
     fn parse(text: &str) -> Self {
         let value = |name: &str| -> Option<f64> {
-            text.lines()
-                .filter(|line| !line.starts_with('#'))
-                .find_map(|line| {
-                    let rest = line.strip_prefix(name)?;
-                    // The name must end here, at its labels or at its value.
-                    let is_whole = rest.starts_with(['{', ' ']);
-                    let (_, value) = rest.rsplit_once(' ').filter(|_| is_whole)?;
-                    value.parse().ok()
-                })
+            text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
+                let rest = line.strip_prefix(name)?;
+                // The name must end here, at its labels or at its value.
+                let is_whole = rest.starts_with(['{', ' ']);
+                let (_, value) = rest.rsplit_once(' ').filter(|_| is_whole)?;
+                value.parse().ok()
+            })
         };
         Self {
             revision: value("gitcd_revision")

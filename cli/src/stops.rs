@@ -9,11 +9,7 @@ use trishanku::plane::supervisor::Stop;
 /// Requests to stop: SIGINT, SIGTERM, SIGHUP, and, if asked for, the end of standard input.
 pub(crate) fn requests(until_stdin_closes: bool) -> io::Result<mpsc::Receiver<Stop>> {
     let (sender, receiver) = mpsc::channel(4);
-    for kind in [
-        SignalKind::interrupt(),
-        SignalKind::terminate(),
-        SignalKind::hangup(),
-    ] {
+    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
         let mut signals = signal(kind)?;
         let sender = sender.clone();
         tokio::spawn(async move {

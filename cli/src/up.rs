@@ -53,9 +53,7 @@ pub enum Progress {
 #[non_exhaustive]
 pub enum UpError {
     /// A supervisor runs there already.
-    #[error(
-        "the control plane in {dir:?} already runs; see `trishanku status`, stop it with `trishanku down`"
-    )]
+    #[error("the control plane in {dir:?} already runs; see `trishanku status`, stop it with `trishanku down`")]
     AlreadyRunning {
         /// The control plane's folder.
         dir: PathBuf,
@@ -112,18 +110,12 @@ impl Up {
     ///
     /// # Errors
     /// Whatever keeps it from coming up, see [`UpError`]. What happens later is told, not returned.
-    pub async fn run(
-        &self,
-        stops: &mut mpsc::Receiver<Stop>,
-        mut tell: impl FnMut(Progress),
-    ) -> Result<(), UpError> {
+    pub async fn run(&self, stops: &mut mpsc::Receiver<Stop>, mut tell: impl FnMut(Progress)) -> Result<(), UpError> {
         let home = &self.home;
         let assets = Assets::find(self.assets.as_deref())?;
         home.create()?;
         let Some(_lock) = home.try_lock()? else {
-            return Err(UpError::AlreadyRunning {
-                dir: home.dir().into(),
-            });
+            return Err(UpError::AlreadyRunning { dir: home.dir().into() });
         };
         let mut state = State::load(&home.state_file())?;
         for leftover in end_leftovers(&state).await? {
@@ -135,36 +127,21 @@ impl Up {
             Store::Etcd => assets.program("etcd"),
         };
         let (ports, moved) = Ports::choose(state.ports).map_err(UpError::Ports)?;
-        moved
-            .into_iter()
-            .map(Progress::PortMoved)
-            .for_each(&mut tell);
+        moved.into_iter().map(Progress::PortMoved).for_each(&mut tell);
         state.ports = Some(ports);
         let issued = self.equip(ports)?;
         if !issued.is_empty() {
             tell(Progress::Issued(issued));
         }
         state.supervisor = Identity::of(std::process::id()).map_err(UpError::Identity)?;
-        let stages = Blueprint {
-            home,
-            assets: &assets,
-            store: &store,
-            ports,
-            settings: &state.settings,
-        }
-        .stages();
+        let stages = Blueprint { home, assets: &assets, store: &store, ports, settings: &state.settings }.stages();
         for component in stages.iter().flatten() {
-            log::rotate(&component.log).map_err(|source| UpError::Log {
-                path: component.log.clone(),
-                source,
-            })?;
+            log::rotate(&component.log).map_err(|source| UpError::Log { path: component.log.clone(), source })?;
         }
         // Later failures to write are only told; but without this first one nobody could find what is about to start.
         state.save(&home.state_file())?;
         let mut tell_notice = |notice| tell(Progress::Plane(notice));
-        Supervisor::new(stages, state, home.state_file(), &mut tell_notice)
-            .run(stops, self.ready_within)
-            .await?;
+        Supervisor::new(stages, state, home.state_file(), &mut tell_notice).run(stops, self.ready_within).await?;
         Ok(())
     }
 
@@ -173,11 +150,7 @@ impl Up {
         let has_data = self.home.repository().exists() || self.home.etcd_data().exists();
         match self.store {
             Some(wanted) if wanted != settings.store && has_data => {
-                return Err(UpError::OtherStore {
-                    dir: self.home.dir().into(),
-                    has: settings.store,
-                    wanted,
-                });
+                return Err(UpError::OtherStore { dir: self.home.dir().into(), has: settings.store, wanted });
             }
             Some(wanted) => settings.store = wanted,
             None => {}

@@ -50,9 +50,7 @@ impl Cluster {
     pub fn start(options: Options) -> anyhow::Result<Self> {
         let assets = Assets::find(None)?;
         let programs = programs::folder()?;
-        let mut dir = tempfile::Builder::new()
-            .prefix("trishanku-e2e-")
-            .tempdir()?;
+        let mut dir = tempfile::Builder::new().prefix("trishanku-e2e-").tempdir()?;
         dir.disable_cleanup(std::env::var_os("TRISHANKU_E2E_KEEP").is_some());
         let cluster = Self {
             home: Home::at(&dir.path().join("plane")),
@@ -93,11 +91,7 @@ impl Cluster {
         let mut process = self
             .trishanku()
             .args(["up", "--until-stdin-closes", "--store", store])
-            .args(
-                options
-                    .storage_media_type
-                    .map(|t| format!("--storage-media-type={t}")),
-            )
+            .args(options.storage_media_type.map(|t| format!("--storage-media-type={t}")))
             .stdin(Stdio::piped())
             .stdout(output.try_clone()?)
             .stderr(output)
@@ -112,10 +106,7 @@ impl Cluster {
             // `up` has its own time-outs, so this ends.
             if let Some(status) = started.process.try_wait()? {
                 *supervisor = None;
-                bail!(
-                    "`trishanku up` ended with {status}:\n{}",
-                    std::fs::read_to_string(&printed)?
-                );
+                bail!("`trishanku up` ended with {status}:\n{}", std::fs::read_to_string(&printed)?);
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -165,19 +156,13 @@ impl Cluster {
     /// # Errors
     /// If that takes longer than [`wait::PATIENCE`].
     pub fn wait_ready(&self) -> anyhow::Result<()> {
-        wait::until_true("every component to be ready", || {
-            Ok(status::read(&self.home)?.health == Health::Ready)
-        })
+        wait::until_true("every component to be ready", || Ok(status::read(&self.home)?.health == Health::Ready))
     }
 
     /// The name of the store's component.
     #[must_use]
     pub fn store(&self) -> &'static str {
-        let store = if Self::is_on_git() {
-            Store::Gitcd
-        } else {
-            Store::Etcd
-        };
+        let store = if Self::is_on_git() { Store::Gitcd } else { Store::Etcd };
         store.name()
     }
 
@@ -221,9 +206,7 @@ impl Cluster {
 
     fn supervisor(&self) -> MutexGuard<'_, Option<Supervisor>> {
         // A scenario that failed while holding it left nothing half done in it.
-        self.supervisor
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.supervisor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -43,10 +43,7 @@ impl Cluster {
     /// # Errors
     /// As [`run`].
     pub fn committed(&self, path: &str) -> anyhow::Result<Option<String>> {
-        if self
-            .git(&["ls-tree", "refs/heads/main", "--", path])?
-            .is_empty()
-        {
+        if self.git(&["ls-tree", "refs/heads/main", "--", path])?.is_empty() {
             return Ok(None);
         }
         let file = format!("refs/heads/main:{path}");

@@ -14,9 +14,7 @@ impl Cluster {
     #[must_use]
     pub fn kubectl_command(&self) -> Command {
         let mut command = Command::new(self.program("kubectl"));
-        command
-            .env("KUBECONFIG", self.home().kubeconfig())
-            .env("KUBECACHEDIR", self.scratch().join("kubectl-cache"));
+        command.env("KUBECONFIG", self.home().kubeconfig()).env("KUBECACHEDIR", self.scratch().join("kubectl-cache"));
         command
     }
 
@@ -24,10 +22,7 @@ impl Cluster {
     ///
     /// # Errors
     /// If it fails; the text has the arguments and what it printed on standard error.
-    pub fn kubectl<S: AsRef<OsStr>>(
-        &self,
-        args: impl IntoIterator<Item = S>,
-    ) -> anyhow::Result<String> {
+    pub fn kubectl<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> anyhow::Result<String> {
         self.kubectl_with(args, "")
     }
 
@@ -44,10 +39,7 @@ impl Cluster {
         command.args(args);
         let output = run(&mut command, input)?;
         if !output.status.success() {
-            bail!(
-                "{command:?}: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
+            bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
         Ok(String::from_utf8(output.stdout)?)
     }
@@ -84,9 +76,7 @@ impl Cluster {
     /// # Errors
     /// As [`Self::kubectl`].
     pub fn raw(&self, path: &str) -> anyhow::Result<Value> {
-        Ok(serde_json::from_str(
-            &self.kubectl(["get", "--raw", path])?,
-        )?)
+        Ok(serde_json::from_str(&self.kubectl(["get", "--raw", path])?)?)
     }
 
     /// Makes a namespace for a scenario, and waits until pods can be made in it.
@@ -96,8 +86,7 @@ impl Cluster {
     pub fn namespace(&self, name: &str) -> anyhow::Result<()> {
         self.kubectl(["create", "namespace", name])?;
         wait::until("the default service account", || {
-            self.kubectl(["get", "serviceaccount", "default", "-n", name])
-                .map(Some)
+            self.kubectl(["get", "serviceaccount", "default", "-n", name]).map(Some)
         })?;
         Ok(())
     }

@@ -13,10 +13,7 @@ pub(crate) fn folder() -> anyhow::Result<PathBuf> {
     }
     // <target>/<profile>/deps/<this test>
     let test = std::env::current_exe()?;
-    let folder = test
-        .ancestors()
-        .nth(2)
-        .context("a test lies two folders below its profile's")?;
+    let folder = test.ancestors().nth(2).context("a test lies two folders below its profile's")?;
     let target = folder.parent().context("a profile lies below the target")?;
     let profile = match folder.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
@@ -31,10 +28,6 @@ pub(crate) fn folder() -> anyhow::Result<PathBuf> {
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
         .output()
         .context("cannot start cargo")?;
-    ensure!(
-        output.status.success(),
-        "cannot build trishanku and gitcd:\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    ensure!(output.status.success(), "cannot build trishanku and gitcd:\n{}", String::from_utf8_lossy(&output.stderr));
     Ok(folder.into())
 }

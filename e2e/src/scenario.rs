@@ -18,11 +18,7 @@ impl Scenario {
     /// A claim that is named like the function that shows it.
     #[must_use]
     pub fn new(path: &str, show: fn(&Arc<Cluster>) -> anyhow::Result<()>) -> Self {
-        Self {
-            name: path.replace(' ', ""),
-            needs_git: false,
-            show,
-        }
+        Self { name: path.replace(' ', ""), needs_git: false, show }
     }
 
     /// The claim is about Git, so there is nothing to show on another store.
@@ -52,10 +48,7 @@ pub fn run(options: &Options, one_at_a_time: bool, scenarios: Vec<Scenario>) -> 
         arguments.test_threads = Some(1);
     }
     let shared = Arc::new(OnceLock::new());
-    let trials = scenarios
-        .into_iter()
-        .map(|scenario| trial(&scenario, options, &shared))
-        .collect();
+    let trials = scenarios.into_iter().map(|scenario| trial(&scenario, options, &shared)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     // Ends the control plane: the trials, which had the only other handles, are done.
     drop(shared);

@@ -16,10 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// If there is nothing in time; the text names `what` was waited for.
-pub fn until<T>(
-    what: &str,
-    mut look: impl FnMut() -> anyhow::Result<Option<T>>,
-) -> anyhow::Result<T> {
+pub fn until<T>(what: &str, mut look: impl FnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let seen = look();
@@ -40,9 +37,6 @@ pub fn until<T>(
 ///
 /// # Errors
 /// If it is not true in time.
-pub fn until_true(
-    what: &str,
-    mut look: impl FnMut() -> anyhow::Result<bool>,
-) -> anyhow::Result<()> {
+pub fn until_true(what: &str, mut look: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
     until(what, || Ok(look()?.then_some(())))
 }

@@ -66,10 +66,7 @@ impl Watch {
                 }
             }
         });
-        Ok(Self {
-            shared,
-            thread: Some(thread),
-        })
+        Ok(Self { shared, thread: Some(thread) })
     }
 
     /// Waits until what was seen satisfies `enough`, and answers with it.
@@ -88,11 +85,7 @@ impl Watch {
             Ok(outcome) => outcome,
             Err(error) => {
                 let seen = lock(&self.shared.seen);
-                bail!(
-                    "{error:#}; seen {} events: {:?}",
-                    seen.events.len(),
-                    seen.events
-                )
+                bail!("{error:#}; seen {} events: {:?}", seen.events.len(), seen.events)
             }
         }
     }
@@ -136,18 +129,11 @@ impl Shared {
             return Ok(());
         }
         let now = version_of(object)?;
-        ensure!(
-            now > *version || (kind == "BOOKMARK" && now == *version),
-            "{kind} {now} came after {version}"
-        );
+        ensure!(now > *version || (kind == "BOOKMARK" && now == *version), "{kind} {now} came after {version}");
         *version = now;
         if kind != "BOOKMARK" {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            lock(&self.seen).events.push(Event {
-                kind: kind.into(),
-                name: name.into(),
-                version: now,
-            });
+            lock(&self.seen).events.push(Event { kind: kind.into(), name: name.into(), version: now });
         }
         Ok(())
     }
@@ -167,9 +153,7 @@ impl Shared {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.shared
-            .stopped
-            .store(true, std::sync::atomic::Ordering::SeqCst);
+        self.shared.stopped.store(true, std::sync::atomic::Ordering::SeqCst);
         self.shared.disconnect();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has been printed already.
@@ -180,9 +164,7 @@ impl Drop for Watch {
 
 fn version_of(object: &Value) -> anyhow::Result<u64> {
     let version = object["metadata"]["resourceVersion"].as_str();
-    version
-        .and_then(|version| version.parse().ok())
-        .with_context(|| format!("no resource version in {object}"))
+    version.and_then(|version| version.parse().ok()).with_context(|| format!("no resource version in {object}"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

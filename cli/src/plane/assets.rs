@@ -5,12 +5,7 @@ use std::time::SystemTime;
 
 use super::home::xdg_folder;
 
-const KUBERNETES: [&str; 4] = [
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kubectl",
-];
+const KUBERNETES: [&str; 4] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
 
 /// A folder that holds the Kubernetes programs (and perhaps etcd).
 #[derive(Clone, Debug)]
@@ -41,9 +36,7 @@ pub enum AssetsError {
         cache: PathBuf,
     },
     /// The server that stores the objects was not found.
-    #[error(
-        "no gitcd at {tried:?} nor on PATH; build it with `cargo build -p gitcd`, or name it with --gitcd"
-    )]
+    #[error("no gitcd at {tried:?} nor on PATH; build it with `cargo build -p gitcd`, or name it with --gitcd")]
     NoGitcd {
         /// Where it was expected first.
         tried: PathBuf,
@@ -60,9 +53,7 @@ impl Assets {
     /// [`AssetsError::Incomplete`] for a named folder, [`AssetsError::NotFound`] for the cache.
     pub fn find(explicit: Option<&Path>) -> Result<Self, AssetsError> {
         let variable = |name: &'static str| {
-            std::env::var_os(name)
-                .filter(|value| !value.is_empty())
-                .map(|value| (name, PathBuf::from(value)))
+            std::env::var_os(name).filter(|value| !value.is_empty()).map(|value| (name, PathBuf::from(value)))
         };
         let named = explicit
             .map(|dir| ("--assets", dir.to_path_buf()))
@@ -70,11 +61,9 @@ impl Assets {
             .or_else(|| variable("KUBEBUILDER_ASSETS"));
         match named {
             Some((from, dir)) => Self::in_folder(&dir, from),
-            None => Self::newest_in(
-                &xdg_folder("XDG_CACHE_HOME", ".cache")
-                    .unwrap_or_default()
-                    .join("trishanku/assets"),
-            ),
+            None => {
+                Self::newest_in(&xdg_folder("XDG_CACHE_HOME", ".cache").unwrap_or_default().join("trishanku/assets"))
+            }
         }
     }
 
@@ -88,10 +77,7 @@ impl Assets {
 
     fn newest_in(cache: &Path) -> Result<Self, AssetsError> {
         let modified = |dir: &PathBuf| {
-            dir.join("kube-apiserver")
-                .metadata()
-                .and_then(|m| m.modified())
-                .unwrap_or(SystemTime::UNIX_EPOCH)
+            dir.join("kube-apiserver").metadata().and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
         };
         std::fs::read_dir(cache)
             .into_iter()
@@ -100,9 +86,7 @@ impl Assets {
             .filter(|dir| missing(dir).is_none())
             .max_by_key(modified)
             .map(|dir| Self { dir })
-            .ok_or_else(|| AssetsError::NotFound {
-                cache: cache.to_path_buf(),
-            })
+            .ok_or_else(|| AssetsError::NotFound { cache: cache.to_path_buf() })
     }
 
     /// The path of a program in this folder.
@@ -117,9 +101,7 @@ impl Assets {
 /// # Errors
 /// [`AssetsError::NoGitcd`] says where it was expected.
 pub fn find_gitcd(explicit: Option<&Path>) -> Result<PathBuf, AssetsError> {
-    let beside = std::env::current_exe()
-        .map(|exe| exe.with_file_name("gitcd"))
-        .unwrap_or_default();
+    let beside = std::env::current_exe().map(|exe| exe.with_file_name("gitcd")).unwrap_or_default();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = match explicit {
         Some(program) => Some(program.to_path_buf()).filter(|p| p.is_file()),
@@ -133,9 +115,7 @@ pub fn find_gitcd(explicit: Option<&Path>) -> Result<PathBuf, AssetsError> {
 }
 
 fn missing(dir: &Path) -> Option<&'static str> {
-    KUBERNETES
-        .into_iter()
-        .find(|program| !dir.join(program).is_file())
+    KUBERNETES.into_iter().find(|program| !dir.join(program).is_file())
 }
 
 #[cfg(test)]
@@ -156,15 +136,9 @@ mod tests {
         fill(&cache.path().join("new"), &KUBERNETES);
         fill(&cache.path().join("incomplete"), &KUBERNETES[..2]);
         let hour_ago = SystemTime::now() - std::time::Duration::from_hours(1);
-        std::fs::File::open(cache.path().join("old/kube-apiserver"))
-            .unwrap()
-            .set_modified(hour_ago)
-            .unwrap();
+        std::fs::File::open(cache.path().join("old/kube-apiserver")).unwrap().set_modified(hour_ago).unwrap();
         let assets = Assets::newest_in(cache.path()).unwrap();
-        assert_eq!(
-            assets.program("kubectl"),
-            cache.path().join("new").join("kubectl")
-        );
+        assert_eq!(assets.program("kubectl"), cache.path().join("new").join("kubectl"));
     }
 
     #[test]

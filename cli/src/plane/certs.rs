@@ -7,8 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, PublicKeyData,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PublicKeyData,
 };
 use time::{Duration, OffsetDateTime};
 use x509_parser::pem::parse_x509_pem;
@@ -39,16 +39,10 @@ struct Authority {
 }
 
 /// Trusted for who a client or server is.
-const CLUSTER: Authority = Authority {
-    file: "ca",
-    common_name: "trishanku-ca",
-};
+const CLUSTER: Authority = Authority { file: "ca", common_name: "trishanku-ca" };
 /// Trusted to say for whom it asks: kube-apiserver towards servers that extend it. It must be another one, or every client
 /// could claim to be anybody.
-const FRONT_PROXY: Authority = Authority {
-    file: "front-proxy-ca",
-    common_name: "trishanku-front-proxy-ca",
-};
+const FRONT_PROXY: Authority = Authority { file: "front-proxy-ca", common_name: "trishanku-front-proxy-ca" };
 
 /// Who gets a certificate, and for what.
 struct Subject {
@@ -134,9 +128,7 @@ pub enum CertsError {
         source: io::Error,
     },
     /// A key that must not be replaced silently is not usable.
-    #[error(
-        "{path:?} is not a usable private key; restore it, or remove it to have a new one made"
-    )]
+    #[error("{path:?} is not a usable private key; restore it, or remove it to have a new one made")]
     Key {
         /// The file.
         path: PathBuf,
@@ -226,10 +218,7 @@ fn named(error: IssueError, subject: &'static str) -> CertsError {
 
 fn ensure_service_account_key(dir: &Path) -> Result<(), CertsError> {
     let path = private_key(dir, "service-account");
-    let unusable = |source| CertsError::Key {
-        path: path.clone(),
-        source,
-    };
+    let unusable = |source| CertsError::Key { path: path.clone(), source };
     let key = if let Some(pem) = read(&path)? {
         KeyPair::from_pem(&pem).map_err(unusable)?
     } else {
@@ -237,36 +226,22 @@ fn ensure_service_account_key(dir: &Path) -> Result<(), CertsError> {
         write(&path, &key.serialize_pem(), 0o600)?;
         key
     };
-    write(
-        &service_account_public_key(dir),
-        &key.public_key_pem(),
-        0o644,
-    )
+    write(&service_account_public_key(dir), &key.public_key_pem(), 0o644)
 }
 
 /// The authority's parameters. The same name and key give the same issuer, so a certificate's issuer need not be parsed back.
 fn params(authority: Authority, now: OffsetDateTime) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params
-        .distinguished_name
-        .push(DnType::CommonName, authority.common_name);
+    params.distinguished_name.push(DnType::CommonName, authority.common_name);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.key_usages = vec![
-        KeyUsagePurpose::KeyCertSign,
-        KeyUsagePurpose::CrlSign,
-        KeyUsagePurpose::DigitalSignature,
-    ];
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
     params.not_before = now - BACKDATE;
     params.not_after = now + CA_LIFE;
     params
 }
 
-fn new_authority(
-    dir: &Path,
-    authority: Authority,
-    now: OffsetDateTime,
-) -> Result<KeyPair, CertsError> {
+fn new_authority(dir: &Path, authority: Authority, now: OffsetDateTime) -> Result<KeyPair, CertsError> {
     // The old authority's certificates go first: after a crash in between they must not pass for the new one's.
     for subject in SUBJECTS.iter().filter(|s| s.authority == authority) {
         let path = certificate(dir, subject.file);
@@ -286,33 +261,20 @@ fn new_authority(
     make().map_err(|error| named(error, authority.file))
 }
 
-fn issue(
-    dir: &Path,
-    subject: &Subject,
-    issuer: &Issuer<'_, KeyPair>,
-    now: OffsetDateTime,
-) -> Result<(), IssueError> {
+fn issue(dir: &Path, subject: &Subject, issuer: &Issuer<'_, KeyPair>, now: OffsetDateTime) -> Result<(), IssueError> {
     let names: Vec<String> = subject.names.iter().map(ToString::to_string).collect();
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = DistinguishedName::new();
-    params
-        .distinguished_name
-        .push(DnType::CommonName, subject.common_name);
+    params.distinguished_name.push(DnType::CommonName, subject.common_name);
     if let Some(organization) = subject.organization {
-        params
-            .distinguished_name
-            .push(DnType::OrganizationName, organization);
+        params.distinguished_name.push(DnType::OrganizationName, organization);
     }
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     if subject.server {
-        params
-            .extended_key_usages
-            .push(ExtendedKeyUsagePurpose::ServerAuth);
+        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
     }
     if subject.client {
-        params
-            .extended_key_usages
-            .push(ExtendedKeyUsagePurpose::ClientAuth);
+        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
     }
     params.use_authority_key_identifier_extension = true;
     params.not_before = now - BACKDATE;
@@ -324,11 +286,7 @@ fn issue(
 }
 
 /// The key of a pair that belongs together and lasts beyond `until`; `None` if there is no such pair.
-fn sound_pair(
-    dir: &Path,
-    subject: &str,
-    until: OffsetDateTime,
-) -> Result<Option<KeyPair>, CertsError> {
+fn sound_pair(dir: &Path, subject: &str, until: OffsetDateTime) -> Result<Option<KeyPair>, CertsError> {
     let key = read(&private_key(dir, subject))?;
     let cert = read(&certificate(dir, subject))?;
     let (Some(key), Some(cert)) = (key, cert) else {
@@ -355,18 +313,12 @@ fn read(path: &Path) -> Result<Option<String>, CertsError> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(CertsError::File {
-            path: path.into(),
-            source,
-        }),
+        Err(source) => Err(CertsError::File { path: path.into(), source }),
     }
 }
 
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), CertsError> {
-    file::replace(path, text.as_bytes(), mode).map_err(|source| CertsError::File {
-        path: path.into(),
-        source,
-    })
+    file::replace(path, text.as_bytes(), mode).map_err(|source| CertsError::File { path: path.into(), source })
 }
 
 #[cfg(test)]
@@ -395,11 +347,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(ensure(dir.path(), now()).unwrap(), ALL);
         let before = std::fs::read(private_key(dir.path(), "service-account")).unwrap();
-        assert!(
-            ensure(dir.path(), now() + Duration::days(300))
-                .unwrap()
-                .is_empty()
-        );
+        assert!(ensure(dir.path(), now() + Duration::days(300)).unwrap().is_empty());
         let after = std::fs::read(private_key(dir.path(), "service-account")).unwrap();
         assert_eq!(before, after);
     }
@@ -411,10 +359,7 @@ mod tests {
         let later = now() + Duration::days(336);
         let renewed = ensure(dir.path(), later).unwrap();
         assert_eq!(renewed.len(), ALL.len() - AUTHORITIES.len());
-        assert!(
-            AUTHORITIES.iter().all(|ca| !renewed.contains(ca)),
-            "{renewed:?}"
-        );
+        assert!(AUTHORITIES.iter().all(|ca| !renewed.contains(ca)), "{renewed:?}");
     }
 
     #[test]
@@ -429,11 +374,7 @@ mod tests {
     fn halves_of_different_pairs_are_replaced() {
         let dir = tempfile::tempdir().unwrap();
         ensure(dir.path(), now()).unwrap();
-        std::fs::copy(
-            private_key(dir.path(), "kube-scheduler"),
-            private_key(dir.path(), "admin"),
-        )
-        .unwrap();
+        std::fs::copy(private_key(dir.path(), "kube-scheduler"), private_key(dir.path(), "admin")).unwrap();
         assert_eq!(ensure(dir.path(), now()).unwrap(), ["admin"]);
     }
 

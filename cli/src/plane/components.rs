@@ -12,8 +12,7 @@ use super::state::{Settings, Store};
 
 /// What kube-apiserver keeps under a lease or renews all the time. It is journaled and served like everything else, but a
 /// history of it would only hide what people did.
-const EPHEMERAL: &str =
-    "/registry/events:/registry/masterleases:/registry/leases/kube-system/apiserver-*";
+const EPHEMERAL: &str = "/registry/events:/registry/masterleases:/registry/leases/kube-system/apiserver-*";
 
 /// One process of the control plane, ready to be started.
 #[derive(Clone, Debug)]
@@ -86,10 +85,7 @@ impl Blueprint<'_> {
         let branch = [
             flag("repo", self.home.repository()),
             flag("data-reference-names", "default=refs/heads/main"),
-            flag(
-                "metadata-reference-names",
-                "default=refs/gitcd/metadata/main",
-            ),
+            flag("metadata-reference-names", "default=refs/gitcd/metadata/main"),
             flag("committer-name", "trishanku"),
             flag("committer-email", "trishanku@localhost"),
         ];
@@ -100,27 +96,15 @@ impl Blueprint<'_> {
         serve.extend([
             flag("key-prefixes", "default=/registry"),
             flag("listen-urls", format!("default={}", self.store_url())),
-            flag(
-                "advertise-client-urls",
-                format!("default={}", self.store_url()),
-            ),
+            flag("advertise-client-urls", format!("default={}", self.store_url())),
             flag("ephemeral-prefixes", format!("default={EPHEMERAL}")),
         ]);
         Component {
             name: "gitcd",
             port: self.ports.store,
-            prepare: Some(Invocation {
-                program: self.store.into(),
-                args: init,
-            }),
-            run: Invocation {
-                program: self.store.into(),
-                args: serve,
-            },
-            probe: Probe {
-                path: "/health",
-                ca: None,
-            },
+            prepare: Some(Invocation { program: self.store.into(), args: init }),
+            run: Invocation { program: self.store.into(), args: serve },
+            probe: Probe { path: "/health", ca: None },
             // It still has to commit what the journal holds. Killing it is safe, but leaves that to the next start.
             grace: Duration::from_mins(1),
             log: self.home.log("gitcd"),
@@ -145,10 +129,7 @@ impl Blueprint<'_> {
                     flag("initial-cluster", format!("default={peer}")),
                 ],
             },
-            probe: Probe {
-                path: "/health",
-                ca: None,
-            },
+            probe: Probe { path: "/health", ca: None },
             grace: Duration::from_secs(20),
             log: self.home.log("etcd"),
         }
@@ -173,38 +154,17 @@ impl Blueprint<'_> {
             flag("allow-privileged", "true"),
             flag("client-ca-file", certs::certificate(&keys, "ca")),
             flag("tls-cert-file", certs::certificate(&keys, "kube-apiserver")),
-            flag(
-                "tls-private-key-file",
-                certs::private_key(&keys, "kube-apiserver"),
-            ),
-            flag(
-                "service-account-issuer",
-                "https://kubernetes.default.svc.cluster.local",
-            ),
-            flag(
-                "service-account-key-file",
-                certs::service_account_public_key(&keys),
-            ),
-            flag(
-                "service-account-signing-key-file",
-                certs::private_key(&keys, "service-account"),
-            ),
-            flag(
-                "requestheader-client-ca-file",
-                certs::certificate(&keys, "front-proxy-ca"),
-            ),
+            flag("tls-private-key-file", certs::private_key(&keys, "kube-apiserver")),
+            flag("service-account-issuer", "https://kubernetes.default.svc.cluster.local"),
+            flag("service-account-key-file", certs::service_account_public_key(&keys)),
+            flag("service-account-signing-key-file", certs::private_key(&keys, "service-account")),
+            flag("requestheader-client-ca-file", certs::certificate(&keys, "front-proxy-ca")),
             flag("requestheader-allowed-names", certs::FRONT_PROXY_CLIENT),
             flag("requestheader-username-headers", "X-Remote-User"),
             flag("requestheader-group-headers", "X-Remote-Group"),
             flag("requestheader-extra-headers-prefix", "X-Remote-Extra-"),
-            flag(
-                "proxy-client-cert-file",
-                certs::certificate(&keys, "front-proxy-client"),
-            ),
-            flag(
-                "proxy-client-key-file",
-                certs::private_key(&keys, "front-proxy-client"),
-            ),
+            flag("proxy-client-cert-file", certs::certificate(&keys, "front-proxy-client")),
+            flag("proxy-client-key-file", certs::private_key(&keys, "front-proxy-client")),
         ];
         self.kubernetes("kube-apiserver", self.ports.apiserver, "/readyz", args)
     }
@@ -215,10 +175,7 @@ impl Blueprint<'_> {
         let mut args = self.client_args(name, self.ports.controller_manager);
         args.extend([
             flag("use-service-account-credentials", "true"),
-            flag(
-                "service-account-private-key-file",
-                certs::private_key(&keys, "service-account"),
-            ),
+            flag("service-account-private-key-file", certs::private_key(&keys, "service-account")),
             flag("root-ca-file", certs::certificate(&keys, "ca")),
             flag("cluster-signing-cert-file", certs::certificate(&keys, "ca")),
             flag("cluster-signing-key-file", certs::private_key(&keys, "ca")),
@@ -249,25 +206,13 @@ impl Blueprint<'_> {
         ]
     }
 
-    fn kubernetes(
-        &self,
-        name: &'static str,
-        port: u16,
-        path: &'static str,
-        args: Vec<OsString>,
-    ) -> Component {
+    fn kubernetes(&self, name: &'static str, port: u16, path: &'static str, args: Vec<OsString>) -> Component {
         Component {
             name,
             port,
             prepare: None,
-            run: Invocation {
-                program: self.assets.program(name),
-                args,
-            },
-            probe: Probe {
-                path,
-                ca: Some(certs::certificate(&self.home.keys(), "ca")),
-            },
+            run: Invocation { program: self.assets.program(name), args },
+            probe: Probe { path, ca: Some(certs::certificate(&self.home.keys(), "ca")) },
             grace: Duration::from_secs(20),
             log: self.home.log(name),
         }
@@ -290,24 +235,14 @@ mod tests {
 
     fn stages(settings: &Settings) -> Vec<Vec<Component>> {
         let dir = tempfile::tempdir().unwrap();
-        for program in [
-            "kube-apiserver",
-            "kube-controller-manager",
-            "kube-scheduler",
-            "kubectl",
-        ] {
+        for program in ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"] {
             std::fs::write(dir.path().join(program), "").unwrap();
         }
         Blueprint {
             home: &Home::at(Path::new("/home/me/a plane")),
             assets: &Assets::find(Some(dir.path())).unwrap(),
             store: Path::new("/bin/gitcd"),
-            ports: Ports {
-                store: 1,
-                apiserver: 2,
-                controller_manager: 3,
-                scheduler: 4,
-            },
+            ports: Ports { store: 1, apiserver: 2, controller_manager: 3, scheduler: 4 },
             settings,
         }
         .stages()
@@ -322,24 +257,12 @@ mod tests {
             .iter()
             .filter_map(|arg| arg.to_str())
             .filter(|arg| {
-                [
-                    "--etcd",
-                    "--storage",
-                    "--watch-cache",
-                    "--default-watch",
-                    "--feature",
-                ]
-                .iter()
-                .any(|prefix| arg.starts_with(prefix))
+                ["--etcd", "--storage", "--watch-cache", "--default-watch", "--feature"]
+                    .iter()
+                    .any(|prefix| arg.starts_with(prefix))
             })
             .collect();
-        assert_eq!(
-            storage,
-            [
-                "--etcd-servers=http://127.0.0.1:1",
-                "--storage-media-type=application/json"
-            ]
-        );
+        assert_eq!(storage, ["--etcd-servers=http://127.0.0.1:1", "--storage-media-type=application/json"]);
     }
 
     #[test]
@@ -353,10 +276,7 @@ mod tests {
 
     #[test]
     fn etcd_can_stand_in_for_gitcd() {
-        let settings = Settings {
-            store: Store::Etcd,
-            ..Settings::default()
-        };
+        let settings = Settings { store: Store::Etcd, ..Settings::default() };
         assert_eq!(stages(&settings)[0][0].name, "etcd");
     }
 }

@@ -15,11 +15,7 @@ pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> 
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(next)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(next)?;
     file.write_all(content)?;
     // Without it a power cut may leave the new name on an empty file.
     file.sync_all()?;

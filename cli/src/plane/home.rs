@@ -62,16 +62,12 @@ impl Home {
     pub fn named(name: &str) -> Result<Self, HomeError> {
         let first = name.chars().next();
         let fits = first.is_some_and(|c| c.is_ascii_alphanumeric())
-            && name
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
         if !fits {
             return Err(HomeError::BadName { name: name.into() });
         }
         let data = xdg_folder("XDG_DATA_HOME", ".local/share").ok_or(HomeError::NoDataFolder)?;
-        Ok(Self {
-            dir: data.join("trishanku").join(name),
-        })
+        Ok(Self { dir: data.join("trishanku").join(name) })
     }
 
     /// Creates the folder and its sub-folders, readable by the owner only.
@@ -97,16 +93,8 @@ impl Home {
     /// [`HomeError::Lock`] if the file cannot be opened or locked at all.
     pub fn try_lock(&self) -> Result<Option<File>, HomeError> {
         let path = self.dir.join("lock");
-        let failed = |source| HomeError::Lock {
-            path: path.clone(),
-            source,
-        };
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(failed)?;
+        let failed = |source| HomeError::Lock { path: path.clone(), source };
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(std::fs::TryLockError::WouldBlock) => Ok(None),
@@ -171,11 +159,7 @@ impl Home {
 
 /// The folder that an XDG variable names, else the given one below `HOME`. Relative paths are ignored, as XDG asks.
 pub(crate) fn xdg_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
-    let absolute = |name: &str| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute(variable).or_else(|| Some(absolute("HOME")?.join(below_home)))
 }
 
@@ -186,10 +170,7 @@ mod tests {
     #[test]
     fn a_name_cannot_leave_the_data_folder() {
         for name in ["", "..", ".", "a/b", "/etc", "-x", "ü"] {
-            assert!(
-                matches!(Home::named(name), Err(HomeError::BadName { .. })),
-                "{name:?}"
-            );
+            assert!(matches!(Home::named(name), Err(HomeError::BadName { .. })), "{name:?}");
         }
         assert!(Home::named("team-a_1.36").is_ok());
     }

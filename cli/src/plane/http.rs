@@ -86,20 +86,12 @@ impl Endpoint {
     /// # Errors
     /// If the file holds no certificate.
     pub fn tls(port: u16, ca: &Path) -> Result<Self, TrustError> {
-        let failed = |reason: String| TrustError {
-            path: ca.into(),
-            reason,
-        };
+        let failed = |reason: String| TrustError { path: ca.into(), reason };
         let mut roots = RootCertStore::empty();
         let cert = CertificateDer::from_pem_file(ca).map_err(|e| failed(e.to_string()))?;
         roots.add(cert).map_err(|e| failed(e.to_string()))?;
-        let config = ClientConfig::builder()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Self {
-            port,
-            tls: Some(Arc::new(config)),
-        })
+        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        Ok(Self { port, tls: Some(Arc::new(config)) })
     }
 
     /// The body of the answer to `GET path`, if its status is 200. Takes at most five seconds.
@@ -110,9 +102,7 @@ impl Endpoint {
         let port = self.port;
         let exchange = async {
             let failed = |source| HttpError::Connection { port, source };
-            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
-                .await
-                .map_err(failed)?;
+            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.map_err(failed)?;
             match &self.tls {
                 None => self.exchange(stream, path).await,
                 Some(config) => {
@@ -123,9 +113,7 @@ impl Endpoint {
                 }
             }
         };
-        tokio::time::timeout(TIMEOUT, exchange)
-            .await
-            .unwrap_or(Err(HttpError::TimedOut { port }))
+        tokio::time::timeout(TIMEOUT, exchange).await.unwrap_or(Err(HttpError::TimedOut { port }))
     }
 
     async fn exchange<S>(&self, stream: S, path: &str) -> Result<Bytes, HttpError>
@@ -133,13 +121,9 @@ impl Endpoint {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let port = self.port;
-        let failed = |error: &dyn std::fmt::Display| HttpError::Exchange {
-            port,
-            reason: error.to_string(),
-        };
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|e| failed(&e))?;
+        let failed = |error: &dyn std::fmt::Display| HttpError::Exchange { port, reason: error.to_string() };
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
         let request = Request::get(path)
             .header(hyper::header::HOST, format!("127.0.0.1:{port}"))
             .header(hyper::header::CONNECTION, "close")
@@ -148,10 +132,7 @@ impl Endpoint {
         let answer = async {
             let response = sender.send_request(request).await.map_err(|e| failed(&e))?;
             let status = response.status();
-            let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
-                .collect()
-                .await
-                .map_err(|e| failed(&e))?;
+            let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.map_err(|e| failed(&e))?;
             Ok((status, body.to_bytes()))
         };
         // The connection's own errors reach the request as well; it only has to be driven.
@@ -200,9 +181,6 @@ mod tests {
     async fn a_closed_port_is_named() {
         let (ports, _) = super::super::ports::Ports::choose(None).unwrap();
         let error = Endpoint::plain(ports.store).ask("/").await.unwrap_err();
-        assert!(
-            error.to_string().contains(&ports.store.to_string()),
-            "{error}"
-        );
+        assert!(error.to_string().contains(&ports.store.to_string()), "{error}");
     }
 }

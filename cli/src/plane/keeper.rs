@@ -61,13 +61,7 @@ impl Keeper {
         reports: mpsc::Sender<(usize, Report)>,
     ) -> Self {
         let (order, orders) = watch::channel(Order::Run);
-        let kept = Kept {
-            component,
-            endpoint,
-            orders,
-            reports,
-            index,
-        };
+        let kept = Kept { component, endpoint, orders, reports, index };
         let task = tokio::spawn(kept.keep());
         Self { order, task }
     }
@@ -187,15 +181,9 @@ async fn answers(endpoint: &Endpoint, path: &str) {
     }
 }
 
-async fn end(
-    mut child: Child,
-    grace: Duration,
-    orders: &mut watch::Receiver<Order>,
-) -> io::Result<Outcome> {
+async fn end(mut child: Child, grace: Duration, orders: &mut watch::Receiver<Order>) -> io::Result<Outcome> {
     // Until it is waited for, a child's id cannot be recycled.
-    let id = child
-        .id()
-        .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    let id = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     if let Some(pid) = id {
         kill_process(pid, Signal::TERM)?;
     }
@@ -220,10 +208,7 @@ fn spawn(invocation: &Invocation, log: &Path) -> io::Result<Child> {
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!("cannot start {}: {error}", invocation.program.display()),
-            )
+            io::Error::new(error.kind(), format!("cannot start {}: {error}", invocation.program.display()))
         })
 }
 

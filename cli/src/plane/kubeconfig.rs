@@ -16,10 +16,7 @@ pub fn write(path: &Path, keys: &Path, user: &str, apiserver_port: u16) -> Resul
     let data = |path: &Path| {
         std::fs::read(path)
             .map(|bytes| BASE64_STANDARD.encode(bytes))
-            .map_err(|source| CertsError::File {
-                path: path.into(),
-                source,
-            })
+            .map_err(|source| CertsError::File { path: path.into(), source })
     };
     let text = format!(
         "\
@@ -46,8 +43,5 @@ users:
         certificate = data(&certs::certificate(keys, user))?,
         key = data(&certs::private_key(keys, user))?,
     );
-    file::replace(path, text.as_bytes(), 0o600).map_err(|source| CertsError::File {
-        path: path.into(),
-        source,
-    })
+    file::replace(path, text.as_bytes(), 0o600).map_err(|source| CertsError::File { path: path.into(), source })
 }

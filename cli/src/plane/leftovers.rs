@@ -47,11 +47,7 @@ pub fn end(state: &State) -> Result<Vec<Leftover>, LeftoverError> {
             source,
         })?;
         if how != Ended::Before {
-            ended.push(Leftover {
-                name: component.name.clone(),
-                pid: process.pid,
-                how,
-            });
+            ended.push(Leftover { name: component.name.clone(), pid: process.pid, how });
         }
     }
     Ok(ended)

@@ -34,14 +34,8 @@ pub fn tail(path: &Path, lines: usize) -> Vec<String> {
     // A log that cannot be read has no last lines to show; the message still names it.
     let bytes = read().unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
-    let all: Vec<_> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
-    all[all.len().saturating_sub(lines)..]
-        .iter()
-        .map(|line| cut(line))
-        .collect()
+    let all: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    all[all.len().saturating_sub(lines)..].iter().map(|line| cut(line)).collect()
 }
 
 fn cut(line: &str) -> String {

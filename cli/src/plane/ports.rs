@@ -46,11 +46,7 @@ impl Ports {
             let listener = kept.map_or_else(listen_anywhere, Ok)?;
             let port = listener.local_addr()?.port();
             if let Some(from) = before.filter(|&from| from != port) {
-                moved.push(Moved {
-                    component,
-                    from,
-                    to: port,
-                });
+                moved.push(Moved { component, from, to: port });
             }
             held.push(listener);
             io::Result::Ok(port)
@@ -58,10 +54,7 @@ impl Ports {
         let ports = Self {
             store: choose("the store", previous.map(|p| p.store))?,
             apiserver: choose("kube-apiserver", previous.map(|p| p.apiserver))?,
-            controller_manager: choose(
-                "kube-controller-manager",
-                previous.map(|p| p.controller_manager),
-            )?,
+            controller_manager: choose("kube-controller-manager", previous.map(|p| p.controller_manager))?,
             scheduler: choose("kube-scheduler", previous.map(|p| p.scheduler))?,
         };
         Ok((ports, moved))
@@ -119,11 +112,7 @@ mod tests {
         let (second, moved) = Ports::choose(Some(first)).unwrap();
         drop(taken);
         assert_ne!(second.apiserver, first.apiserver);
-        let notice = Moved {
-            component: "kube-apiserver",
-            from: first.apiserver,
-            to: second.apiserver,
-        };
+        let notice = Moved { component: "kube-apiserver", from: first.apiserver, to: second.apiserver };
         // Another process may have taken one of the other three meanwhile, so this is not an equality.
         assert!(moved.contains(&notice), "{moved:?}");
     }

@@ -40,11 +40,7 @@ impl Identity {
             return Ok(None);
         };
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        Ok(Some(Self {
-            pid,
-            started,
-            boot: boot.trim().to_owned(),
-        }))
+        Ok(Some(Self { pid, started, boot: boot.trim().to_owned() }))
     }
 
     /// Whether this very process still runs.
@@ -104,10 +100,7 @@ impl Identity {
         if self.wait_ended(Duration::from_secs(10))? {
             return Ok(Ended::Killed);
         }
-        Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!("process {} does not end, even when killed", self.pid),
-        ))
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("process {} does not end, even when killed", self.pid)))
     }
 
     /// A handle to exactly this process. The check comes after opening: from then on the id cannot be recycled unnoticed.
@@ -188,10 +181,7 @@ mod tests {
     #[test]
     fn a_recycled_id_is_not_the_same_process_and_is_never_signalled() {
         let sleeper = Sleeper::start();
-        let recycled = Identity {
-            started: sleeper.identity().started + 1,
-            ..sleeper.identity()
-        };
+        let recycled = Identity { started: sleeper.identity().started + 1, ..sleeper.identity() };
         assert!(!recycled.is_alive());
         assert!(!recycled.signal(Signal::KILL).unwrap());
         assert_eq!(recycled.end(Duration::ZERO).unwrap(), Ended::Before);

@@ -125,9 +125,7 @@ impl Component {
 #[non_exhaustive]
 pub enum StateError {
     /// The file is not what a supervisor writes.
-    #[error(
-        "{path:?} is damaged; look for processes of this control plane, end them, and remove the file"
-    )]
+    #[error("{path:?} is damaged; look for processes of this control plane, end them, and remove the file")]
     Damaged {
         /// The state file.
         path: PathBuf,
@@ -162,16 +160,10 @@ impl State {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(source) => {
-                return Err(StateError::Read {
-                    path: path.into(),
-                    source,
-                });
+                return Err(StateError::Read { path: path.into(), source });
             }
         };
-        serde_json::from_slice(&text).map_err(|source| StateError::Damaged {
-            path: path.into(),
-            source,
-        })
+        serde_json::from_slice(&text).map_err(|source| StateError::Damaged { path: path.into(), source })
     }
 
     /// Replaces the file in one step: a reader sees the old state or the new one.
@@ -184,10 +176,7 @@ impl State {
             text.push(b'\n');
             file::replace(path, &text, 0o600)
         };
-        write().map_err(|source| StateError::Write {
-            path: path.into(),
-            source,
-        })
+        write().map_err(|source| StateError::Write { path: path.into(), source })
     }
 
     /// Records that nothing runs any more.

@@ -75,9 +75,7 @@ impl std::fmt::Display for Failure {
             return write!(f, " is empty");
         }
         write!(f, " ends with")?;
-        self.tail
-            .iter()
-            .try_for_each(|line| write!(f, "\n  | {line}"))
+        self.tail.iter().try_for_each(|line| write!(f, "\n  | {line}"))
     }
 }
 
@@ -157,11 +155,7 @@ impl<'a> Supervisor<'a> {
     /// # Errors
     /// [`StartError::Failed`] if a component dies or is not ready in time at the start. Later deaths are not errors: the
     /// component is started again.
-    pub async fn run(
-        mut self,
-        stops: &mut mpsc::Receiver<Stop>,
-        ready_within: Duration,
-    ) -> Result<(), StartError> {
+    pub async fn run(mut self, stops: &mut mpsc::Receiver<Stop>, ready_within: Duration) -> Result<(), StartError> {
         self.enter(Phase::Starting);
         let outcome = self.start(stops, ready_within).await;
         if let Ok(Started::AllReady { after }) = outcome {
@@ -178,11 +172,7 @@ impl<'a> Supervisor<'a> {
         outcome.map(|_| ())
     }
 
-    async fn start(
-        &mut self,
-        stops: &mut mpsc::Receiver<Stop>,
-        ready_within: Duration,
-    ) -> Result<Started, StartError> {
+    async fn start(&mut self, stops: &mut mpsc::Receiver<Stop>, ready_within: Duration) -> Result<Started, StartError> {
         let since = Instant::now();
         while let Some(stage) = self.stages.pop_front() {
             for component in stage {
@@ -202,9 +192,7 @@ impl<'a> Supervisor<'a> {
                 }
             }
         }
-        Ok(Started::AllReady {
-            after: since.elapsed(),
-        })
+        Ok(Started::AllReady { after: since.elapsed() })
     }
 
     fn launch(&mut self, component: Arc<Component>) -> Result<(), StartError> {
@@ -214,19 +202,8 @@ impl<'a> Supervisor<'a> {
         };
         let index = self.running.len();
         self.state.components[index].condition = Condition::Starting;
-        let keeper = Keeper::start(
-            component.clone(),
-            endpoint.clone(),
-            index,
-            self.sender.clone(),
-        );
-        self.running.push(Running {
-            component,
-            endpoint,
-            keeper,
-            has_been_ready: false,
-            ended: false,
-        });
+        let keeper = Keeper::start(component.clone(), endpoint.clone(), index, self.sender.clone());
+        self.running.push(Running { component, endpoint, keeper, has_been_ready: false, ended: false });
         Ok(())
     }
 
@@ -274,11 +251,7 @@ impl<'a> Supervisor<'a> {
             Report::Ready(after) => {
                 recorded.condition = Condition::Ready;
                 running.has_been_ready = true;
-                (self.tell)(Notice::Ready {
-                    component: component.name,
-                    port: component.port,
-                    after,
-                });
+                (self.tell)(Notice::Ready { component: component.name, port: component.port, after });
             }
             Report::Died { cause, pause } => {
                 recorded.condition = Condition::BackingOff;
@@ -309,11 +282,7 @@ impl<'a> Supervisor<'a> {
             Report::Ended(how) => {
                 let component = self.running[index].component.name;
                 self.note(index, Report::Ended(how));
-                (self.tell)(Notice::Ended {
-                    component,
-                    how,
-                    after: since.elapsed(),
-                });
+                (self.tell)(Notice::Ended { component, how, after: since.elapsed() });
             }
             Report::Started(process) => {
                 self.note(index, Report::Started(process));
@@ -330,10 +299,7 @@ impl<'a> Supervisor<'a> {
             .expect("the deadline only runs while a component is not ready");
         let answer = late.endpoint.ask(late.component.probe.path).await;
         let reason = answer.map_or_else(|error| error.to_string(), |_| "it is ready now".into());
-        StartError::Failed(failure(
-            &late.component,
-            format!("was not ready within {}s ({reason})", within.as_secs()),
-        ))
+        StartError::Failed(failure(&late.component, format!("was not ready within {}s ({reason})", within.as_secs())))
     }
 
     fn enter(&mut self, phase: Phase) {
@@ -364,7 +330,5 @@ fn failure(component: &Component, cause: String) -> Failure {
 }
 
 fn unix_seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs()
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -11,18 +11,12 @@ use trishanku_e2e::{Cluster, wait};
 const BATCH: usize = 10;
 const BATCHES: usize = 9;
 
-pub(crate) fn a_watch_goes_on_without_a_gap_when_the_store_is_killed(
-    cluster: &Arc<Cluster>,
-) -> anyhow::Result<()> {
+pub(crate) fn a_watch_goes_on_without_a_gap_when_the_store_is_killed(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     cluster.namespace("gapless")?;
     let watch = Watch::start(cluster, "/api/v1/namespaces/gapless/configmaps")?;
     let expected = write_while_killing(cluster, "gapless")?;
     let seen = watch.wait("all objects to be seen", |seen| {
-        seen.events
-            .iter()
-            .filter(|event| event.name.starts_with("kept-"))
-            .count()
-            >= expected.len()
+        seen.events.iter().filter(|event| event.name.starts_with("kept-")).count() >= expected.len()
     })?;
     let added: Vec<_> = seen
         .events
@@ -84,9 +78,7 @@ fn write_while_killing(cluster: &Cluster, namespace: &str) -> anyhow::Result<BTr
             for batch in written {
                 if batch % 3 == 1 {
                     cluster.kill(cluster.store())?;
-                    wait::until_true("the store to be back", || {
-                        Ok(pid(cluster, cluster.store()).is_ok())
-                    })?;
+                    wait::until_true("the store to be back", || Ok(pid(cluster, cluster.store()).is_ok()))?;
                 }
             }
             anyhow::Ok(())
@@ -96,27 +88,15 @@ fn write_while_killing(cluster: &Cluster, namespace: &str) -> anyhow::Result<BTr
         killed
     })?;
     cluster.wait_ready()?;
-    ensure!(
-        pid(cluster, "kube-apiserver")? == api_server,
-        "kube-apiserver did not survive"
-    );
-    Ok((0..BATCHES * BATCH)
-        .map(|n| format!("kept-{n:04}"))
-        .collect())
+    ensure!(pid(cluster, "kube-apiserver")? == api_server, "kube-apiserver did not survive");
+    Ok((0..BATCHES * BATCH).map(|n| format!("kept-{n:04}")).collect())
 }
 
 /// Creates objects until all of them are acknowledged. One whose acknowledgement was lost exists already at the next try.
-fn create(
-    cluster: &Cluster,
-    namespace: &str,
-    numbers: std::ops::Range<usize>,
-) -> anyhow::Result<()> {
+fn create(cluster: &Cluster, namespace: &str, numbers: std::ops::Range<usize>) -> anyhow::Result<()> {
     let mut numbers: Vec<_> = numbers.collect();
     wait::until_true("a batch to be written", || {
-        let maps: Vec<_> = numbers
-            .iter()
-            .map(|&n| config_maps("kept", n..n + 1))
-            .collect();
+        let maps: Vec<_> = numbers.iter().map(|&n| config_maps("kept", n..n + 1)).collect();
         let args = ["create", "-n", namespace, "-f", "-"];
         let Err(error) = cluster.kubectl_with(args, &maps.join("---\n")) else {
             return Ok(true);
@@ -131,7 +111,5 @@ fn create(
 fn pid(cluster: &Cluster, component: &str) -> anyhow::Result<u32> {
     let report = trishanku::status::read(cluster.home())?;
     let found = report.components.iter().find(|c| c.name == component);
-    found
-        .and_then(|component| component.pid)
-        .with_context(|| format!("{component} does not run"))
+    found.and_then(|component| component.pid).with_context(|| format!("{component} does not run"))
 }

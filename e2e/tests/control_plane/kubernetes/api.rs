@@ -41,18 +41,12 @@ fn widget(size: i32) -> String {
     )
 }
 
-pub(crate) fn custom_resources_are_served_once_they_are_defined(
-    cluster: &Arc<Cluster>,
-) -> anyhow::Result<()> {
+pub(crate) fn custom_resources_are_served_once_they_are_defined(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     cluster.namespace("widgets")?;
     cluster.kubectl_with(["create", "-f", "-"], WIDGETS)?;
     let wait = "wait crd/widgets.example.org --for=condition=Established --timeout=60s";
     cluster.kubectl(wait.split(' '))?;
-    wait::until("the new kind to be served", || {
-        cluster
-            .kubectl_with(["apply", "-f", "-"], &widget(1))
-            .map(Some)
-    })?;
+    wait::until("the new kind to be served", || cluster.kubectl_with(["apply", "-f", "-"], &widget(1)).map(Some))?;
     cluster.kubectl_with(["apply", "-f", "-"], &widget(2))?;
     let stored = cluster.object("widget one -n widgets")?;
     ensure!(stored["spec"]["size"] == 2);
@@ -71,19 +65,11 @@ pub(crate) fn a_watch_shows_every_change_in_order(cluster: &Arc<Cluster>) -> any
     let mut kubectl = cluster
         .kubectl_command()
         .args("get configmaps -n watched -l watched=yes -w --output-watch-events".split(' '))
-        .args([
-            "-o",
-            r#"jsonpath={.type} {.object.metadata.name} {.object.data.n}{"\n"}"#,
-        ])
+        .args(["-o", r#"jsonpath={.type} {.object.metadata.name} {.object.data.n}{"\n"}"#])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    let lines = BufReader::new(
-        kubectl
-            .stdout
-            .take()
-            .context("it was started with a pipe")?,
-    );
+    let lines = BufReader::new(kubectl.stdout.take().context("it was started with a pipe")?);
     let (sender, receiver) = mpsc::channel();
     let reader = std::thread::spawn(move || {
         for line in lines.lines().map_while(Result::ok) {
@@ -116,32 +102,23 @@ fn change_and_read(cluster: &Cluster, lines: &mpsc::Receiver<String>) -> anyhow:
     cluster.kubectl("delete configmap m -n watched".split(' '))?;
     for n in 1..=20 {
         let line = next()?;
-        ensure!(
-            line == format!("MODIFIED m {n}"),
-            "{line} came for change {n}"
-        );
+        ensure!(line == format!("MODIFIED m {n}"), "{line} came for change {n}");
     }
     ensure!(next()? == "DELETED m 20");
     Ok(())
 }
 
-pub(crate) fn server_side_apply_merges_fields_and_refuses_conflicts(
-    cluster: &Arc<Cluster>,
-) -> anyhow::Result<()> {
+pub(crate) fn server_side_apply_merges_fields_and_refuses_conflicts(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     cluster.namespace("applied")?;
     let map = |data: &str| {
-        format!(
-            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: shared, namespace: applied}}\ndata: {{{data}}}\n"
-        )
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: shared, namespace: applied}}\ndata: {{{data}}}\n")
     };
     let by = |manager: &'static str| ["apply", "--server-side", manager, "-f", "-"];
     cluster.kubectl_with(by("--field-manager=ann"), &map("a: '1', both: ann"))?;
     cluster.kubectl_with(by("--field-manager=bob"), &map("b: '2'"))?;
     let refused = cluster.kubectl_failing(by("--field-manager=bob"), &map("b: '2', both: bob"))?;
     ensure!(refused.contains("conflict with \"ann\""), "{refused}");
-    let forced = by("--field-manager=bob")
-        .into_iter()
-        .chain(["--force-conflicts"]);
+    let forced = by("--field-manager=bob").into_iter().chain(["--force-conflicts"]);
     cluster.kubectl_with(forced, &map("b: '2', both: bob"))?;
     // What a manager does not apply any more goes, if nobody else has it.
     cluster.kubectl_with(by("--field-manager=ann"), &map("c: '3'"))?;
@@ -151,9 +128,7 @@ pub(crate) fn server_side_apply_merges_fields_and_refuses_conflicts(
     Ok(())
 }
 
-pub(crate) fn a_paged_list_is_complete_and_of_one_moment(
-    cluster: &Arc<Cluster>,
-) -> anyhow::Result<()> {
+pub(crate) fn a_paged_list_is_complete_and_of_one_moment(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     cluster.namespace("paged")?;
     let create = ["create", "-n", "paged", "-f", "-"];
     cluster.kubectl_with(create, &config_maps("page", 0..45))?;
@@ -168,10 +143,7 @@ pub(crate) fn a_paged_list_is_complete_and_of_one_moment(
         let items = page["items"].as_array().context("a list has items")?;
         names.extend(items.iter().map(|item| item["metadata"]["name"].clone()));
         ensure!(page["metadata"]["resourceVersion"] == moment);
-        let Some(next) = page["metadata"]["continue"]
-            .as_str()
-            .filter(|c| !c.is_empty())
-        else {
+        let Some(next) = page["metadata"]["continue"].as_str().filter(|c| !c.is_empty()) else {
             break;
         };
         ensure!(items.len() == 10, "a page has {} items", items.len());
