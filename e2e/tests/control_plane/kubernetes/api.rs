@@ -65,7 +65,7 @@ pub(crate) fn a_watch_shows_every_change_in_order(cluster: &Arc<Cluster>) -> any
     let mut kubectl = cluster
         .kubectl_command()
         .args("get configmaps -n watched -l watched=yes -w --output-watch-events".split(' '))
-        .args(["-o", r#"jsonpath={.type} {.object.metadata.name} {.object.data.n}{"\n"}"#])
+        .args(["-o", r#"jsonpath={.type} {.object.metadata.name} {.object.data.step}{"\n"}"#])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
@@ -90,12 +90,13 @@ fn change_and_read(cluster: &Cluster, lines: &mpsc::Receiver<String>) -> anyhow:
     // kubectl lists before it watches, and nothing tells when it has: whatever it saw first must be the object's first state.
     let map = |n: usize| {
         format!(
-            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\n  namespace: watched\n  labels: {{watched: \"yes\"}}\ndata: {{n: \"{n}\"}}\n"
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\n  namespace: watched\n  labels: {{watched: \"yes\"}}\ndata: {{step: \"{n}\"}}\n"
         )
     };
     let next = || lines.recv_timeout(wait::PATIENCE).context("no event came");
     cluster.kubectl_with(["create", "-f", "-"], &map(0))?;
-    ensure!(next()? == "ADDED m 0");
+    let line = next()?;
+    ensure!(line == "ADDED m 0", "{line} came for the creation");
     for n in 1..=20 {
         cluster.kubectl_with(["replace", "-f", "-"], &map(n))?;
     }
@@ -104,7 +105,8 @@ fn change_and_read(cluster: &Cluster, lines: &mpsc::Receiver<String>) -> anyhow:
         let line = next()?;
         ensure!(line == format!("MODIFIED m {n}"), "{line} came for change {n}");
     }
-    ensure!(next()? == "DELETED m 20");
+    let line = next()?;
+    ensure!(line == "DELETED m 20", "{line} came for the deletion");
     Ok(())
 }
 
