@@ -89,7 +89,7 @@ pub(crate) struct Up {
     )]
     pub(crate) assets: Option<PathBuf>,
     /// The gitcd program [default: the one beside trishanku, else on PATH]
-    #[arg(long, value_name = "PROGRAM")]
+    #[arg(long, env = "TRISHANKU_GITCD", value_name = "PROGRAM")]
     pub(crate) gitcd: Option<PathBuf>,
     /// How kube-apiserver encodes what it stores; JSON and YAML are readable in Git [default: what it was, at first JSON]
     #[arg(long, value_name = "TYPE", value_parser = MEDIA_TYPES)]

@@ -82,7 +82,7 @@ impl Console {
                 moved.component, moved.from, moved.to
             )),
             Progress::Issued(subjects) => {
-                self.say(&format_args!("  {DIM}certificates issued: {}{DIM:#}", subjects.join(", ")))
+                self.say(&format_args!("  {DIM}certificates issued: {}{DIM:#}", subjects.join(", ")));
             }
             Progress::Plane(notice) => self.notice(notice),
             _ => self.say(&format_args!("{progress:?}")),
@@ -96,10 +96,10 @@ impl Console {
                 seconds(*after)
             )),
             Notice::AllReady { after } => {
-                self.say(&format_args!("{GOOD}Ready{GOOD:#} in {STRONG}{}{STRONG:#}", seconds(*after)))
+                self.say(&format_args!("{GOOD}Ready{GOOD:#} in {STRONG}{}{STRONG:#}", seconds(*after)));
             }
             Notice::Restarting(failure, pause) => {
-                self.say(&format_args!("{WARN}restarting{WARN:#} in {}: {failure}", seconds(*pause)))
+                self.say(&format_args!("{WARN}restarting{WARN:#} in {}: {failure}", seconds(*pause)));
             }
             Notice::Stopping if self.in_background => self.say(&"Stopping"),
             Notice::Stopping => self.say(&"Stopping; Ctrl-C kills"),

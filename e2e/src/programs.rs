@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 
 /// The folder that holds `trishanku` and `gitcd`: the one named by the environment, else the build folder of this test after
-/// building both (tests of one package do not build the programs of another).
+/// building them, since tests of one package do not build the programs of another.
 pub(crate) fn folder() -> anyhow::Result<PathBuf> {
     if let Some(folder) = std::env::var_os("TRISHANKU_E2E_PROGRAMS") {
         return Ok(folder.into());
@@ -21,7 +21,9 @@ pub(crate) fn folder() -> anyhow::Result<PathBuf> {
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["build", "--package=trishanku", "--package=gitcd", "--bins"])
+        // The selection that `cargo test --workspace` makes, so that after it nothing is left to build. Without any test, dependencies
+        // would be built once more, with the features that they have in programs only.
+        .args(["build", "--workspace", "--bins", "--test=control_plane"])
         .args(["--profile", profile])
         .arg("--target-dir")
         .arg(target)
