@@ -18,7 +18,7 @@ struct Sandbox {
 impl Sandbox {
     /// A gitcd that does `serve` in place of serving; the Kubernetes programs are never reached.
     fn with_gitcd(serve: &str) -> Self {
-        let sandbox = Self { dir: tempfile::tempdir().unwrap() };
+        let sandbox = Self { dir: tempfile::tempdir().expect("there is room for a folder") };
         for program in ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"] {
             sandbox.script(program, "exit 9");
         }
@@ -28,8 +28,8 @@ impl Sandbox {
 
     fn script(&self, name: &str, body: &str) -> PathBuf {
         let path = self.dir.path().join(name);
-        std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).expect("the folder is ours");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("the file is ours");
         path
     }
 
@@ -43,18 +43,18 @@ impl Sandbox {
             .arg(self.home().dir())
             .args(args)
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("TRISHANKU_ASSETS", self.dir.path())
             .env("TRISHANKU_GITCD", self.dir.path().join("gitcd"))
             .output()
-            .unwrap()
+            .expect("it was just built")
     }
 
     /// Runs `up`, expects it to fail with nothing left running, and answers with what it printed.
     fn failing_up(&self, args: &[&str]) -> String {
         let output = self.trishanku(&[&["up"], args].concat());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert_eq!(status::read(&self.home()).unwrap().health, Health::Stopped);
+        assert_eq!(status::read(&self.home()).expect("it is readable").health, Health::Stopped);
         printed(&output)
     }
 }
