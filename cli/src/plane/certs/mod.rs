@@ -3,6 +3,8 @@
 //! Everything is ECDSA P-256. Private keys are written with mode 0600, in one step. Nothing that is still good is touched, so a
 //! kubeconfig that somebody copied keeps working from run to run.
 
+mod subjects;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,14 +15,9 @@ use rcgen::{
 use time::{Duration, OffsetDateTime};
 use x509_parser::pem::parse_x509_pem;
 
+use self::subjects::{Authority, CLUSTER, FRONT_PROXY, SUBJECTS, Subject};
+pub use self::subjects::{FRONT_PROXY_CLIENT, SERVICE_RANGE};
 use super::file;
-
-/// Where kube-apiserver sees itself inside the cluster: the first address of [`SERVICE_RANGE`].
-const SERVICE_ADDRESS: &str = "10.32.0.1";
-/// The cluster's service addresses.
-pub const SERVICE_RANGE: &str = "10.32.0.0/24";
-/// As whom kube-apiserver asks servers that extend it.
-pub const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 
 const CA_LIFE: Duration = Duration::days(3650);
 const LIFE: Duration = Duration::days(365);
@@ -29,91 +26,6 @@ const CA_RENEW_BEFORE: Duration = Duration::days(365 + 30);
 const RENEW_BEFORE: Duration = Duration::days(30);
 /// Clocks of machines in one cluster differ a little.
 const BACKDATE: Duration = Duration::minutes(5);
-
-/// Issues certificates and is trusted for them.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Authority {
-    /// File name without extension.
-    file: &'static str,
-    common_name: &'static str,
-}
-
-/// Trusted for who a client or server is.
-const CLUSTER: Authority = Authority { file: "ca", common_name: "trishanku-ca" };
-/// Trusted to say for whom it asks: kube-apiserver towards servers that extend it. It must be another one, or every client
-/// could claim to be anybody.
-const FRONT_PROXY: Authority = Authority { file: "front-proxy-ca", common_name: "trishanku-front-proxy-ca" };
-
-/// Who gets a certificate, and for what.
-struct Subject {
-    authority: Authority,
-    /// File name without extension.
-    file: &'static str,
-    common_name: &'static str,
-    organization: Option<&'static str>,
-    names: &'static [&'static str],
-    server: bool,
-    client: bool,
-}
-
-const LOOPBACK: &[&str] = &["localhost", "127.0.0.1", "::1"];
-
-const SUBJECTS: [Subject; 5] = [
-    Subject {
-        authority: CLUSTER,
-        file: "kube-apiserver",
-        common_name: "kube-apiserver",
-        organization: None,
-        names: &[
-            "localhost",
-            "127.0.0.1",
-            "::1",
-            SERVICE_ADDRESS,
-            "kubernetes",
-            "kubernetes.default",
-            "kubernetes.default.svc",
-            "kubernetes.default.svc.cluster.local",
-        ],
-        server: true,
-        client: false,
-    },
-    Subject {
-        authority: CLUSTER,
-        file: "admin",
-        common_name: "trishanku-admin",
-        organization: Some("system:masters"),
-        names: &[],
-        server: false,
-        client: true,
-    },
-    Subject {
-        authority: CLUSTER,
-        file: "kube-controller-manager",
-        common_name: "system:kube-controller-manager",
-        organization: None,
-        names: LOOPBACK,
-        server: true,
-        client: true,
-    },
-    Subject {
-        authority: CLUSTER,
-        file: "kube-scheduler",
-        common_name: "system:kube-scheduler",
-        organization: None,
-        names: LOOPBACK,
-        server: true,
-        client: true,
-    },
-    Subject {
-        authority: FRONT_PROXY,
-        file: "front-proxy-client",
-        common_name: FRONT_PROXY_CLIENT,
-        organization: None,
-        names: &[],
-        server: false,
-        client: true,
-    },
-];
 
 /// Why keys or certificates are not there.
 #[derive(Debug, thiserror::Error)]
