@@ -1,2 +1,60 @@
-//! Runs a Kubernetes control plane on a Git branch.
-fn main() {}
+//! `trishanku`: a Kubernetes control plane on a Git branch, on this machine.
+
+mod args;
+mod console;
+mod detach;
+mod kubectl;
+mod print;
+mod start;
+mod stops;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{CommandFactory, Parser};
+use trishanku::status::Health;
+
+use crate::args::{Arguments, Command};
+
+/// What `status` exits with unless everything is ready, as service managers do.
+const NOT_READY: u8 = 3;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    // Everything waits for processes and sockets, so one thread will do.
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop");
+    let outcome = runtime.and_then(|runtime| runtime.block_on(run(&arguments)));
+    outcome.unwrap_or_else(|error| {
+        print::error(&error);
+        ExitCode::FAILURE
+    })
+}
+
+async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let home = || arguments.which.home();
+    let program = console::program_line(arguments.which.selector());
+    match &arguments.command {
+        Command::Up(options) => start::up(options, home()?, program).await,
+        Command::Down => {
+            let home = home()?;
+            let outcome = tokio::task::spawn_blocking(move || trishanku::down::down(&home));
+            print::down(&outcome.await??);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Status(options) => {
+            let report = trishanku::status::read(&home()?)?.with_store_figures().await;
+            print::status(&report, options.json)?;
+            Ok(match report.health {
+                Health::Ready => ExitCode::SUCCESS,
+                _ => ExitCode::from(NOT_READY),
+            })
+        }
+        Command::Kubectl { args } => Err(kubectl::become_kubectl(&home()?, args, &program)),
+        Command::Completion { shell } => {
+            let mut command = Arguments::command();
+            clap_complete::generate(*shell, &mut command, "trishanku", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use trishanku::plane::Home;
+use trishanku::plane::home::HomeError;
+use trishanku::plane::state::Store;
+
+/// Runs a Kubernetes control plane on a Git branch, as plain processes of this machine.
+#[derive(Debug, Parser)]
+#[command(
+    name = "trishanku",
+    version,
+    after_help = "\
+Examples:
+  trishanku up                       bring a control plane up; Ctrl-C ends it, the data stays
+  trishanku up --detach              the same in the background
+  trishanku kubectl get namespaces   kubectl with the right kubeconfig
+  trishanku --name b up --detach     a second control plane beside the first
+  trishanku status                   what runs, and how far Git is behind
+  trishanku down                     end it; the data stays"
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Which control plane is meant.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    #[arg(
+        long,
+        global = true,
+        env = "TRISHANKU_NAME",
+        default_value = "default",
+        help = "The control plane's name; its state is in $XDG_DATA_HOME/trishanku/NAME"
+    )]
+    name: String,
+    /// The folder of its state, in place of a name
+    #[arg(long, global = true, env = "TRISHANKU_DIR", value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Bring the control plane up; it continues with the data it had
+    Up(Up),
+    /// End the control plane; its data stays
+    Down,
+    /// Tell what runs; exits with 0 if everything is ready, otherwise with 3
+    Status(Status),
+    /// Run kubectl as this control plane's administrator
+    #[command(disable_help_flag = true)]
+    Kubectl {
+        /// Arguments for kubectl
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Print a completion script, such as for `source <(trishanku completion bash)`
+    Completion {
+        /// The shell it is for
+        shell: Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trishanku up --detach
+  trishanku up --dir /tmp/plane --gitcd target/release/gitcd
+  trishanku up --storage-media-type application/yaml
+
+In the foreground, the first Ctrl-C ends everything in reverse order and a second one kills. A component that dies is
+started again. Running `up` again continues with the same data, ports and certificates.")]
+pub(crate) struct Up {
+    /// Return when everything is ready; a supervisor goes on in the background
+    #[arg(long)]
+    pub(crate) detach: bool,
+    #[arg(
+        long,
+        value_name = "DIR",
+        help = "The folder of the Kubernetes programs [default: $TRISHANKU_ASSETS, $KUBEBUILDER_ASSETS, what `make assets` made]"
+    )]
+    pub(crate) assets: Option<PathBuf>,
+    /// The gitcd program [default: the one beside trishanku, else on PATH]
+    #[arg(long, env = "TRISHANKU_GITCD", value_name = "PROGRAM")]
+    pub(crate) gitcd: Option<PathBuf>,
+    /// How kube-apiserver encodes what it stores; JSON and YAML are readable in Git [default: what it was, at first JSON]
+    #[arg(long, value_name = "TYPE", value_parser = MEDIA_TYPES)]
+    pub(crate) storage_media_type: Option<String>,
+    /// How many seconds each component may take to get ready
+    #[arg(long, value_name = "SECONDS", default_value = "90", value_parser = seconds)]
+    pub(crate) ready_within: Duration,
+    /// End everything when standard input ends: for programs that must not leave a control plane behind
+    #[arg(long, conflicts_with = "detach")]
+    pub(crate) until_stdin_closes: bool,
+    /// Run on another store, to compare
+    #[arg(long, hide = true)]
+    pub(crate) store: Option<Store>,
+    /// This is the supervisor that --detach starts
+    #[arg(long, hide = true, conflicts_with = "detach")]
+    pub(crate) in_background: Option<Colour>,
+}
+
+const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// Whether the terminal of whoever started the supervisor shows colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Colour {
+    Always,
+    Never,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Which {
+    pub(crate) fn home(&self) -> Result<Home, HomeError> {
+        match &self.dir {
+            Some(dir) => Ok(Home::at(dir)),
+            None => Home::named(&self.name),
+        }
+    }
+
+    /// What has to follow `trishanku` so that a command finds this control plane again.
+    pub(crate) fn selector(&self) -> Option<(&'static str, PathBuf)> {
+        match &self.dir {
+            Some(dir) => Some(("--dir", Home::at(dir).dir().into())),
+            None if self.name == "default" => None,
+            None => Some(("--name", self.name.clone().into())),
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: u64 = text.parse().map_err(|_| "not a whole number".to_owned())?;
+    if seconds == 0 {
+        return Err("nothing is ready in no time".into());
+    }
+    Ok(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Arguments {
+        Arguments::try_parse_from(line.split(' ')).unwrap()
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn everything_after_kubectl_is_kubectls_own() {
+        for (line, expected) in [
+            ("trishanku kubectl get pods -n x", "get pods -n x"),
+            ("trishanku kubectl -- get pods --help", "get pods --help"),
+            ("trishanku kubectl exec p -- ls -l", "exec p -- ls -l"),
+            ("trishanku --name b kubectl --help", "--help"),
+        ] {
+            let Command::Kubectl { args } = parse(line).command else {
+                panic!("{line} is not kubectl");
+            };
+            let args: Vec<_> = args.iter().map(|arg| arg.to_str().unwrap()).collect();
+            assert_eq!(args.join(" "), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What a person reads while a control plane comes up, runs and ends.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anstream::AutoStream;
+use anstream::stream::{AsLockedWrite, RawStream};
+use anstyle::{AnsiColor, Style};
+use trishanku::plane::process::Ended;
+use trishanku::plane::state::Store;
+use trishanku::plane::supervisor::Notice;
+use trishanku::plane::{Home, Ports};
+use trishanku::up::Progress;
+
+use crate::args::Colour;
+
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
+pub(crate) const STRONG: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// Where messages go: one or two places at a time.
+pub(crate) struct Console {
+    sinks: Vec<Box<dyn Write>>,
+    in_background: bool,
+}
+
+impl Console {
+    /// Standard output, with colours if it is a terminal.
+    pub(crate) fn terminal() -> Self {
+        Self { sinks: vec![Box::new(anstream::stdout())], in_background: false }
+    }
+
+    /// A supervisor in the background: the pipe to whoever started it, and its own log.
+    pub(crate) fn background(colour: Colour, log: File) -> Self {
+        let choice = match colour {
+            Colour::Always => anstream::ColorChoice::Always,
+            Colour::Never => anstream::ColorChoice::Never,
+        };
+        Self {
+            sinks: vec![stream(io::stdout(), choice), stream(log, anstream::ColorChoice::Never)],
+            in_background: true,
+        }
+    }
+
+    /// From now on only the log is written; whoever reads standard output sees its end.
+    pub(crate) fn release_starter(&mut self) {
+        let nowhere = File::options().write(true).open("/dev/null");
+        let released = nowhere.and_then(|file| Ok(rustix::stdio::dup2_stdout(&file)?));
+        self.sinks.remove(0);
+        if let Err(error) = released {
+            self.say(&format_args!("{WARN}warning:{WARN:#} cannot let go of standard output: {error}"));
+        }
+    }
+
+    /// One line, or several.
+    pub(crate) fn say(&mut self, text: &dyn Display) {
+        for sink in &mut self.sinks {
+            // Nobody can be told that nobody reads: whoever started a supervisor may have gone.
+            let _unread = writeln!(sink, "{text}").and_then(|()| sink.flush());
+        }
+    }
+
+    /// A failure with all its causes.
+    pub(crate) fn fail(&mut self, error: &anyhow::Error) {
+        self.say(&format_args!("{BAD}error:{BAD:#} {error:#}"));
+    }
+
+    /// A line of progress.
+    pub(crate) fn progress(&mut self, progress: &Progress) {
+        match progress {
+            Progress::EndedLeftover(left) => self.say(&format_args!(
+                "{WARN}ended{WARN:#} {} (process {}), left from an earlier run",
+                left.name, left.pid
+            )),
+            Progress::PortMoved(moved) => self.say(&format_args!(
+                "{WARN}moved{WARN:#} {} from port {} to {}: somebody else uses the old one",
+                moved.component, moved.from, moved.to
+            )),
+            Progress::Issued(subjects) => {
+                self.say(&format_args!("  {DIM}certificates issued: {}{DIM:#}", subjects.join(", ")));
+            }
+            Progress::Plane(notice) => self.notice(notice),
+            _ => self.say(&format_args!("{progress:?}")),
+        }
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        match notice {
+            Notice::Ready { component, port, after } => self.say(&format_args!(
+                "  {component:<24} {GOOD}ready{GOOD:#} {:>6}  {DIM}127.0.0.1:{port}{DIM:#}",
+                seconds(*after)
+            )),
+            Notice::AllReady { after } => {
+                self.say(&format_args!("{GOOD}Ready{GOOD:#} in {STRONG}{}{STRONG:#}", seconds(*after)));
+            }
+            Notice::Restarting(failure, pause) => {
+                self.say(&format_args!("{WARN}restarting{WARN:#} in {}: {failure}", seconds(*pause)));
+            }
+            Notice::Stopping if self.in_background => self.say(&"Stopping"),
+            Notice::Stopping => self.say(&"Stopping; Ctrl-C kills"),
+            Notice::Ended { component, how, after } => {
+                let how = match how {
+                    Ended::Killed => "killed",
+                    Ended::Before | Ended::Gracefully => "ended",
+                };
+                self.say(&format_args!("  {component:<24} {how} {:>6}", seconds(*after)));
+            }
+            Notice::StateNotWritten(error) => {
+                self.say(&format_args!("{WARN}warning:{WARN:#} {error}; `trishanku status` is out of date"));
+            }
+            _ => self.say(&format_args!("{notice:?}")),
+        }
+    }
+}
+
+fn stream<S: RawStream + AsLockedWrite + 'static>(raw: S, choice: anstream::ColorChoice) -> Box<dyn Write> {
+    Box::new(AutoStream::new(raw, choice))
+}
+
+/// What to do with a control plane that is ready.
+pub(crate) struct Tour<'a> {
+    pub(crate) home: &'a Home,
+    pub(crate) ports: Option<Ports>,
+    pub(crate) store: Store,
+    /// The command line that names this control plane, such as `trishanku --name b`.
+    pub(crate) program: String,
+    pub(crate) in_background: bool,
+}
+
+impl Display for Tour<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { home, program, .. } = self;
+        if let Some(ports) = self.ports {
+            writeln!(f, "\n  kubernetes  https://127.0.0.1:{}", ports.apiserver)?;
+        }
+        writeln!(f, "  kubeconfig  {}", home.kubeconfig().display())?;
+        if self.store == Store::Gitcd {
+            writeln!(f, "  repository  {}", home.repository().display())?;
+        }
+        writeln!(f, "\n{STRONG}Try{STRONG:#}")?;
+        writeln!(f, "  {program} kubectl create deployment hello --image=nginx")?;
+        writeln!(f, "  {program} kubectl get deployments,replicasets,pods")?;
+        if self.store == Store::Gitcd {
+            let repository = quoted(&home.repository());
+            writeln!(f, "  git -C {repository} log --oneline main")?;
+        }
+        if self.in_background {
+            write!(f, "\n`{program} down` ends it; the data stays.")
+        } else {
+            write!(f, "\nCtrl-C ends it; the data stays.")
+        }
+    }
+}
+
+/// The command line that names a control plane.
+pub(crate) fn program_line(selector: Option<(&'static str, PathBuf)>) -> String {
+    let program = std::env::args_os().next().map_or_else(|| "trishanku".into(), |name| quoted(Path::new(&name)));
+    match selector {
+        None => program,
+        Some((option, value)) => format!("{program} {option} {}", quoted(&value)),
+    }
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Seconds with one decimal, which is all that a person compares.
+pub(crate) fn seconds(duration: Duration) -> String {
+    format!("{:.1}s", duration.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_quoted_only_where_a_shell_needs_it() {
+        assert_eq!(quoted(Path::new("/a/b-c.d")), "/a/b-c.d");
+        assert_eq!(quoted(Path::new("/a b")), "'/a b'");
+        assert_eq!(quoted(Path::new("it's")), r"'it'\''s'");
+    }
+}

@@ -1,0 +1,100 @@
+//! Ending a control plane from outside.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::plane::home::{Home, HomeError};
+use crate::plane::leftovers::{self, Leftover, LeftoverError};
+use crate::plane::state::{Phase, State, StateError};
+
+/// Longer than all components' grace together, so that it only passes if something is wrong.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// How a control plane was found and left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Down {
+    /// Nothing ran.
+    NotRunning,
+    /// The supervisor ended everything and then itself.
+    Stopped,
+    /// There was no supervisor any more; these were ended in its place.
+    EndedLeftovers(Vec<Leftover>),
+}
+
+/// Why a control plane could not be ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DownError {
+    /// The supervisor cannot be told to stop.
+    #[error("cannot tell the supervisor (process {pid}) to stop")]
+    Signal {
+        /// The supervisor.
+        pid: u32,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The supervisor does not end.
+    #[error(
+        "the supervisor (process {pid}) still runs after {PATIENCE:?}; see {log:?}, then kill it and run `trishanku down` again"
+    )]
+    StillRunning {
+        /// The supervisor.
+        pid: u32,
+        /// Its log.
+        log: PathBuf,
+    },
+    /// A supervisor is about to start or to end.
+    #[error("another `trishanku` is at work in {dir:?}; try again when it is done")]
+    Busy {
+        /// The control plane's folder.
+        dir: PathBuf,
+    },
+    /// See [`HomeError`].
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    /// See [`StateError`].
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// See [`LeftoverError`].
+    #[error(transparent)]
+    Leftover(#[from] LeftoverError),
+}
+
+/// Ends the control plane in `home` and waits until nothing of it runs any more. Blocks the thread.
+///
+/// # Errors
+/// See [`DownError`].
+pub fn down(home: &Home) -> Result<Down, DownError> {
+    if !home.dir().exists() {
+        return Ok(Down::NotRunning);
+    }
+    let state = State::load(&home.state_file())?;
+    let supervisor = state.supervisor.as_ref().filter(|s| s.is_alive());
+    if let Some(supervisor) = supervisor {
+        let pid = supervisor.pid;
+        let failed = |source| DownError::Signal { pid, source };
+        supervisor.signal(Signal::TERM).map_err(failed)?;
+        if !supervisor.wait_ended(PATIENCE).map_err(failed)? {
+            let log = home.log("supervisor");
+            return Err(DownError::StillRunning { pid, log });
+        }
+    }
+    let Some(_lock) = home.try_lock()? else {
+        return Err(DownError::Busy { dir: home.dir().into() });
+    };
+    // Also after a graceful end: a supervisor that was killed while stopping leaves components behind.
+    let mut after = State::load(&home.state_file())?;
+    let leftovers = leftovers::end(&after)?;
+    if after.phase != Phase::Stopped {
+        after.forget_processes();
+        after.save(&home.state_file())?;
+    }
+    Ok(match (supervisor.is_some(), leftovers.is_empty()) {
+        (_, false) => Down::EndedLeftovers(leftovers),
+        (true, true) => Down::Stopped,
+        (false, true) => Down::NotRunning,
+    })
+}

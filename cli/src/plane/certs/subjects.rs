@@ -1,0 +1,93 @@
+//! Who gets a certificate, from whom, and for what.
+
+/// Where kube-apiserver sees itself inside the cluster: the first address of [`SERVICE_RANGE`].
+const SERVICE_ADDRESS: &str = "10.32.0.1";
+/// The cluster's service addresses.
+pub const SERVICE_RANGE: &str = "10.32.0.0/24";
+/// As whom kube-apiserver asks servers that extend it.
+pub const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
+
+/// Issues certificates and is trusted for them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Authority {
+    /// File name without extension.
+    pub(super) file: &'static str,
+    pub(super) common_name: &'static str,
+}
+
+/// Trusted for who a client or server is.
+pub(super) const CLUSTER: Authority = Authority { file: "ca", common_name: "trishanku-ca" };
+/// Trusted to say for whom it asks: kube-apiserver towards servers that extend it. It must be another one, or every client
+/// could claim to be anybody.
+pub(super) const FRONT_PROXY: Authority = Authority { file: "front-proxy-ca", common_name: "trishanku-front-proxy-ca" };
+
+/// Who gets a certificate, and for what.
+pub(super) struct Subject {
+    pub(super) authority: Authority,
+    /// File name without extension.
+    pub(super) file: &'static str,
+    pub(super) common_name: &'static str,
+    pub(super) organization: Option<&'static str>,
+    pub(super) names: &'static [&'static str],
+    pub(super) server: bool,
+    pub(super) client: bool,
+}
+
+const LOOPBACK: &[&str] = &["localhost", "127.0.0.1", "::1"];
+
+pub(super) const SUBJECTS: [Subject; 5] = [
+    Subject {
+        authority: CLUSTER,
+        file: "kube-apiserver",
+        common_name: "kube-apiserver",
+        organization: None,
+        names: &[
+            "localhost",
+            "127.0.0.1",
+            "::1",
+            SERVICE_ADDRESS,
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+        ],
+        server: true,
+        client: false,
+    },
+    Subject {
+        authority: CLUSTER,
+        file: "admin",
+        common_name: "trishanku-admin",
+        organization: Some("system:masters"),
+        names: &[],
+        server: false,
+        client: true,
+    },
+    Subject {
+        authority: CLUSTER,
+        file: "kube-controller-manager",
+        common_name: "system:kube-controller-manager",
+        organization: None,
+        names: LOOPBACK,
+        server: true,
+        client: true,
+    },
+    Subject {
+        authority: CLUSTER,
+        file: "kube-scheduler",
+        common_name: "system:kube-scheduler",
+        organization: None,
+        names: LOOPBACK,
+        server: true,
+        client: true,
+    },
+    Subject {
+        authority: FRONT_PROXY,
+        file: "front-proxy-client",
+        common_name: FRONT_PROXY_CLIENT,
+        organization: None,
+        names: &[],
+        server: false,
+        client: true,
+    },
+];

@@ -1,0 +1,282 @@
+//! What is run and with which flags: a pure function of the settings.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::assets::Assets;
+use super::certs::{self, SERVICE_RANGE};
+use super::home::Home;
+use super::ports::Ports;
+use super::state::{Settings, Store};
+
+/// What kube-apiserver keeps under a lease or renews all the time. It is journaled and served like everything else, but a
+/// history of it would only hide what people did.
+const EPHEMERAL: &str = "/registry/events:/registry/masterleases:/registry/leases/kube-system/apiserver-*";
+
+/// One process of the control plane, ready to be started.
+#[derive(Clone, Debug)]
+pub struct Component {
+    /// The program's usual name.
+    pub name: &'static str,
+    /// Its loopback port.
+    pub port: u16,
+    /// What has to succeed before each start, if anything.
+    pub prepare: Option<Invocation>,
+    /// The process itself.
+    pub run: Invocation,
+    /// How to learn that it is ready.
+    pub probe: Probe,
+    /// How long it may take to end when asked to.
+    pub grace: Duration,
+    /// Where its output goes.
+    pub log: PathBuf,
+}
+
+/// A program with its arguments.
+#[derive(Clone, Debug)]
+pub struct Invocation {
+    /// The executable.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+}
+
+/// The question whose answer 200 means "ready".
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// The path to ask for.
+    pub path: &'static str,
+    /// The authority to trust; without one the server speaks plain HTTP.
+    pub ca: Option<PathBuf>,
+}
+
+/// Everything that decides what is run.
+#[derive(Clone, Debug)]
+pub struct Blueprint<'a> {
+    /// Where the files are.
+    pub home: &'a Home,
+    /// Where the Kubernetes programs are.
+    pub assets: &'a Assets,
+    /// The program of the store: gitcd or etcd.
+    pub store: &'a Path,
+    /// The loopback ports.
+    pub ports: Ports,
+    /// What is kept from run to run.
+    pub settings: &'a Settings,
+}
+
+impl Blueprint<'_> {
+    /// The components in stages: those of a stage start together, once all of the stages before are ready.
+    #[must_use]
+    pub fn stages(&self) -> Vec<Vec<Component>> {
+        vec![
+            // First the store: kube-apiserver gives up after 20 seconds without it.
+            vec![match self.settings.store {
+                Store::Gitcd => self.gitcd(),
+                Store::Etcd => self.etcd(),
+            }],
+            vec![self.apiserver()],
+            vec![self.controller_manager(), self.scheduler()],
+        ]
+    }
+
+    fn gitcd(&self) -> Component {
+        let branch = [
+            flag("repo", self.home.repository()),
+            flag("data-reference-names", "default=refs/heads/main"),
+            flag("metadata-reference-names", "default=refs/gitcd/metadata/main"),
+            flag("committer-name", "trishanku"),
+            flag("committer-email", "trishanku@localhost"),
+        ];
+        let mut init = vec!["init".into()];
+        init.extend(branch.clone());
+        let mut serve = vec!["serve".into()];
+        serve.extend(branch);
+        serve.extend([
+            flag("key-prefixes", "default=/registry"),
+            flag("listen-urls", format!("default={}", self.store_url())),
+            flag("advertise-client-urls", format!("default={}", self.store_url())),
+            flag("ephemeral-prefixes", format!("default={EPHEMERAL}")),
+        ]);
+        Component {
+            name: "gitcd",
+            port: self.ports.store,
+            prepare: Some(Invocation { program: self.store.into(), args: init }),
+            run: Invocation { program: self.store.into(), args: serve },
+            probe: Probe { path: "/health", ca: None },
+            // It still has to commit what the journal holds. Killing it is safe, but leaves that to the next start.
+            grace: Duration::from_mins(1),
+            log: self.home.log("gitcd"),
+        }
+    }
+
+    fn etcd(&self) -> Component {
+        // A single member never talks to itself, so any peer port will do; it has to be the same in all three places.
+        let peer = "http://127.0.0.1:0";
+        Component {
+            name: "etcd",
+            port: self.ports.store,
+            prepare: None,
+            run: Invocation {
+                program: self.store.into(),
+                args: vec![
+                    flag("data-dir", self.home.etcd_data()),
+                    flag("listen-client-urls", self.store_url()),
+                    flag("advertise-client-urls", self.store_url()),
+                    flag("listen-peer-urls", peer),
+                    flag("initial-advertise-peer-urls", peer),
+                    flag("initial-cluster", format!("default={peer}")),
+                ],
+            },
+            probe: Probe { path: "/health", ca: None },
+            grace: Duration::from_secs(20),
+            log: self.home.log("etcd"),
+        }
+    }
+
+    fn apiserver(&self) -> Component {
+        let keys = self.home.keys();
+        let args = vec![
+            // The only storage flags. Watch cache, compaction, consistent reads and leases are as they come.
+            flag("etcd-servers", self.store_url()),
+            flag("storage-media-type", &self.settings.storage_media_type),
+            flag("bind-address", "127.0.0.1"),
+            flag("secure-port", self.ports.apiserver.to_string()),
+            // Without this the address of the default route is advertised, and a machine without network cannot start.
+            flag("advertise-address", "127.0.0.1"),
+            // Endpoints must not be loopback addresses, and no pod could reach this server through one. So the
+            // `kubernetes` service has none, rather than one that is refused again every ten seconds.
+            flag("endpoint-reconciler-type", "none"),
+            flag("service-cluster-ip-range", SERVICE_RANGE),
+            flag("authorization-mode", "Node,RBAC"),
+            flag("enable-admission-plugins", "NodeRestriction"),
+            flag("allow-privileged", "true"),
+            flag("client-ca-file", certs::certificate(&keys, "ca")),
+            flag("tls-cert-file", certs::certificate(&keys, "kube-apiserver")),
+            flag("tls-private-key-file", certs::private_key(&keys, "kube-apiserver")),
+            flag("service-account-issuer", "https://kubernetes.default.svc.cluster.local"),
+            flag("service-account-key-file", certs::service_account_public_key(&keys)),
+            flag("service-account-signing-key-file", certs::private_key(&keys, "service-account")),
+            flag("requestheader-client-ca-file", certs::certificate(&keys, "front-proxy-ca")),
+            flag("requestheader-allowed-names", certs::FRONT_PROXY_CLIENT),
+            flag("requestheader-username-headers", "X-Remote-User"),
+            flag("requestheader-group-headers", "X-Remote-Group"),
+            flag("requestheader-extra-headers-prefix", "X-Remote-Extra-"),
+            flag("proxy-client-cert-file", certs::certificate(&keys, "front-proxy-client")),
+            flag("proxy-client-key-file", certs::private_key(&keys, "front-proxy-client")),
+        ];
+        self.kubernetes("kube-apiserver", self.ports.apiserver, "/readyz", args)
+    }
+
+    fn controller_manager(&self) -> Component {
+        let name = "kube-controller-manager";
+        let keys = self.home.keys();
+        let mut args = self.client_args(name, self.ports.controller_manager);
+        args.extend([
+            flag("use-service-account-credentials", "true"),
+            flag("service-account-private-key-file", certs::private_key(&keys, "service-account")),
+            flag("root-ca-file", certs::certificate(&keys, "ca")),
+            flag("cluster-signing-cert-file", certs::certificate(&keys, "ca")),
+            flag("cluster-signing-key-file", certs::private_key(&keys, "ca")),
+        ]);
+        self.kubernetes(name, self.ports.controller_manager, "/healthz", args)
+    }
+
+    fn scheduler(&self) -> Component {
+        let name = "kube-scheduler";
+        let args = self.client_args(name, self.ports.scheduler);
+        self.kubernetes(name, self.ports.scheduler, "/healthz", args)
+    }
+
+    /// The flags that the two clients of kube-apiserver have in common.
+    fn client_args(&self, name: &str, port: u16) -> Vec<OsString> {
+        let keys = self.home.keys();
+        let kubeconfig = self.home.component_kubeconfig(name);
+        vec![
+            flag("kubeconfig", &kubeconfig),
+            flag("authentication-kubeconfig", &kubeconfig),
+            flag("authorization-kubeconfig", &kubeconfig),
+            flag("bind-address", "127.0.0.1"),
+            flag("secure-port", port.to_string()),
+            flag("tls-cert-file", certs::certificate(&keys, name)),
+            flag("tls-private-key-file", certs::private_key(&keys, name)),
+            // There is one of each, and a lease renewed every two seconds would drown the history.
+            flag("leader-elect", "false"),
+        ]
+    }
+
+    fn kubernetes(&self, name: &'static str, port: u16, path: &'static str, args: Vec<OsString>) -> Component {
+        Component {
+            name,
+            port,
+            prepare: None,
+            run: Invocation { program: self.assets.program(name), args },
+            probe: Probe { path, ca: Some(certs::certificate(&self.home.keys(), "ca")) },
+            grace: Duration::from_secs(20),
+            log: self.home.log(name),
+        }
+    }
+
+    fn store_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.ports.store)
+    }
+}
+
+fn flag(name: &str, value: impl Into<OsString>) -> OsString {
+    let mut flag = OsString::from(format!("--{name}="));
+    flag.push(value.into());
+    flag
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stages(settings: &Settings) -> Vec<Vec<Component>> {
+        let dir = tempfile::tempdir().unwrap();
+        for program in ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"] {
+            std::fs::write(dir.path().join(program), "").unwrap();
+        }
+        Blueprint {
+            home: &Home::at(Path::new("/home/me/a plane")),
+            assets: &Assets::find(Some(dir.path())).unwrap(),
+            store: Path::new("/bin/gitcd"),
+            ports: Ports { store: 1, apiserver: 2, controller_manager: 3, scheduler: 4 },
+            settings,
+        }
+        .stages()
+    }
+
+    #[test]
+    fn the_apiserver_gets_no_storage_flag_but_the_address_and_the_media_type() {
+        let stages = stages(&Settings::default());
+        let storage: Vec<_> = stages[1][0]
+            .run
+            .args
+            .iter()
+            .filter_map(|arg| arg.to_str())
+            .filter(|arg| {
+                ["--etcd", "--storage", "--watch-cache", "--default-watch", "--feature"]
+                    .iter()
+                    .any(|prefix| arg.starts_with(prefix))
+            })
+            .collect();
+        assert_eq!(storage, ["--etcd-servers=http://127.0.0.1:1", "--storage-media-type=application/json"]);
+    }
+
+    #[test]
+    fn the_store_comes_first_and_is_initialised_on_the_same_branch() {
+        let stages = stages(&Settings::default());
+        let gitcd = &stages[0][0];
+        let init = gitcd.prepare.as_ref().unwrap();
+        assert_eq!(init.args[1..], gitcd.run.args[1..init.args.len()]);
+        assert_eq!(init.args[1], "--repo=/home/me/a plane/repo.git");
+    }
+
+    #[test]
+    fn etcd_can_stand_in_for_gitcd() {
+        let settings = Settings { store: Store::Etcd, ..Settings::default() };
+        assert_eq!(stages(&settings)[0][0].name, "etcd");
+    }
+}

@@ -1,0 +1,188 @@
+//! The folder of one control plane: one path is the whole state.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// Where one control plane keeps everything: repository, keys, kubeconfigs, logs, state.
+///
+/// Cheap to make and to clone; nothing is created before [`Home::create`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    dir: PathBuf,
+}
+
+/// Why a control plane's folder cannot be named or made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HomeError {
+    /// Neither `XDG_DATA_HOME` nor `HOME` is set to an absolute path.
+    #[error("no place for the data: set HOME or XDG_DATA_HOME, or give --dir")]
+    NoDataFolder,
+    /// The name would not be one folder below the data folder.
+    #[error(
+        "{name:?} cannot name a control plane: use letters, digits, '-', '_' and '.', starting with a letter or digit"
+    )]
+    BadName {
+        /// The name as given.
+        name: String,
+    },
+    /// A folder could not be made.
+    #[error("cannot create the folder {path:?}; choose another one with --dir")]
+    Create {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The lock file could not be used.
+    #[error("cannot lock {path:?}")]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Home {
+    /// The control plane in `dir`, made absolute against the current folder.
+    #[must_use]
+    pub fn at(dir: &Path) -> Self {
+        // Only an empty path cannot be made absolute; "here" is what it means.
+        let dir = std::path::absolute(dir).unwrap_or_else(|_| PathBuf::from("."));
+        Self { dir }
+    }
+
+    /// The control plane `name` in the user's data folder.
+    ///
+    /// # Errors
+    /// [`HomeError::BadName`], [`HomeError::NoDataFolder`].
+    pub fn named(name: &str) -> Result<Self, HomeError> {
+        let first = name.chars().next();
+        let fits = first.is_some_and(|c| c.is_ascii_alphanumeric())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+        if !fits {
+            return Err(HomeError::BadName { name: name.into() });
+        }
+        let data = xdg_folder("XDG_DATA_HOME", ".local/share").ok_or(HomeError::NoDataFolder)?;
+        Ok(Self { dir: data.join("trishanku").join(name) })
+    }
+
+    /// Creates the folder and its sub-folders, readable by the owner only.
+    ///
+    /// # Errors
+    /// [`HomeError::Create`] names the folder that could not be made.
+    pub fn create(&self) -> Result<(), HomeError> {
+        for path in [self.dir.clone(), self.keys(), self.logs()] {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&path)
+                .map_err(|source| HomeError::Create { path, source })?;
+        }
+        Ok(())
+    }
+
+    /// Takes the lock that a supervisor holds for as long as it lives; `None` if one does.
+    ///
+    /// The system drops the lock when the holder ends, however it ends.
+    ///
+    /// # Errors
+    /// [`HomeError::Lock`] if the file cannot be opened or locked at all.
+    pub fn try_lock(&self) -> Result<Option<File>, HomeError> {
+        let path = self.dir.join("lock");
+        let failed = |source| HomeError::Lock { path: path.clone(), source };
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(std::fs::TryLockError::WouldBlock) => Ok(None),
+            Err(std::fs::TryLockError::Error(source)) => Err(failed(source)),
+        }
+    }
+
+    /// The folder itself.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The bare Git repository that holds the objects.
+    #[must_use]
+    pub fn repository(&self) -> PathBuf {
+        self.dir.join("repo.git")
+    }
+
+    /// The data folder of a stock etcd, for comparisons.
+    #[must_use]
+    pub fn etcd_data(&self) -> PathBuf {
+        self.dir.join("etcd")
+    }
+
+    /// Certificates and private keys.
+    #[must_use]
+    pub fn keys(&self) -> PathBuf {
+        self.dir.join("pki")
+    }
+
+    /// The administrator's kubeconfig.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.dir.join("kubeconfig")
+    }
+
+    /// The kubeconfig of a component.
+    #[must_use]
+    pub fn component_kubeconfig(&self, component: &str) -> PathBuf {
+        self.keys().join(format!("{component}.kubeconfig"))
+    }
+
+    /// The folder of the logs.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    /// The log of a component (or of the `supervisor`).
+    #[must_use]
+    pub fn log(&self, component: &str) -> PathBuf {
+        self.logs().join(format!("{component}.log"))
+    }
+
+    /// What the supervisor writes down about what it runs; see [`crate::plane::state`].
+    #[must_use]
+    pub fn state_file(&self) -> PathBuf {
+        self.dir.join("state.json")
+    }
+}
+
+/// The folder that an XDG variable names, else the given one below `HOME`. Relative paths are ignored, as XDG asks.
+pub(crate) fn xdg_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute(variable).or_else(|| Some(absolute("HOME")?.join(below_home)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_leave_the_data_folder() {
+        for name in ["", "..", ".", "a/b", "/etc", "-x", "ü"] {
+            assert!(matches!(Home::named(name), Err(HomeError::BadName { .. })), "{name:?}");
+        }
+        assert!(Home::named("team-a_1.36").is_ok());
+    }
+
+    #[test]
+    fn the_lock_is_exclusive_and_goes_with_its_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path());
+        let held = home.try_lock().unwrap();
+        assert!(held.is_some());
+        assert!(home.try_lock().unwrap().is_none());
+        drop(held);
+        assert!(home.try_lock().unwrap().is_some());
+    }
+}

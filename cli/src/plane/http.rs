@@ -1,0 +1,186 @@
+//! Asking a component of this machine a question over HTTP: is it ready, what are its metrics.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Connect, ask and read the answer within this time; a component that takes longer is not healthy.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// gitcd's metrics are some tens of KiB.
+const MAX_ANSWER_BYTES: usize = 8 << 20;
+
+/// A component's HTTP server on a loopback port.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    port: u16,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+/// Why there was no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HttpError {
+    /// Nobody listens, or the connection broke.
+    #[error("no answer on port {port}: {source}")]
+    Connection {
+        /// The loopback port.
+        port: u16,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The exchange failed after the connection was made.
+    #[error("no proper HTTP answer on port {port}: {reason}")]
+    Exchange {
+        /// The loopback port.
+        port: u16,
+        /// What was wrong.
+        reason: String,
+    },
+    /// Nothing came in time.
+    #[error("no answer on port {port} within {TIMEOUT:?}")]
+    TimedOut {
+        /// The loopback port.
+        port: u16,
+    },
+    /// There was an answer, and it is not 200.
+    #[error("port {port} answers {status}: {body}")]
+    Status {
+        /// The loopback port.
+        port: u16,
+        /// The answer's status.
+        status: StatusCode,
+        /// The answer's text, at most 400 characters.
+        body: String,
+    },
+}
+
+/// Why the authority's certificate cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use the certificate in {path:?}: {reason}")]
+pub struct TrustError {
+    path: PathBuf,
+    reason: String,
+}
+
+impl Endpoint {
+    /// A server that speaks plain HTTP.
+    #[must_use]
+    pub fn plain(port: u16) -> Self {
+        Self { port, tls: None }
+    }
+
+    /// A server whose certificate the authority in the file `ca` issued for 127.0.0.1.
+    ///
+    /// # Errors
+    /// If the file holds no certificate.
+    pub fn tls(port: u16, ca: &Path) -> Result<Self, TrustError> {
+        let failed = |reason: String| TrustError { path: ca.into(), reason };
+        let mut roots = RootCertStore::empty();
+        let cert = CertificateDer::from_pem_file(ca).map_err(|e| failed(e.to_string()))?;
+        roots.add(cert).map_err(|e| failed(e.to_string()))?;
+        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        Ok(Self { port, tls: Some(Arc::new(config)) })
+    }
+
+    /// The body of the answer to `GET path`, if its status is 200. Takes at most five seconds.
+    ///
+    /// # Errors
+    /// See [`HttpError`].
+    pub async fn ask(&self, path: &str) -> Result<Bytes, HttpError> {
+        let port = self.port;
+        let exchange = async {
+            let failed = |source| HttpError::Connection { port, source };
+            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.map_err(failed)?;
+            match &self.tls {
+                None => self.exchange(stream, path).await,
+                Some(config) => {
+                    let name = ServerName::IpAddress(Ipv4Addr::LOCALHOST.into());
+                    let connector = TlsConnector::from(config.clone());
+                    let stream = connector.connect(name, stream).await.map_err(failed)?;
+                    self.exchange(stream, path).await
+                }
+            }
+        };
+        tokio::time::timeout(TIMEOUT, exchange).await.unwrap_or(Err(HttpError::TimedOut { port }))
+    }
+
+    async fn exchange<S>(&self, stream: S, path: &str) -> Result<Bytes, HttpError>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let port = self.port;
+        let failed = |error: &dyn std::fmt::Display| HttpError::Exchange { port, reason: error.to_string() };
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
+        let request = Request::get(path)
+            .header(hyper::header::HOST, format!("127.0.0.1:{port}"))
+            .header(hyper::header::CONNECTION, "close")
+            .body(Empty::<Bytes>::new())
+            .map_err(|e| failed(&e))?;
+        let answer = async {
+            let response = sender.send_request(request).await.map_err(|e| failed(&e))?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.map_err(|e| failed(&e))?;
+            Ok((status, body.to_bytes()))
+        };
+        // The connection's own errors reach the request as well; it only has to be driven.
+        let (_, answer) = tokio::join!(connection, answer);
+        let (status, body) = answer?;
+        if status != StatusCode::OK {
+            let body = String::from_utf8_lossy(&body).chars().take(400).collect();
+            return Err(HttpError::Status { port, status, body });
+        }
+        Ok(body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    async fn server(answer: &'static str) -> u16 {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _read = stream.read(&mut [0; 1024]).await.unwrap();
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        });
+        port
+    }
+
+    #[tokio::test]
+    async fn the_body_of_a_200_is_returned() {
+        let port = server("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+        assert_eq!(Endpoint::plain(port).ask("/health").await.unwrap(), "ok");
+    }
+
+    #[tokio::test]
+    async fn any_other_status_is_an_error_that_shows_the_answer() {
+        let port = server("HTTP/1.1 503 No\r\ncontent-length: 5\r\n\r\n[-]db").await;
+        let error = Endpoint::plain(port).ask("/readyz").await.unwrap_err();
+        assert!(error.to_string().contains("503"), "{error}");
+        assert!(error.to_string().contains("[-]db"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_closed_port_is_named() {
+        let (ports, _) = super::super::ports::Ports::choose(None).unwrap();
+        let error = Endpoint::plain(ports.store).ask("/").await.unwrap_err();
+        assert!(error.to_string().contains(&ports.store.to_string()), "{error}");
+    }
+}

@@ -1,0 +1,75 @@
+//! The components' logs: one file a component, the previous run's beside it.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// No line of interest is longer, and reading stays cheap whatever the log's size.
+const TAIL_BYTES: u64 = 16 << 10;
+/// Longer lines are cut: a message shows several of them on a terminal.
+const MAX_LINE_CHARACTERS: usize = 300;
+
+/// Puts the previous run's log aside, replacing the one before.
+///
+/// # Errors
+/// If the folder does not allow it.
+pub fn rotate(path: &Path) -> io::Result<()> {
+    match std::fs::rename(path, path.with_extension("log.1")) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The last `lines` lines, as far as the last 16 KiB hold them, at most 300 characters of each; empty if there is no log.
+#[must_use]
+pub fn tail(path: &Path, lines: usize) -> Vec<String> {
+    let read = || {
+        let mut file = File::open(path)?;
+        let start = file.metadata()?.len().saturating_sub(TAIL_BYTES);
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+        io::Result::Ok(bytes)
+    };
+    // A log that cannot be read has no last lines to show; the message still names it.
+    let bytes = read().unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let all: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    all[all.len().saturating_sub(lines)..].iter().map(|line| cut(line)).collect()
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(MAX_LINE_CHARACTERS) {
+        None => line.to_owned(),
+        Some((end, _)) => format!("{}…", &line[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_are_shown_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("gitcd.log");
+        assert!(tail(&path, 2).is_empty());
+        std::fs::write(&path, "a\nb\n\nc\n").unwrap();
+        assert_eq!(tail(&path, 2), ["b", "c"]);
+        assert_eq!(tail(&path, 9), ["a", "b", "c"]);
+        std::fs::write(&path, "ü".repeat(400)).unwrap();
+        assert_eq!(tail(&path, 1), [format!("{}…", "ü".repeat(300))]);
+    }
+
+    #[test]
+    fn the_previous_log_stays_beside_the_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("gitcd.log");
+        rotate(&path).unwrap();
+        std::fs::write(&path, "old").unwrap();
+        rotate(&path).unwrap();
+        assert!(!path.exists());
+        let kept = std::fs::read_to_string(dir.path().join("gitcd.log.1")).unwrap();
+        assert_eq!(kept, "old");
+    }
+}

@@ -1,0 +1,119 @@
+//! Loopback ports: chosen once, kept while they are free.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+/// The loopback ports of one control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ports {
+    /// gitcd's (or etcd's) client port.
+    pub store: u16,
+    /// kube-apiserver's secure port.
+    pub apiserver: u16,
+    /// kube-controller-manager's secure port.
+    pub controller_manager: u16,
+    /// kube-scheduler's secure port.
+    pub scheduler: u16,
+}
+
+/// A port that somebody else has taken since the last run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Which server moved.
+    pub component: &'static str,
+    /// The port it had.
+    pub from: u16,
+    /// The port it gets.
+    pub to: u16,
+}
+
+impl Ports {
+    /// The ports of the previous run as far as they are still free, otherwise new ones.
+    ///
+    /// All ports are held while choosing, so no two are equal; they are let go on return.
+    ///
+    /// # Errors
+    /// If the system has no free loopback port.
+    pub fn choose(previous: Option<Self>) -> io::Result<(Self, Vec<Moved>)> {
+        let mut held = Vec::new();
+        let mut moved = Vec::new();
+        let mut choose = |component, before: Option<u16>| {
+            let kept = before.and_then(|port| listen(port).ok());
+            let listener = kept.map_or_else(listen_anywhere, Ok)?;
+            let port = listener.local_addr()?.port();
+            if let Some(from) = before.filter(|&from| from != port) {
+                moved.push(Moved { component, from, to: port });
+            }
+            held.push(listener);
+            io::Result::Ok(port)
+        };
+        let ports = Self {
+            store: choose("the store", previous.map(|p| p.store))?,
+            apiserver: choose("kube-apiserver", previous.map(|p| p.apiserver))?,
+            controller_manager: choose("kube-controller-manager", previous.map(|p| p.controller_manager))?,
+            scheduler: choose("kube-scheduler", previous.map(|p| p.scheduler))?,
+        };
+        Ok((ports, moved))
+    }
+}
+
+fn listen(port: u16) -> io::Result<TcpListener> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+}
+
+/// Listens on a free port that the system does not hand out to outgoing connections.
+///
+/// While a component restarts, its port is free for a moment and others try to connect to it. A port from the system's own range
+/// could then become the near end of some connection, even of one to itself, and the component could not come back.
+fn listen_anywhere() -> io::Result<TcpListener> {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
+    let candidates = candidates(range.as_deref().unwrap_or_default());
+    // Starting anywhere keeps control planes that start at the same time apart.
+    let start = RandomState::new().hash_one(0) as usize;
+    let count = candidates.len();
+    (0..count)
+        .map(|step| candidates.start + (start.wrapping_add(step) % count) as u16)
+        .find_map(|port| listen(port).ok())
+        .map_or_else(|| listen(0), Ok)
+}
+
+/// The ports outside the system's range (two numbers) for outgoing connections, as far as ordinary users may listen there.
+fn candidates(outgoing: &str) -> Range<u16> {
+    let mut bounds = outgoing.split_ascii_whitespace().map(str::parse);
+    match (bounds.next(), bounds.next()) {
+        (Some(Ok(low)), _) if low > 20_000 => 16_384..low,
+        (Some(Ok(low)), _) if low > 2048 => 1024..low,
+        (_, Some(Ok(high))) if high < 65_000 => high + 1..65_535,
+        _ => 16_384..32_768,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_outside_the_range_of_outgoing_connections() {
+        assert_eq!(candidates("32768\t60999\n"), 16_384..32_768);
+        assert_eq!(candidates("15000 65000"), 1024..15_000);
+        assert_eq!(candidates("1024 60999"), 61_000..65_535);
+        assert_eq!(candidates(""), 16_384..32_768);
+    }
+
+    #[test]
+    fn free_ports_are_kept_and_taken_ones_are_replaced_with_a_notice() {
+        let (first, moved) = Ports::choose(None).unwrap();
+        assert!(moved.is_empty());
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, first.apiserver)).unwrap();
+        let (second, moved) = Ports::choose(Some(first)).unwrap();
+        drop(taken);
+        assert_ne!(second.apiserver, first.apiserver);
+        let notice = Moved { component: "kube-apiserver", from: first.apiserver, to: second.apiserver };
+        // Another process may have taken one of the other three meanwhile, so this is not an equality.
+        assert!(moved.contains(&notice), "{moved:?}");
+    }
+}

@@ -1,0 +1,200 @@
+//! Processes that cannot be mistaken for others: an id alone may be recycled, an id with its start time is not.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+/// One process of one boot of this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The process id.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    started: u64,
+    /// The boot it belongs to, as the kernel names it.
+    boot: String,
+}
+
+/// How [`Identity::end`] ended a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It had ended by itself.
+    Before,
+    /// It followed the request to end.
+    Gracefully,
+    /// It had to be killed.
+    Killed,
+}
+
+impl Identity {
+    /// The identity of a running process, `None` if there is no such process (or only its unreaped remains).
+    ///
+    /// # Errors
+    /// If `/proc` cannot be read.
+    pub fn of(pid: u32) -> io::Result<Option<Self>> {
+        let Some(started) = started(pid)? else {
+            return Ok(None);
+        };
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        Ok(Some(Self { pid, started, boot: boot.trim().to_owned() }))
+    }
+
+    /// Whether this very process still runs.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        Self::of(self.pid).ok().flatten().as_ref() == Some(self)
+    }
+
+    /// Sends a signal to this process and to no other; `false` if it has ended.
+    ///
+    /// # Errors
+    /// If the system refuses, such as for a process of another user.
+    pub fn signal(&self, signal: Signal) -> io::Result<bool> {
+        let Some(handle) = self.open()? else {
+            return Ok(false);
+        };
+        match pidfd_send_signal(&handle, signal) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::SRCH) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits until the process has ended; `false` if it still runs after `timeout`. Blocks the thread.
+    ///
+    /// # Errors
+    /// If the process cannot be observed.
+    pub fn wait_ended(&self, timeout: Duration) -> io::Result<bool> {
+        let Some(handle) = self.open()? else {
+            return Ok(true);
+        };
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).map_err(io::Error::other)?;
+            let mut fds = [PollFd::new(&handle, PollFlags::IN)];
+            match poll(&mut fds, Some(&left)) {
+                Ok(ready) => return Ok(ready > 0),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Asks the process to end, and kills it if it has not within `grace`. Blocks the thread.
+    ///
+    /// # Errors
+    /// If the system refuses a signal, or if the process outlives even the kill by ten seconds.
+    pub fn end(&self, grace: Duration) -> io::Result<Ended> {
+        if !self.signal(Signal::TERM)? {
+            return Ok(Ended::Before);
+        }
+        if self.wait_ended(grace)? {
+            return Ok(Ended::Gracefully);
+        }
+        self.signal(Signal::KILL)?;
+        if self.wait_ended(Duration::from_secs(10))? {
+            return Ok(Ended::Killed);
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("process {} does not end, even when killed", self.pid)))
+    }
+
+    /// A handle to exactly this process. The check comes after opening: from then on the id cannot be recycled unnoticed.
+    fn open(&self) -> io::Result<Option<OwnedFd>> {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        let Some(pid) = pid else {
+            return Ok(None);
+        };
+        match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(handle) => Ok(self.is_alive().then_some(handle)),
+            Err(rustix::io::Errno::SRCH) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Start time of a process in clock ticks since boot; `None` if it has ended.
+fn started(pid: u32) -> io::Result<Option<u64>> {
+    let stat = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat,
+        // The kernel answers ESRCH when the process ends between opening and reading.
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound
+                || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    parse_stat(&stat)
+}
+
+/// Field 22 of `/proc/PID/stat`; see proc(5). The second field is a name in parentheses that may itself contain any byte.
+fn parse_stat(stat: &str) -> io::Result<Option<u64>> {
+    let malformed = || io::Error::other(format!("cannot understand /proc/PID/stat: {stat:?}"));
+    let (_, rest) = stat.rsplit_once(')').ok_or_else(malformed)?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next().ok_or_else(malformed)?;
+    if matches!(state, "Z" | "X") {
+        return Ok(None);
+    }
+    let started = fields.nth(18).ok_or_else(malformed)?;
+    started.parse().map(Some).map_err(|_| malformed())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn start() -> Self {
+            Self(Command::new("sleep").arg("60").spawn().unwrap())
+        }
+        fn identity(&self) -> Identity {
+            Identity::of(self.0.id()).unwrap().unwrap()
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ended = self.0.kill();
+            let _reaped = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_does_not_confuse_the_reader() {
+        let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 0 0";
+        assert_eq!(parse_stat(stat).unwrap(), Some(4711));
+        assert_eq!(parse_stat(&stat.replace(" S ", " Z ")).unwrap(), None);
+        assert!(parse_stat("7 (x) S 1").is_err());
+    }
+
+    #[test]
+    fn a_recycled_id_is_not_the_same_process_and_is_never_signalled() {
+        let sleeper = Sleeper::start();
+        let recycled = Identity { started: sleeper.identity().started + 1, ..sleeper.identity() };
+        assert!(!recycled.is_alive());
+        assert!(!recycled.signal(Signal::KILL).unwrap());
+        assert_eq!(recycled.end(Duration::ZERO).unwrap(), Ended::Before);
+        assert!(sleeper.identity().is_alive());
+    }
+
+    #[test]
+    fn ending_is_graceful_if_the_process_follows() {
+        let sleeper = Sleeper::start();
+        let identity = sleeper.identity();
+        assert!(!identity.wait_ended(Duration::ZERO).unwrap());
+        let ended = identity.end(Duration::from_secs(10)).unwrap();
+        assert_eq!(ended, Ended::Gracefully);
+        assert!(!identity.is_alive());
+    }
+}

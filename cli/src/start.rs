@@ -1,0 +1,65 @@
+//! `trishanku up`, in the foreground, in the background, and as the supervisor in the background itself.
+
+use std::fs::OpenOptions;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use trishanku::plane::supervisor::Notice;
+use trishanku::plane::{Home, State};
+use trishanku::up::{Progress, Up};
+
+use crate::console::{Console, Tour};
+use crate::{args, detach, stops};
+
+pub(crate) async fn up(options: &args::Up, home: Home, program: String) -> anyhow::Result<ExitCode> {
+    if options.detach {
+        if State::load(&home.state_file())?.is_supervised() {
+            let mut console = Console::terminal();
+            console.say(&"Already running");
+            show_tour(&mut console, &home, program, true);
+            return Ok(ExitCode::SUCCESS);
+        }
+        return detach::start(&home, &mut stops::requests(false)?).await;
+    }
+    let mut console = match options.in_background {
+        None => Console::terminal(),
+        Some(colour) => {
+            // A session of its own, so that closing the terminal does not end it.
+            rustix::process::setsid().context("cannot leave the terminal")?;
+            let log = home.log("supervisor");
+            let log = OpenOptions::new().create(true).append(true).open(log)?;
+            Console::background(colour, log)
+        }
+    };
+    let mut stops = stops::requests(options.until_stdin_closes)?;
+    console.say(&format_args!("Bringing up {}", home.dir().display()));
+    let up = Up {
+        home: home.clone(),
+        assets: options.assets.clone(),
+        gitcd: options.gitcd.clone(),
+        store: options.store,
+        storage_media_type: options.storage_media_type.clone(),
+        ready_within: options.ready_within,
+    };
+    let in_background = options.in_background.is_some();
+    let outcome = up.run(&mut stops, |progress| {
+        console.progress(&progress);
+        if matches!(progress, Progress::Plane(Notice::AllReady { .. })) {
+            show_tour(&mut console, &home, program.clone(), in_background);
+            if in_background {
+                console.release_starter();
+            }
+        }
+    });
+    if let Err(error) = outcome.await {
+        console.fail(&error.into());
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_tour(console: &mut Console, home: &Home, program: String, in_background: bool) {
+    // What was just written, so it can be read; if not, the tour is shorter.
+    let state = State::load(&home.state_file()).unwrap_or_default();
+    console.say(&Tour { home, ports: state.ports, store: state.settings.store, program, in_background });
+}

@@ -1,0 +1,213 @@
+//! What runs of a control plane, and how far the store's commits are behind.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use crate::plane::home::Home;
+use crate::plane::http::Endpoint;
+use crate::plane::process::Identity;
+use crate::plane::state::{Component, Condition, Phase, State, StateError, Store};
+
+/// One control plane at one moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What the whole does.
+    pub health: Health,
+    /// Its folder.
+    pub dir: PathBuf,
+    /// The administrator's kubeconfig.
+    pub kubeconfig: PathBuf,
+    /// The Git repository, unless the data is in an etcd.
+    pub repository: Option<PathBuf>,
+    /// The supervisor's process id, while it runs.
+    pub supervisor_pid: Option<u32>,
+    /// The components in the order in which they start.
+    pub components: Vec<ComponentReport>,
+    /// What the store says about itself, if it answers.
+    pub store: Option<StoreFigures>,
+}
+
+/// What a whole control plane does, checked against the processes that really run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Health {
+    /// Nothing runs.
+    Stopped,
+    /// It is coming up.
+    Starting,
+    /// Every component is ready.
+    Ready,
+    /// It has been ready, and a component is not at the moment.
+    Degraded,
+    /// It is ending.
+    Stopping,
+    /// Components run without the supervisor; `up` or `down` ends them.
+    Orphaned,
+}
+
+/// One component at one moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct ComponentReport {
+    /// Its name.
+    pub name: String,
+    /// Its process id, while it runs.
+    pub pid: Option<u32>,
+    /// What it does.
+    pub condition: Condition,
+    /// Its loopback port.
+    pub port: u16,
+    /// How long it has been running.
+    pub uptime_seconds: Option<u64>,
+    /// How often it was started again after it ended unasked.
+    pub restarts: u32,
+}
+
+/// Figures from the store's metrics. What a store does not publish is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct StoreFigures {
+    /// The current revision.
+    pub revision: Option<u64>,
+    /// The highest revision that is committed to Git.
+    pub committed_revision: Option<u64>,
+    /// The age of the oldest write that is not yet committed to Git.
+    pub commit_lag_seconds: Option<f64>,
+}
+
+/// Reads the state and checks it against the running processes; asks nobody.
+///
+/// # Errors
+/// [`StateError`] if the state file is unreadable.
+pub fn read(home: &Home) -> Result<Report, StateError> {
+    let state = State::load(&home.state_file())?;
+    let now = SystemTime::now();
+    let components: Vec<_> = state.components.iter().map(|component| ComponentReport::of(component, now)).collect();
+    Ok(Report {
+        health: health(&state, &components),
+        dir: home.dir().into(),
+        kubeconfig: home.kubeconfig(),
+        repository: (state.settings.store == Store::Gitcd).then(|| home.repository()),
+        supervisor_pid: state.supervisor.filter(Identity::is_alive).map(|supervisor| supervisor.pid),
+        components,
+        store: None,
+    })
+}
+
+impl Report {
+    /// Asks the store for its figures, if it runs. A store that does not answer within seconds has none.
+    #[must_use]
+    pub async fn with_store_figures(mut self) -> Self {
+        let store = self.components.first().filter(|store| store.pid.is_some());
+        if let Some(port) = store.map(|store| store.port) {
+            let metrics = Endpoint::plain(port).ask("/metrics").await.ok();
+            self.store = metrics.map(|text| StoreFigures::parse(&String::from_utf8_lossy(&text)));
+        }
+        self
+    }
+}
+
+impl ComponentReport {
+    fn of(component: &Component, now: SystemTime) -> Self {
+        let process = component.process.as_ref().filter(|p| p.is_alive());
+        Self {
+            name: component.name.clone(),
+            pid: process.map(|p| p.pid),
+            condition: match (component.condition, process) {
+                // The supervisor was killed, or has not noticed yet.
+                (Condition::Starting | Condition::Ready, None) => Condition::Stopped,
+                (condition, _) => condition,
+            },
+            port: component.port,
+            uptime_seconds: process.and(component.uptime(now)).map(|uptime| uptime.as_secs()),
+            restarts: component.restarts,
+        }
+    }
+}
+
+fn health(state: &State, components: &[ComponentReport]) -> Health {
+    if !state.is_supervised() {
+        let any = components.iter().any(|component| component.pid.is_some());
+        return if any { Health::Orphaned } else { Health::Stopped };
+    }
+    let all_ready = components.iter().all(|c| c.condition == Condition::Ready);
+    match state.phase {
+        Phase::Ready if all_ready => Health::Ready,
+        Phase::Ready => Health::Degraded,
+        // A living supervisor that has not written yet, or is about to end.
+        Phase::Starting => Health::Starting,
+        Phase::Stopping | Phase::Stopped => Health::Stopping,
+    }
+}
+
+impl StoreFigures {
+    /// Reads the figures out of a Prometheus text.
+    fn parse(text: &str) -> Self {
+        let value = |name: &str| -> Option<f64> {
+            text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
+                let rest = line.strip_prefix(name)?;
+                // The name must end here, at its labels or at its value.
+                let is_whole = rest.starts_with(['{', ' ']);
+                let (_, value) = rest.rsplit_once(' ').filter(|_| is_whole)?;
+                value.parse().ok()
+            })
+        };
+        Self {
+            revision: value("gitcd_revision")
+                .or_else(|| value("etcd_debugging_mvcc_current_revision"))
+                .map(|revision| revision as u64),
+            committed_revision: value("gitcd_committed_revision").map(|revision| revision as u64),
+            commit_lag_seconds: value("gitcd_commit_lag_seconds"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_with_and_without_labels() {
+        let text = "# TYPE gitcd_revision gauge\ngitcd_revision{branch=\"default\"} 42\n\
+                    gitcd_revision_other 7\ngitcd_commit_lag_seconds 0.25\n";
+        let figures = StoreFigures::parse(text);
+        assert_eq!(figures.revision, Some(42));
+        assert_eq!(figures.commit_lag_seconds, Some(0.25));
+        assert_eq!(figures.committed_revision, None);
+    }
+
+    #[test]
+    fn etcd_has_a_revision_and_no_lag() {
+        let figures = StoreFigures::parse("etcd_debugging_mvcc_current_revision 1.5e+03\n");
+        assert_eq!(figures.revision, Some(1500));
+        assert_eq!(figures.commit_lag_seconds, None);
+    }
+
+    #[test]
+    fn a_control_plane_that_never_ran_is_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let report = read(&Home::at(dir.path())).unwrap();
+        assert_eq!(report.health, Health::Stopped);
+        assert!(report.components.is_empty());
+    }
+
+    #[test]
+    fn running_components_without_their_supervisor_are_orphans() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path());
+        let state = State {
+            phase: Phase::Ready,
+            components: vec![Component {
+                name: "gitcd".into(),
+                port: 1,
+                condition: Condition::Ready,
+                process: Identity::of(std::process::id()).unwrap(),
+                started_unix_seconds: Some(0),
+                restarts: 0,
+            }],
+            ..State::default()
+        };
+        state.save(&home.state_file()).unwrap();
+        assert_eq!(read(&home).unwrap().health, Health::Orphaned);
+    }
+}

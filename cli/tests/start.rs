@@ -1,0 +1,162 @@
+//! `trishanku up` when something is wrong: each failure is one clear message, and nothing is left running.
+//!
+//! The programs are scripts here, so no Kubernetes is needed; real ones are in `e2e/`.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+use trishanku::plane::{Home, State};
+use trishanku::status::{self, Health};
+
+/// A folder with a control plane's home, and with programs that are scripts.
+struct Sandbox {
+    dir: TempDir,
+}
+
+impl Sandbox {
+    /// A gitcd that does `serve` in place of serving; the Kubernetes programs are never reached.
+    fn with_gitcd(serve: &str) -> Self {
+        let sandbox = Self { dir: tempfile::tempdir().expect("there is room for a folder") };
+        for program in ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"] {
+            sandbox.script(program, "exit 9");
+        }
+        sandbox.script("gitcd", &format!("[ \"$1\" = init ] && exit 0\n{serve}"));
+        sandbox
+    }
+
+    fn script(&self, name: &str, body: &str) -> PathBuf {
+        let path = self.dir.path().join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).expect("the folder is ours");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("the file is ours");
+        path
+    }
+
+    fn home(&self) -> Home {
+        Home::at(&self.dir.path().join("home"))
+    }
+
+    fn trishanku(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_trishanku"))
+            .arg("--dir")
+            .arg(self.home().dir())
+            .args(args)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("TRISHANKU_ASSETS", self.dir.path())
+            .env("TRISHANKU_GITCD", self.dir.path().join("gitcd"))
+            .output()
+            .expect("it was just built")
+    }
+
+    /// Runs `up`, expects it to fail with nothing left running, and answers with what it printed.
+    fn failing_up(&self, args: &[&str]) -> String {
+        let output = self.trishanku(&[&["up"], args].concat());
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(status::read(&self.home()).expect("it is readable").health, Health::Stopped);
+        printed(&output)
+    }
+}
+
+fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+#[test]
+fn a_component_that_dies_at_the_start_is_named_with_its_log() {
+    let sandbox = Sandbox::with_gitcd("echo the repository is locked >&2; exit 4");
+    let printed = sandbox.failing_up(&[]);
+    assert!(printed.contains("gitcd exited with code 4"), "{printed}");
+    assert!(printed.contains("| the repository is locked"), "{printed}");
+    assert!(printed.contains("log/gitcd.log"), "{printed}");
+}
+
+#[test]
+fn a_failing_preparation_is_named_too() {
+    let sandbox = Sandbox::with_gitcd("exec sleep 60");
+    sandbox.script("gitcd", "echo no space; exit 1");
+    let printed = sandbox.failing_up(&[]);
+    assert!(printed.contains("`gitcd init` exited with code 1"), "{printed}");
+    assert!(printed.contains("| no space"), "{printed}");
+}
+
+#[test]
+fn a_component_that_is_never_ready_is_given_up_and_ended() {
+    let sandbox = Sandbox::with_gitcd("echo $$ > \"$(dirname \"$0\")/pid\"; exec sleep 60");
+    let printed = sandbox.failing_up(&["--ready-within", "1"]);
+    assert!(printed.contains("gitcd was not ready within 1s (no answer on port"), "{printed}");
+    let pid = std::fs::read_to_string(sandbox.dir.path().join("pid")).unwrap();
+    assert!(!Path::new("/proc").join(pid.trim()).exists(), "process {pid} still runs");
+}
+
+#[test]
+fn a_failure_in_the_background_reaches_whoever_started_it() {
+    let sandbox = Sandbox::with_gitcd("echo the repository is locked >&2; exit 4");
+    let printed = sandbox.failing_up(&["--detach"]);
+    assert!(printed.contains("| the repository is locked"), "{printed}");
+    let log = std::fs::read_to_string(sandbox.home().log("supervisor")).unwrap();
+    assert!(log.contains("| the repository is locked"), "{log}");
+}
+
+#[test]
+fn missing_programs_are_named_before_anything_is_made() {
+    let sandbox = Sandbox::with_gitcd("exit 0");
+    std::fs::remove_file(sandbox.dir.path().join("kube-scheduler")).unwrap();
+    let printed = sandbox.failing_up(&[]);
+    assert!(printed.contains("no kube-scheduler") && printed.contains("make assets"), "{printed}");
+    assert!(!sandbox.home().dir().exists());
+}
+
+#[test]
+fn data_of_one_store_is_not_hidden_by_another() {
+    let sandbox = Sandbox::with_gitcd("exit 0");
+    std::fs::create_dir_all(sandbox.home().repository()).unwrap();
+    let printed = sandbox.failing_up(&["--store", "etcd"]);
+    assert!(printed.contains("keeps its data in gitcd") && printed.contains("--dir"), "{printed}");
+}
+
+#[test]
+fn a_damaged_state_file_stops_up_and_down() {
+    let sandbox = Sandbox::with_gitcd("exit 0");
+    std::fs::create_dir_all(sandbox.home().dir()).unwrap();
+    std::fs::write(sandbox.home().state_file(), "{").unwrap();
+    for command in ["up", "down", "status"] {
+        let output = sandbox.trishanku(&[command]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(printed(&output).contains("state.json"), "{}", printed(&output));
+    }
+}
+
+#[test]
+fn down_without_anything_running_is_fine() {
+    let sandbox = Sandbox::with_gitcd("exit 0");
+    let output = sandbox.trishanku(&["down"]);
+    assert!(output.status.success());
+    assert_eq!(printed(&output), "Nothing was running\n");
+    assert!(!sandbox.home().dir().exists());
+    let output = sandbox.trishanku(&["status"]);
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[test]
+fn kubectl_runs_with_the_kubeconfig_of_this_control_plane() {
+    let sandbox = Sandbox::with_gitcd("exit 0");
+    sandbox.script("kubectl", "echo \"$KUBECONFIG $*\"");
+    let output = sandbox.trishanku(&["kubectl", "get", "pods"]);
+    assert!(printed(&output).contains("there is no control plane"), "{}", printed(&output));
+    sandbox.home().create().unwrap();
+    std::fs::write(sandbox.home().kubeconfig(), "").unwrap();
+    let output = sandbox.trishanku(&["kubectl", "get", "pods", "-o", "name"]);
+    let expected = format!("{} get pods -o name\n", sandbox.home().kubeconfig().display());
+    assert_eq!(printed(&output), expected);
+}
+
+#[test]
+fn settings_are_kept_from_run_to_run() {
+    let sandbox = Sandbox::with_gitcd("exit 1");
+    sandbox.failing_up(&["--storage-media-type", "application/yaml"]);
+    sandbox.failing_up(&[]);
+    let state = State::load(&sandbox.home().state_file()).unwrap();
+    assert_eq!(state.settings.storage_media_type, "application/yaml");
+}

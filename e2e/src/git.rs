@@ -1,0 +1,52 @@
+//! Git, as a person uses it on the repository of a control plane.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+use crate::Cluster;
+
+/// Runs stock Git in `folder`, without the user's settings, and answers with what it printed.
+///
+/// # Errors
+/// If it fails; the text has the arguments and what it printed.
+pub fn run(folder: &Path, args: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(folder)
+        .args(args)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env_remove("GIT_DIR")
+        .output()
+        .context("cannot start git")?;
+    let printed = String::from_utf8(output.stdout)?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        bail!("git {}: {printed}{errors}", args.join(" "));
+    }
+    Ok(printed)
+}
+
+impl Cluster {
+    /// Runs Git in the repository of the control plane.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn git(&self, args: &[&str]) -> anyhow::Result<String> {
+        run(&self.home().repository(), args)
+    }
+
+    /// The committed content of a file, `None` if there is no such file.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn committed(&self, path: &str) -> anyhow::Result<Option<String>> {
+        if self.git(&["ls-tree", "refs/heads/main", "--", path])?.is_empty() {
+            return Ok(None);
+        }
+        let file = format!("refs/heads/main:{path}");
+        self.git(&["show", &file]).map(Some)
+    }
+}

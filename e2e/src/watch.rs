@@ -1,0 +1,173 @@
+//! A watch as a controller has one: it goes on from where it was when the connection breaks.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
+
+use crate::{Cluster, wait};
+
+/// One event of a watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// `ADDED`, `MODIFIED` or `DELETED`.
+    pub kind: String,
+    /// The object's name.
+    pub name: String,
+    /// The object's resource version.
+    pub version: u64,
+}
+
+/// What a watch has seen so far.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// All events, in the order in which they came.
+    pub events: Vec<Event>,
+    /// How often the watch went on after its connection had ended.
+    pub resumed: usize,
+}
+
+/// A watch that runs in the background until it is dropped.
+pub struct Watch {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    seen: Mutex<Seen>,
+    /// Why the watch cannot go on: a gap, or an answer that makes no sense.
+    broken: Mutex<Option<String>>,
+    connection: Mutex<Option<Child>>,
+    stopped: std::sync::atomic::AtomicBool,
+}
+
+impl Watch {
+    /// Lists `path` (such as `/api/v1/namespaces/x/configmaps`) and watches it from there on.
+    ///
+    /// # Errors
+    /// If the list fails.
+    pub fn start(cluster: &Arc<Cluster>, path: &str) -> anyhow::Result<Self> {
+        let list = cluster.raw(path)?;
+        let mut version = version_of(&list)?;
+        let shared = Arc::new(Shared::default());
+        let (cluster, path, theirs) = (cluster.clone(), path.to_owned(), shared.clone());
+        let thread = std::thread::spawn(move || {
+            while !theirs.is_stopped() {
+                match theirs.follow(&cluster, &path, &mut version) {
+                    Ok(()) => {}
+                    Err(error) => {
+                        *lock(&theirs.broken) = Some(format!("{error:#}"));
+                        return;
+                    }
+                }
+            }
+        });
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Waits until what was seen satisfies `enough`, and answers with it.
+    ///
+    /// # Errors
+    /// If that does not happen in time, or the watch cannot go on.
+    pub fn wait(&self, what: &str, enough: impl Fn(&Seen) -> bool) -> anyhow::Result<Seen> {
+        let seen = wait::until(what, || {
+            if let Some(broken) = lock(&self.shared.broken).clone() {
+                return Ok(Some(Err(anyhow::anyhow!(broken))));
+            }
+            let seen = lock(&self.shared.seen).clone();
+            Ok(enough(&seen).then_some(Ok(seen)))
+        });
+        match seen {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                let seen = lock(&self.shared.seen);
+                bail!("{error:#}; seen {} events: {:?}", seen.events.len(), seen.events)
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Follows one connection to its end. Failing to connect is not an error: the server may be on its way back.
+    fn follow(&self, cluster: &Cluster, path: &str, version: &mut u64) -> anyhow::Result<()> {
+        let url = format!("{path}?watch=1&allowWatchBookmarks=true&resourceVersion={version}");
+        let mut child = cluster
+            .kubectl_command()
+            .args(["get", "--raw", &url])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let lines = BufReader::new(child.stdout.take().context("it was started with a pipe")?);
+        *lock(&self.connection) = Some(child);
+        // Whoever stops the watch may have looked for the connection just before it was there.
+        if self.is_stopped() {
+            self.disconnect();
+        }
+        for line in lines.lines() {
+            // A server that is killed may end in the middle of a line; that event comes again.
+            let Ok(event) = serde_json::from_str::<Value>(&line?) else {
+                break;
+            };
+            self.take(&event, version)?;
+        }
+        self.disconnect();
+        lock(&self.seen).resumed += 1;
+        Ok(())
+    }
+
+    fn take(&self, event: &Value, version: &mut u64) -> anyhow::Result<()> {
+        let kind = event["type"].as_str().unwrap_or_default();
+        let object = &event["object"];
+        if kind == "ERROR" {
+            // 410 means that events were lost. Anything else ends this connection only.
+            ensure!(object["code"] != 410, "the watch cannot resume: {object}");
+            return Ok(());
+        }
+        let now = version_of(object)?;
+        ensure!(now > *version || (kind == "BOOKMARK" && now == *version), "{kind} {now} came after {version}");
+        *version = now;
+        if kind != "BOOKMARK" {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            lock(&self.seen).events.push(Event { kind: kind.into(), name: name.into(), version: now });
+        }
+        Ok(())
+    }
+
+    fn disconnect(&self) {
+        if let Some(mut child) = lock(&self.connection).take() {
+            // It may have ended by itself.
+            let _ended = child.kill();
+            let _reaped = child.wait();
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(std::sync::atomic::Ordering::SeqCst)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.shared.disconnect();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been printed already.
+            let _ended = thread.join();
+        }
+    }
+}
+
+fn version_of(object: &Value) -> anyhow::Result<u64> {
+    let version = object["metadata"]["resourceVersion"].as_str();
+    version.and_then(|version| version.parse().ok()).with_context(|| format!("no resource version in {object}"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // Nothing is left half done in these, whoever panicked.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,30 @@
+//! What a person and a controller can do with a control plane, and what is in Git then.
+
+mod git;
+mod kubernetes;
+
+use std::process::ExitCode;
+
+use trishanku_e2e::{Options, Scenario, run, scenarios};
+
+fn main() -> ExitCode {
+    let mut all = scenarios![
+        kubernetes::workloads::a_deployment_gets_its_replica_set_and_pending_pods,
+        kubernetes::workloads::dependents_go_with_their_owner_unless_orphaned,
+        kubernetes::workloads::an_object_with_a_finalizer_stays_until_it_is_removed,
+        kubernetes::workloads::a_deleted_namespace_takes_its_objects_along,
+        kubernetes::api::custom_resources_are_served_once_they_are_defined,
+        kubernetes::api::a_watch_shows_every_change_in_order,
+        kubernetes::api::server_side_apply_merges_fields_and_refuses_conflicts,
+        kubernetes::api::a_paged_list_is_complete_and_of_one_moment,
+    ];
+    let on_git = scenarios![
+        git::the_log_reads_like_an_audit_log,
+        git::an_object_is_json_with_one_field_a_line,
+        git::what_is_renewed_all_the_time_is_not_committed,
+        git::fsck_is_clean_while_writes_go_on,
+        git::a_plain_clone_has_the_objects_as_files,
+    ];
+    all.extend(on_git.into_iter().map(Scenario::on_git));
+    run(&Options::default(), false, all)
+}

@@ -1,0 +1,161 @@
+//! Up, down, and what lies between.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+use trishanku::plane::State;
+use trishanku::status::{self, Health};
+use trishanku_e2e::{Cluster, Options, wait};
+
+pub(crate) fn everything_continues_with_the_same_data_after_a_restart(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    cluster.namespace("lasting")?;
+    cluster.kubectl("create configmap it --from-literal=is=here -n lasting".split(' '))?;
+    cluster.kubectl("create deployment web --image=nginx -n lasting".split(' '))?;
+    wait::until_true("the pod", || {
+        let pods = cluster.object("pods -n lasting")?;
+        Ok(pods["items"].as_array().is_some_and(|pods| !pods.is_empty()))
+    })?;
+    let kubeconfig = std::fs::read(cluster.home().kubeconfig())?;
+    let map = cluster.object("configmap it -n lasting")?;
+    let before = identities(cluster)?;
+    cluster.down()?;
+    ensure!(status::read(cluster.home())?.health == Health::Stopped);
+    cluster.up()?;
+    let after = identities(cluster)?;
+    let lost: Vec<_> = before.iter().filter(|(k, v)| after.get(*k) != Some(v)).collect();
+    ensure!(lost.is_empty(), "lost or made anew: {lost:?}");
+    // Nobody has touched this one, so not even its version may differ.
+    ensure!(cluster.object("configmap it -n lasting")? == map);
+    // Ports and certificates are the same, so a copied kubeconfig still works.
+    ensure!(std::fs::read(cluster.home().kubeconfig())? == kubeconfig);
+    // And it is not only readable.
+    cluster.kubectl("scale deployment web --replicas=2 -n lasting".split(' '))?;
+    wait::until_true("the controllers to go on", || {
+        let pods = cluster.object("pods -n lasting")?;
+        Ok(pods["items"].as_array().is_some_and(|pods| pods.len() == 2))
+    })
+}
+
+/// Kind, namespace and name of many objects, with their UIDs.
+fn identities(cluster: &Cluster) -> anyhow::Result<BTreeMap<[String; 3], String>> {
+    let kinds = "namespaces,configmaps,serviceaccounts,services,deployments,replicasets,pods,clusterroles,roles,priorityclasses,flowschemas";
+    let list = cluster.object(&format!("{kinds} -A"))?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let items = list["items"].as_array().context("a list has items")?;
+    let identity = |item: &Value| {
+        let meta = &item["metadata"];
+        let key = [text(&item["kind"]), text(&meta["namespace"]), text(&meta["name"])];
+        (key, text(&meta["uid"]))
+    };
+    Ok(items.iter().map(identity).collect())
+}
+
+pub(crate) fn a_killed_component_is_started_again(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    for component in ["kube-scheduler", "kube-apiserver", "kube-controller-manager"] {
+        let before = restarts(cluster, component)?;
+        cluster.kill(component)?;
+        wait::until_true(&format!("{component} to be counted as restarted"), || {
+            Ok(restarts(cluster, component)? > before)
+        })?;
+        cluster.wait_ready()?;
+    }
+    // The controllers and the scheduler have found the new API server.
+    cluster.namespace("again")?;
+    cluster.kubectl("create deployment web --image=nginx -n again".split(' '))?;
+    wait::until_true("the pod to be looked at", || {
+        let pods = cluster.object("pods -n again")?;
+        Ok(pods["items"][0]["status"]["conditions"][0]["reason"] == "Unschedulable")
+    })
+}
+
+fn restarts(cluster: &Cluster, component: &str) -> anyhow::Result<u32> {
+    let report = status::read(cluster.home())?;
+    let found = report.components.into_iter().find(|c| c.name == component);
+    Ok(found.context("every component is reported")?.restarts)
+}
+
+pub(crate) fn a_second_up_is_refused_while_one_runs(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    let second = cluster.trishanku().arg("up").output()?;
+    ensure!(second.status.code() == Some(1));
+    let printed = String::from_utf8(second.stdout)?;
+    ensure!(printed.contains("already runs") && printed.contains("trishanku down"), "{printed}");
+    ensure!(status::read(cluster.home())?.health == Health::Ready);
+    // In the background, "is running" is what was asked for.
+    let detached = cluster.trishanku().args(["up", "--detach"]).output()?;
+    ensure!(detached.status.success());
+    Ok(())
+}
+
+pub(crate) fn what_a_killed_supervisor_leaves_is_ended_by_the_next_up(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    let left = orphan(cluster)?;
+    cluster.up()?;
+    ensure!(left.iter().all(|process| !process.is_alive()));
+    cluster.kubectl(["get", "namespaces"])?;
+    Ok(())
+}
+
+pub(crate) fn what_a_killed_supervisor_leaves_is_ended_by_down(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    let left = orphan(cluster)?;
+    let down = cluster.trishanku().arg("down").output()?;
+    ensure!(down.status.success());
+    let printed = String::from_utf8(down.stdout)?;
+    ensure!(printed.contains("its supervisor was gone"), "{printed}");
+    ensure!(left.iter().all(|process| !process.is_alive()));
+    ensure!(status::read(cluster.home())?.health == Health::Stopped);
+    cluster.up()
+}
+
+/// Kills the supervisor; answers with the processes that it leaves behind.
+fn orphan(cluster: &Cluster) -> anyhow::Result<Vec<trishanku::plane::Identity>> {
+    let state = State::load(&cluster.home().state_file())?;
+    cluster.kill_supervisor()?;
+    let left: Vec<_> = state.components.into_iter().filter_map(|c| c.process).collect();
+    ensure!(left.len() == 4 && left.iter().all(trishanku::plane::Identity::is_alive));
+    ensure!(status::read(cluster.home())?.health == Health::Orphaned);
+    Ok(left)
+}
+
+pub(crate) fn a_taken_port_is_replaced_and_the_data_stays(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    cluster.kubectl("create configmap stays --from-literal=a=b".split(' '))?;
+    let ports = |cluster: &Cluster| {
+        let state = State::load(&cluster.home().state_file())?;
+        state.ports.context("it has run")
+    };
+    let before = ports(cluster)?;
+    cluster.down()?;
+    let taken = TcpListener::bind(("127.0.0.1", before.store))?;
+    cluster.up()?;
+    drop(taken);
+    let after = ports(cluster)?;
+    ensure!(after.store != before.store && after.apiserver == before.apiserver);
+    cluster.kubectl(["get", "configmap", "stays"])?;
+    Ok(())
+}
+
+pub(crate) fn protobuf_objects_continue_beside_json_ones(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    cluster.kubectl("create configmap as-json --from-literal=a=b".split(' '))?;
+    cluster.down()?;
+    let protobuf = Options { storage_media_type: Some("application/vnd.kubernetes.protobuf") };
+    cluster.up_with(&protobuf)?;
+    cluster.kubectl("create configmap as-protobuf --from-literal=a=b".split(' '))?;
+    cluster.kubectl("create deployment as-protobuf --image=nginx".split(' '))?;
+    wait::until_true("the controllers to work on protobuf", || {
+        let pods = cluster.object("pods -l app=as-protobuf")?;
+        Ok(pods["items"].as_array().is_some_and(|pods| !pods.is_empty()))
+    })?;
+    let read = cluster.object("configmaps as-json as-protobuf")?;
+    ensure!(read["items"].as_array().is_some_and(|maps| maps.len() == 2));
+    if Cluster::is_on_git() {
+        // Kubernetes' protobuf starts with this mark; it is kept byte by byte.
+        let path = "refs/heads/main:configmaps/default/as-protobuf";
+        wait::until_true("it to be committed", || {
+            let size = cluster.git(&["cat-file", "-s", path])?;
+            Ok(size.trim().parse::<usize>()? > 4)
+        })?;
+        cluster.git(&["fsck", "--full", "--strict", "--no-progress"])?;
+    }
+    Ok(())
+}
