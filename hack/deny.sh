@@ -4,8 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v cargo-deny >/dev/null || {
-  echo "installing cargo-deny (once, a few minutes)" >&2
-  cargo install --locked --quiet cargo-deny
+  echo "installing cargo-deny (once, about two minutes)" >&2
+  cargo install --locked --quiet --debug cargo-deny
 }
 cargo deny --log-level error check licenses bans sources
 if timeout 30 git ls-remote https://github.com/RustSec/advisory-db >/dev/null 2>&1; then
