@@ -1,2 +1,173 @@
 //! Measures gitcd side by side with etcd.
-fn main() {}
+//!
+//! [`server`] starts both as processes, [`run`] lets them take turns under each [`workload`], and
+//! [`report`] prints what came out. A workload makes its requests through [`client`] and is driven
+//! by [`load`]; [`target`] is all it knows about a server. [`idle`] is a measurement of its own.
+
+mod args;
+mod client;
+mod compact;
+mod data;
+mod disk;
+mod idle;
+mod lag;
+mod load;
+mod machine;
+mod process;
+mod report;
+mod run;
+mod server;
+mod target;
+mod workload;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::{Args, Command, Compare, Idle, Output};
+use crate::idle::IdleCost;
+use crate::machine::Machine;
+use crate::report::compare::Report;
+use crate::report::document::Section;
+use crate::run::Plan;
+use crate::server::Kind;
+use crate::target::Target;
+
+fn main() -> ExitCode {
+    match measure(&Args::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("gitcd-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(args: &Args) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(args.threads()).enable_all().build()?;
+    runtime.block_on(async {
+        let work = async {
+            match &args.command {
+                None => compare(args, &args.compare).await,
+                Some(Command::IdleCost(idle)) => idle_cost(args, idle).await,
+            }
+        };
+        // Whoever is dropped here kills its servers and removes their folders.
+        tokio::select! {
+            done = work => done,
+            stopped = stop_signal() => {
+                stopped?;
+                bail!("stopped; the servers are ended and their data is removed");
+            }
+        }
+    })
+}
+
+async fn stop_signal() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted?,
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
+
+async fn compare(args: &Args, options: &Compare) -> Result<ExitCode> {
+    let workloads = options.workloads()?;
+    let folder = data_folder(args.dir.as_deref())?;
+    let machine = look(&folder);
+    let date = now();
+    let [first, second] = options.servers[..] else {
+        bail!("--compare takes two servers");
+    };
+    let mut targets = Vec::new();
+    for (number, kind) in [first, second].into_iter().enumerate() {
+        let label = if first == second { format!("{}-{}", kind.name(), number + 1) } else { kind.name().to_owned() };
+        targets.push(start(args, kind, label, &folder, options.compact_every).await?);
+    }
+    let plan = Plan { seconds: options.seconds(), quiet: options.quiet() };
+    let measured = run::run(&targets, &workloads, plan).await?;
+    for target in targets {
+        target.server.stop().await?;
+    }
+    let report = Report {
+        command: options.command(args),
+        date,
+        machine,
+        connections: args.connections,
+        client_threads: args.threads(),
+        compact_every: options.compact_every,
+        quiet_seconds: plan.quiet.as_secs_f64(),
+        measured,
+    };
+    deliver(&options.output, &report, &report.tables(), Section::Comparison, &report.section())?;
+    Ok(exit_code(!report.failed()))
+}
+
+async fn idle_cost(args: &Args, options: &Idle) -> Result<ExitCode> {
+    let folder = data_folder(args.dir.as_deref())?;
+    let machine = look(&folder);
+    let kind = options.server;
+    let target = start(args, kind, kind.name().to_owned(), &folder, i64::MAX / 4).await?;
+    let command = options.command(args);
+    let cost: IdleCost = idle::measure(&target, options.seconds, machine, command, now()).await?;
+    target.server.stop().await?;
+    deliver(&options.output, &cost, &cost.table(), Section::IdleCost, &cost.section())?;
+    Ok(exit_code(cost.good()))
+}
+
+async fn start(args: &Args, kind: Kind, label: String, folder: &Path, compact_every: i64) -> Result<Target> {
+    let server = args.program(kind)?.start(label, folder).await?;
+    eprintln!("{} {} runs as process {}", server.label, server.version, server.pid());
+    Target::connect(server, args.connections, compact_every).await
+}
+
+/// The folder that the servers' own folders are made in: on a disk, so not the system's temporary one.
+fn data_folder(given: Option<&Path>) -> Result<PathBuf> {
+    let folder = match given {
+        Some(given) => given.to_owned(),
+        None => std::env::current_exe()?.parent().context("a program is in a folder")?.join("gitcd-bench-data"),
+    };
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}; give --dir", folder.display()))?;
+    Ok(folder)
+}
+
+fn look(folder: &Path) -> Machine {
+    let machine = Machine::look(folder);
+    if machine.in_memory() {
+        eprintln!("warning: {} is in memory, where an fsync costs nothing", folder.display());
+    }
+    machine
+}
+
+fn now() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+}
+
+fn exit_code(good: bool) -> ExitCode {
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Prints the tables and writes what was asked for.
+fn deliver(output: &Output, report: &impl Serialize, tables: &str, section: Section, text: &str) -> Result<()> {
+    let json = || serde_json::to_string_pretty(report).map(|text| text + "\n");
+    match output.json.as_deref() {
+        Some(path) if path == Path::new("-") => print!("{}", json()?),
+        Some(path) => {
+            fs::write(path, json()?).with_context(|| format!("cannot write {}", path.display()))?;
+            println!("{tables}");
+        }
+        None => println!("{tables}"),
+    }
+    if let Some(path) = &output.write {
+        section.write(path, text)?;
+        eprintln!("wrote {}", path.display());
+    }
+    Ok(())
+}

@@ -1,8 +1,26 @@
 //! An etcd v3 server whose history is a Git repository.
+//!
+//! A write enters through [`api`], gets its revision in [`store`], is durable once in [`journal`], and later becomes a
+//! commit through [`committer`] and [`git`]. Watchers ([`watch`]) and the committer follow the store's log; [`recovery`]
+//! brings a store back from Git, the [`snapshot`] and the journal. `docs/design/` has the formats on disk.
+//!
+//! To follow one `put`: `api/kv.rs`, `api/check.rs`, `store/mod.rs`, `store/writer.rs`, `store/txn.rs`,
+//! `journal/writer.rs`, `committer.rs`, `git/branch.rs`.
+//!
+//! Start with [`server::Server`] to embed a server, with `main.rs` for the program.
+
 pub mod api;
+pub mod cli;
+pub mod committer;
+pub mod config;
 pub mod git;
+pub mod http;
 pub mod journal;
 pub mod keyspace;
+pub mod metrics;
 pub mod proto;
+pub mod recovery;
+pub mod server;
+pub mod snapshot;
 pub mod store;
 pub mod watch;

@@ -1,1 +1,13 @@
-fn main() {}
+//! The `gitcd` program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match gitcd::cli::run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gitcd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -26,7 +26,6 @@ statuses! {
     lease_exists = FailedPrecondition "etcdserver: lease already exists";
     lease_ttl_too_large = OutOfRange "etcdserver: too large lease TTL";
     stopped = Unavailable "etcdserver: server stopped";
-    member_not_found = NotFound "etcdserver: member not found";
     bad_leader_transferee = FailedPrecondition "etcdserver: bad leader transferee";
     single_member = Unimplemented "gitcd: a branch has one member; other writers take another branch";
 }

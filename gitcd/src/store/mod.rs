@@ -281,6 +281,12 @@ impl Store {
         let _ = self.commands.try_send(writer::Command::Committed { revision, metadata });
     }
 
+    /// Nothing up to here needs to be in Git.
+    pub(crate) fn advance_committed(&self, revision: Revision) {
+        let mut progress = self.progress.lock();
+        progress.committed = progress.committed.max(revision);
+    }
+
     /// Everything up to here is in Git.
     pub fn committed_revision(&self) -> Revision {
         self.progress.lock().committed
@@ -343,11 +349,6 @@ impl Store {
     /// segments.
     pub(crate) fn trim_journal(&self, first_kept: u64) {
         let _ = self.commands.try_send(writer::Command::Trim { first_kept });
-    }
-
-    /// What the journal has sealed: segments with the last revision in each, oldest first.
-    pub(crate) fn sealed_segments(&self) -> Vec<(u64, Revision)> {
-        self.segments.sealed()
     }
 
     /// Stops taking writes; what was accepted is made durable. Then the committer is told to finish.

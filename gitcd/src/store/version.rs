@@ -104,12 +104,12 @@ impl Version {
     }
 
     /// Remembers where the journal has the value.
-    pub(super) fn set_position(&self, at: Position) {
+    pub(crate) fn set_position(&self, at: Position) {
         self.value.lock().journal = Some(at);
     }
 
     /// Lets the value leave memory if the journal has it. Returns the bytes that this freed.
-    pub(super) fn evict(&self) -> usize {
+    pub(crate) fn evict(&self) -> usize {
         let mut value = self.value.lock();
         if value.journal.is_none() {
             return 0;

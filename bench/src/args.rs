@@ -1,0 +1,222 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::{Parser, Subcommand};
+
+use crate::server::{Kind, Program};
+use crate::workload::{self, Workload};
+
+const SECONDS: f64 = 120.0;
+const QUICK_SECONDS: f64 = 15.0;
+const QUIET: Duration = Duration::from_secs(10);
+const QUICK_QUIET: Duration = Duration::from_secs(2);
+
+/// Measures gitcd side by side with etcd.
+///
+/// Without a subcommand both are started and put under load in turns; tables go to standard output,
+/// progress to standard error.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    #[command(flatten)]
+    pub(crate) compare: Compare,
+
+    /// gitcd's program [default: next to this one]
+    #[arg(long, global = true, value_name = "PATH")]
+    gitcd: Option<PathBuf>,
+
+    /// etcd's program [default: of `make assets`, in its cache or where `KUBEBUILDER_ASSETS` says]
+    #[arg(long, global = true, value_name = "PATH")]
+    etcd: Option<PathBuf>,
+
+    /// One more argument for `gitcd serve`; may be repeated
+    #[arg(long, global = true, value_name = "ARG", allow_hyphen_values = true)]
+    gitcd_arg: Vec<OsString>,
+
+    /// One more argument for etcd; may be repeated
+    #[arg(long, global = true, value_name = "ARG", allow_hyphen_values = true)]
+    etcd_arg: Vec<OsString>,
+
+    /// Folder for the servers' data, which is removed at the end [default: next to this program]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// HTTP/2 connections to each server, shared by all clients
+    #[arg(long, global = true, value_name = "N", default_value_t = 8,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
+    pub(crate) connections: usize,
+
+    /// Threads of the client
+    #[arg(long, global = true, value_name = "N", default_value_t = 2,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=64))]
+    threads: usize,
+}
+
+/// Other measurements.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measures what gitcd writes to disk for one write a second into a directory of 10,000 keys
+    IdleCost(Idle),
+}
+
+/// Options of the comparison.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Compare {
+    /// Seconds of load in all, over both servers and all workloads [default: 120]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: Option<u32>,
+
+    /// About 15 seconds of load: whether it works, not how fast
+    #[arg(long, conflicts_with = "seconds")]
+    quick: bool,
+
+    /// Only these workloads, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    only: Vec<String>,
+
+    /// Revisions between two compactions
+    #[arg(long, value_name = "N", default_value_t = 50_000,
+          value_parser = clap::value_parser!(i64).range(1_000..=1_000_000_000))]
+    pub(crate) compact_every: i64,
+
+    /// The two servers
+    #[arg(long = "compare", hide = true, value_enum, value_delimiter = ',', default_value = "gitcd,etcd")]
+    pub(crate) servers: Vec<Kind>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Options of the idle cost.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Idle {
+    /// Number of writes, one a second
+    #[arg(long, value_name = "N", default_value_t = 600,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) seconds: u64,
+
+    /// The server
+    #[arg(long, hide = true, value_enum, default_value = "gitcd")]
+    pub(crate) server: Kind,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Where the report goes besides standard output.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Output {
+    /// Writes this measurement's section of a Markdown document
+    #[arg(long, value_name = "PATH")]
+    pub(crate) write: Option<PathBuf>,
+
+    /// Writes everything measured as JSON; `-` prints it instead of the tables
+    #[arg(long, value_name = "PATH")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+impl Args {
+    /// Threads of the client.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// The program to start for a server of this kind.
+    pub(crate) fn program(&self, kind: Kind) -> Result<Program> {
+        let (given, more) = match kind {
+            Kind::Gitcd => (&self.gitcd, &self.gitcd_arg),
+            Kind::Etcd => (&self.etcd, &self.etcd_arg),
+        };
+        Program::find(kind, given.as_deref(), more)
+    }
+
+    /// What was given, for the report: all that bears on figures, no paths of this machine.
+    fn shared(&self) -> String {
+        let mut text = format!(" --connections {} --threads {}", self.connections, self.threads);
+        for (name, arguments) in [("gitcd", &self.gitcd_arg), ("etcd", &self.etcd_arg)] {
+            for argument in arguments {
+                write!(text, " --{name}-arg={}", argument.to_string_lossy()).expect("a string takes all");
+            }
+        }
+        text
+    }
+}
+
+impl Compare {
+    /// Seconds of load in all.
+    pub(crate) fn seconds(&self) -> f64 {
+        match self.seconds {
+            Some(seconds) => f64::from(seconds),
+            None if self.quick => QUICK_SECONDS,
+            None => SECONDS,
+        }
+    }
+
+    /// Wait before disks are measured.
+    pub(crate) fn quiet(&self) -> Duration {
+        if self.quick { QUICK_QUIET } else { QUIET }
+    }
+
+    /// The workloads asked for.
+    ///
+    /// # Errors
+    /// There is none of a name; the message has all names.
+    pub(crate) fn workloads(&self) -> Result<Vec<Box<dyn Workload>>> {
+        let mut all = workload::all();
+        let names: Vec<&str> = all.iter().map(|one| one.spec().name).collect();
+        for asked in &self.only {
+            let known = names.contains(&asked.as_str());
+            ensure!(known, "no workload {asked}; there are {}", names.join(", "));
+        }
+        if !self.only.is_empty() {
+            all.retain(|one| self.only.iter().any(|asked| asked == one.spec().name));
+        }
+        Ok(all)
+    }
+
+    /// The command for the report.
+    pub(crate) fn command(&self, args: &Args) -> String {
+        let only = if self.only.is_empty() { String::new() } else { format!(" --only {}", self.only.join(",")) };
+        format!(
+            "gitcd-bench --seconds {}{only} --compact-every {}{}",
+            self.seconds(),
+            self.compact_every,
+            args.shared()
+        )
+    }
+}
+
+impl Idle {
+    /// The command for the report.
+    pub(crate) fn command(&self, args: &Args) -> String {
+        format!("gitcd-bench idle-cost --seconds {}{}", self.seconds, args.shared())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn an_unknown_workload_is_refused_with_the_names_of_all() {
+        let args = Args::parse_from(["gitcd-bench", "--only", "put,nothing"]);
+        let error = args.compare.workloads().err().unwrap().to_string();
+        assert!(error.contains("no workload nothing") && error.contains("list-500"), "{error}");
+        let args = Args::parse_from(["gitcd-bench", "--only", "put,get"]);
+        assert_eq!(args.compare.workloads().unwrap().len(), 2);
+    }
+}

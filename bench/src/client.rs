@@ -1,0 +1,126 @@
+//! The client that both servers are measured with: tonic, from gitcd's generated types.
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use futures::future::try_join_all;
+use gitcd::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
+use gitcd::proto::etcdserverpb::kv_client::KvClient;
+use gitcd::proto::etcdserverpb::maintenance_client::MaintenanceClient;
+use gitcd::proto::etcdserverpb::request_op::Request as Op;
+use gitcd::proto::etcdserverpb::watch_client::WatchClient;
+use gitcd::proto::etcdserverpb::{
+    Compare, PutRequest, RangeRequest, RequestOp, ResponseHeader, StatusRequest, StatusResponse, TxnRequest,
+};
+use tonic::transport::{Channel, Endpoint};
+
+/// HTTP/2 window of a stream and of a connection. The default of 64 KiB would measure round
+/// trips, not servers, where a list of 10,000 takes 7 MB.
+const WINDOW_BYTES: u32 = 1 << 20;
+
+/// Several HTTP/2 connections to one server, shared by all clients of a workload.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    connections: Vec<Channel>,
+}
+
+impl Client {
+    /// Connects; every connection is up when this returns.
+    pub(crate) async fn connect(url: &str, connections: usize) -> Result<Self> {
+        ensure!(connections > 0, "at least one connection is needed");
+        let endpoint = Endpoint::from_shared(url.to_owned())?
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES)
+            .tcp_nodelay(true);
+        let connections = try_join_all((0..connections).map(|_| endpoint.connect()))
+            .await
+            .with_context(|| format!("cannot connect to {url}"))?;
+        Ok(Self { connections })
+    }
+
+    /// The connection of a client: clients take turns, as those of etcd's own benchmark do.
+    fn connection(&self, client: usize) -> Channel {
+        self.connections[client % self.connections.len()].clone()
+    }
+
+    /// The key-value service, for the client with this number.
+    pub(crate) fn kv(&self, client: usize) -> KvClient<Channel> {
+        KvClient::new(self.connection(client)).max_decoding_message_size(usize::MAX)
+    }
+
+    /// The watch service, for the client with this number.
+    pub(crate) fn watch(&self, client: usize) -> WatchClient<Channel> {
+        WatchClient::new(self.connection(client)).max_decoding_message_size(usize::MAX)
+    }
+
+    /// What the server says of itself.
+    pub(crate) async fn status(&self) -> Result<StatusResponse> {
+        let mut maintenance = MaintenanceClient::new(self.connection(0));
+        let answer = maintenance.status(StatusRequest::default()).await?;
+        Ok(answer.into_inner())
+    }
+
+    /// The current revision.
+    pub(crate) async fn revision(&self) -> Result<i64> {
+        let answer = self.kv(0).range(get(Bytes::from_static(b"/"))).await?;
+        Ok(revision_in(answer.into_inner().header.as_ref()))
+    }
+}
+
+/// The revision in an answer's header; 0, which no store has, without one.
+pub(crate) fn revision_in(header: Option<&ResponseHeader>) -> i64 {
+    header.map_or(0, |header| header.revision)
+}
+
+/// A plain put.
+pub(crate) fn put(key: Bytes, value: Bytes) -> PutRequest {
+    PutRequest { key, value, ..PutRequest::default() }
+}
+
+/// kube-apiserver's get.
+pub(crate) fn get(key: Bytes) -> RangeRequest {
+    RangeRequest { key, limit: 1, ..RangeRequest::default() }
+}
+
+/// kube-apiserver's create: put if the key does not exist, and nothing otherwise.
+pub(crate) fn create(key: Bytes, value: Bytes) -> TxnRequest {
+    TxnRequest {
+        compare: vec![unchanged(key.clone(), 0)],
+        success: vec![op(Op::RequestPut(put(key, value)))],
+        failure: Vec::new(),
+    }
+}
+
+/// kube-apiserver's update: put if the key is still at this revision, otherwise read it.
+pub(crate) fn update(key: Bytes, mod_revision: i64, value: Bytes) -> TxnRequest {
+    TxnRequest {
+        compare: vec![unchanged(key.clone(), mod_revision)],
+        success: vec![op(Op::RequestPut(put(key.clone(), value)))],
+        failure: vec![op(Op::RequestRange(get(key)))],
+    }
+}
+
+fn unchanged(key: Bytes, mod_revision: i64) -> Compare {
+    Compare {
+        result: CompareResult::Equal.into(),
+        target: CompareTarget::Mod.into(),
+        key,
+        target_union: Some(TargetUnion::ModRevision(mod_revision)),
+        ..Compare::default()
+    }
+}
+
+/// Compares a key's version (0: it does not exist).
+pub(crate) fn at_version(key: Bytes, version: i64) -> Compare {
+    Compare {
+        result: CompareResult::Equal.into(),
+        target: CompareTarget::Version.into(),
+        key,
+        target_union: Some(TargetUnion::Version(version)),
+        ..Compare::default()
+    }
+}
+
+/// One operation of a transaction.
+pub(crate) fn op(request: Op) -> RequestOp {
+    RequestOp { request: Some(request) }
+}

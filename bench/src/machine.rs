@@ -1,0 +1,71 @@
+//! Facts about the machine that a figure means nothing without.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+use serde::Serialize;
+
+/// The machine, as far as it bears on the figures.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Machine {
+    /// Cores that may be used.
+    pub(crate) cores: usize,
+    /// The processor's name.
+    pub(crate) processor: String,
+    /// Memory in bytes.
+    pub(crate) memory: u64,
+    /// Name and release of the kernel.
+    pub(crate) kernel: String,
+    /// Type of the file system that holds the data folders.
+    pub(crate) file_system: String,
+    /// Load average over the last minute at the start: other work disturbs.
+    pub(crate) load_at_start: String,
+}
+
+impl Machine {
+    /// Looks; what cannot be found out is `unknown`.
+    pub(crate) fn look(data: &Path) -> Self {
+        let line = |path: &str, name: &str| {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            let found = text.lines().find(|line| line.starts_with(name));
+            found.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned())
+        };
+        let memory = line("/proc/meminfo", "MemTotal")
+            .and_then(|text| text.split(' ').next()?.parse::<u64>().ok())
+            .map_or(0, |kib| kib * 1024);
+        let first = |path: &str| {
+            let text = fs::read_to_string(path).ok()?;
+            text.split_whitespace().next().map(str::to_owned)
+        };
+        let unknown = || "unknown".to_owned();
+        Self {
+            cores: thread::available_parallelism().map_or(0, usize::from),
+            processor: line("/proc/cpuinfo", "model name").unwrap_or_else(unknown),
+            memory,
+            kernel: first("/proc/sys/kernel/osrelease").map_or_else(unknown, |release| format!("Linux {release}")),
+            file_system: file_system(data).unwrap_or_else(unknown),
+            load_at_start: first("/proc/loadavg").unwrap_or_else(unknown),
+        }
+    }
+
+    /// Whether the data folders are in memory, where an fsync costs nothing.
+    pub(crate) fn in_memory(&self) -> bool {
+        matches!(self.file_system.as_str(), "tmpfs" | "ramfs")
+    }
+}
+
+/// The type of the mount with the longest path that holds this one.
+fn file_system(path: &Path) -> Option<String> {
+    let path = path.canonicalize().ok()?;
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    mounts
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(' ').skip(1);
+            Some((fields.next()?, fields.next()?))
+        })
+        .filter(|(point, _)| path.starts_with(point))
+        .max_by_key(|(point, _)| point.len())
+        .map(|(_, kind)| kind.to_owned())
+}

@@ -1,0 +1,119 @@
+//! What the kernel tells about a process.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// Resources used by a process since it started.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    /// Processor time, user and system, all threads; in steps of 10 ms.
+    pub(crate) cpu: Duration,
+    /// Bytes that the process caused to be written to disk, in whole pages (`write_bytes`).
+    pub(crate) written: u64,
+}
+
+/// Usage of a process; 0 stands for `self` in no case, the id must be one.
+pub(crate) fn usage(pid: u32) -> Result<Usage> {
+    Ok(Usage { cpu: cpu(pid)?, written: written(pid)? })
+}
+
+/// Processor time that all processes and the kernel have used since the machine started, and that a
+/// host has taken from it.
+pub(crate) fn machine_cpu() -> Result<Duration> {
+    let stat = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+    let ticks = busy_ticks(&stat).context("/proc/stat has an unknown form")?;
+    Ok(duration(ticks))
+}
+
+/// All ticks but those of idling and of waiting for disks.
+fn busy_ticks(stat: &str) -> Option<u64> {
+    // user nice system idle iowait irq softirq steal; later ones are counted in user already.
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);
+    let ticks = fields.map(|field| field.parse::<u64>().ok()).collect::<Option<Vec<_>>>()?;
+    (ticks.len() == 8).then(|| ticks.iter().sum::<u64>() - ticks[3] - ticks[4])
+}
+
+fn duration(ticks: u64) -> Duration {
+    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Processor time of a process.
+pub(crate) fn cpu(pid: u32) -> Result<Duration> {
+    let stat = read(pid, "stat")?;
+    ticks(&stat).map(duration).with_context(|| format!("/proc/{pid}/stat has an unknown form"))
+}
+
+/// Whether a process that this one started has ended, though nobody has waited for it yet.
+pub(crate) fn ended(pid: u32) -> bool {
+    read(pid, "stat").map_or(true, |stat| state(&stat) == Some('Z'))
+}
+
+fn state(stat: &str) -> Option<char> {
+    // The second field is the program's name in parentheses, which may hold spaces itself.
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// User and system ticks of a `stat` line.
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+fn written(pid: u32) -> Result<u64> {
+    let io = read(pid, "io")?;
+    field(&io, "write_bytes:").with_context(|| format!("/proc/{pid}/io has no write_bytes"))
+}
+
+/// Highest resident memory since the process started or [`reset_peak_memory`], in bytes.
+pub(crate) fn peak_memory(pid: u32) -> Result<u64> {
+    let status = read(pid, "status")?;
+    field(&status, "VmHWM:").map(|kib| kib * 1024).with_context(|| format!("/proc/{pid}/status has no VmHWM"))
+}
+
+/// Lets [`peak_memory`] start again from the memory in use now.
+pub(crate) fn reset_peak_memory(pid: u32) -> Result<()> {
+    let path = format!("/proc/{pid}/clear_refs");
+    fs::write(&path, "5").with_context(|| format!("cannot write {path}"))
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn read(pid: u32, file: &str) -> Result<String> {
+    let path = format!("/proc/{pid}/{file}");
+    fs::read_to_string(&path).with_context(|| format!("cannot read {path}: has the server died?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_found_behind_a_name_with_spaces_and_parentheses() {
+        let stat = "42 (a (b) c) S 1 42 42 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9";
+        assert_eq!(ticks(stat), Some(300));
+        assert_eq!(state(stat), Some('S'));
+        assert_eq!(ticks("42 (cut"), None);
+    }
+
+    #[test]
+    fn idling_and_waiting_are_not_busy() {
+        let stat = "cpu  10 20 30 4000 5000 1 2 3 7 7\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
+        assert_eq!(busy_ticks(stat), Some(66));
+        assert_eq!(busy_ticks("cpu 1 2\n"), None);
+    }
+
+    #[test]
+    fn the_own_process_has_usage_and_memory() {
+        let own = std::process::id();
+        assert!(usage(own).is_ok());
+        assert!(peak_memory(own).unwrap() > 0);
+    }
+}

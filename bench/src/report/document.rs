@@ -1,0 +1,82 @@
+//! `docs/benchmarks.md`: made of sections, each rewritten by the command that measures it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+const TITLE: &str = "\
+# Benchmarks
+
+Figures of one machine, each section written by the command that it names; do not edit by hand.
+Run the command on your own machine before you decide anything by them.
+";
+
+/// The sections, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    /// gitcd side by side with etcd.
+    Comparison,
+    /// What hardly any writes cost.
+    IdleCost,
+}
+
+const ALL: [Section; 2] = [Section::Comparison, Section::IdleCost];
+
+impl Section {
+    fn marker(self) -> &'static str {
+        match self {
+            Self::Comparison => "<!-- section: comparison -->\n",
+            Self::IdleCost => "<!-- section: idle cost -->\n",
+        }
+    }
+
+    /// Replaces this section of the document at `path`, which is made if there is none.
+    pub(crate) fn write(self, path: &Path, text: &str) -> Result<()> {
+        let old = match fs::read_to_string(path) {
+            Ok(old) => old,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+            }
+        };
+        fs::write(path, self.replace(&old, text)).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn replace(self, old: &str, text: &str) -> String {
+        let mut new = TITLE.to_owned();
+        for section in ALL {
+            let content = if section == self { Some(text) } else { section.find(old) };
+            if let Some(content) = content {
+                new.push('\n');
+                new.push_str(section.marker());
+                new.push_str(content.trim());
+                new.push('\n');
+            }
+        }
+        new
+    }
+
+    fn find(self, document: &str) -> Option<&str> {
+        let (_, rest) = document.split_once(self.marker())?;
+        let end = ALL.iter().filter_map(|other| rest.find(other.marker())).min();
+        Some(&rest[..end.unwrap_or(rest.len())])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_is_replaced_and_the_others_stay_in_order() {
+        let first = Section::IdleCost.replace("", "idle 1");
+        let both = Section::Comparison.replace(&first, "compared\n");
+        assert!(both.find("compared").unwrap() < both.find("idle 1").unwrap());
+        let again = Section::IdleCost.replace(&both, "idle 2");
+        assert!(again.contains("compared") && again.contains("idle 2"));
+        assert!(!again.contains("idle 1"));
+        assert_eq!(Section::IdleCost.replace(&again, "idle 2"), again);
+    }
+}

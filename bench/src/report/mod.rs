@@ -1,0 +1,5 @@
+//! Tables for people and the document that keeps them.
+
+pub(crate) mod compare;
+pub(crate) mod document;
+pub(crate) mod table;

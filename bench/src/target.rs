@@ -1,0 +1,132 @@
+//! One of the servers that are compared, with everything the workloads keep about it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use tokio::sync::Mutex;
+
+use crate::client::{self, Client, revision_in};
+use crate::compact::Compactor;
+use crate::data::KeySpace;
+use crate::lag;
+use crate::process::{self, Usage};
+use crate::server::Server;
+
+/// Puts under way at once while a key space is filled.
+const FILLERS: usize = 64;
+/// A server is quiet when it used less than this part of one core …
+const QUIET_CORE: f64 = 0.05;
+/// … over this time.
+const QUIET_WINDOW: Duration = Duration::from_millis(300);
+
+/// A running server and the connections to it.
+pub(crate) struct Target {
+    /// The process.
+    pub(crate) server: Server,
+    /// The connections.
+    pub(crate) client: Client,
+    /// Compacts as the workloads write.
+    pub(crate) compactor: Arc<Compactor>,
+    /// Number of the next key that a create makes.
+    pub(crate) next_new: Arc<AtomicU64>,
+    filled: Mutex<HashSet<&'static str>>,
+    /// Highest memory before the last reset.
+    peak_memory: AtomicU64,
+}
+
+impl Target {
+    /// Connects to a server that was just started.
+    pub(crate) async fn connect(server: Server, connections: usize, every: i64) -> Result<Self> {
+        let client = Client::connect(&server.url(), connections).await?;
+        Ok(Self {
+            server,
+            client,
+            compactor: Arc::new(Compactor::new(every)),
+            next_new: Arc::new(AtomicU64::new(0)),
+            filled: Mutex::new(HashSet::new()),
+            peak_memory: AtomicU64::new(0),
+        })
+    }
+
+    /// Makes sure that all keys of the space exist; does nothing the second time.
+    pub(crate) async fn fill(&self, space: KeySpace) -> Result<()> {
+        if !self.filled.lock().await.insert(space.resource.plural) {
+            return Ok(());
+        }
+        stream::iter(0..space.keys)
+            .map(|number| {
+                let mut kv = self.client.kv(number as usize);
+                async move {
+                    let value = space.value(number, 1, number);
+                    let answer = kv.put(client::put(space.key(number), value)).await?;
+                    let revision = revision_in(answer.into_inner().header.as_ref());
+                    self.compactor.observe(&self.client, revision).await
+                }
+            })
+            .buffer_unordered(FILLERS)
+            .try_collect::<()>()
+            .await
+            .with_context(|| format!("filling {} failed", space.prefix()))
+    }
+
+    /// What the server's process has used so far.
+    pub(crate) fn usage(&self) -> Result<Usage> {
+        process::usage(self.server.pid())
+    }
+
+    /// Highest resident memory since [`Target::reset_peak_memory`], in bytes.
+    pub(crate) fn peak_memory(&self) -> Result<u64> {
+        process::peak_memory(self.server.pid())
+    }
+
+    /// Highest resident memory since the start, in bytes.
+    pub(crate) fn highest_memory(&self) -> Result<u64> {
+        Ok(self.peak_memory()?.max(self.peak_memory.load(Ordering::Relaxed)))
+    }
+
+    /// Lets [`Target::peak_memory`] start again from the memory in use now.
+    pub(crate) fn reset_peak_memory(&self) -> Result<()> {
+        self.peak_memory.fetch_max(self.peak_memory()?, Ordering::Relaxed);
+        process::reset_peak_memory(self.server.pid())
+    }
+
+    /// The number for the next new key.
+    pub(crate) fn new_number(next: &AtomicU64) -> u64 {
+        next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Waits until the server has nothing left to do: it uses hardly any processor time, and if it
+    /// reports a commit lag, that is zero. Gives up after `limit`.
+    ///
+    /// Returns the time until it became quiet; the window in which that was seen is not counted.
+    pub(crate) async fn settle(&self, limit: Duration) -> Result<Settled> {
+        let start = Instant::now();
+        loop {
+            let (window_start, before) = (Instant::now(), self.usage()?.cpu);
+            tokio::time::sleep(QUIET_WINDOW).await;
+            let used = self.usage()?.cpu.saturating_sub(before);
+            let behind = self.server.kind.commits_later() && lag::sample(self.server.address()).await?.revisions > 0.0;
+            let after = window_start.duration_since(start);
+            let busy = used.as_secs_f64() > QUIET_CORE * window_start.elapsed().as_secs_f64();
+            if !busy && !behind {
+                return Ok(Settled { after, quiet: true });
+            }
+            if start.elapsed() >= limit {
+                return Ok(Settled { after, quiet: false });
+            }
+        }
+    }
+}
+
+/// How long a server went on working after its load had ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settled {
+    /// Time of that work.
+    pub(crate) after: Duration,
+    /// Whether it ended at all within the limit.
+    pub(crate) quiet: bool,
+}

@@ -1,0 +1,135 @@
+//! Reads of many keys.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt};
+use gitcd::proto::etcdserverpb::RangeRequest;
+use gitcd::proto::etcdserverpb::kv_client::KvClient;
+use tonic::transport::Channel;
+
+use super::{Spec, Workload};
+use crate::client::revision_in;
+use crate::data::SECRETS;
+use crate::load::{Done, Step, Tally, closed_loop};
+use crate::target::Target;
+
+/// kube-apiserver's default for a client that pages.
+const PAGE: i64 = 500;
+
+/// Page after page, each starting after the last key of the one before, all at the revision of
+/// the first.
+pub(super) struct Paged;
+
+impl Workload for Paged {
+    fn spec(&self) -> Spec {
+        Spec {
+            name: "list-500",
+            what: "list 10,000 keys in pages of 500 at the first page's revision; a page is counted",
+            unit: "pages",
+            clients: 16,
+            weight: 1.0,
+            whole: false,
+            goal: Some(3.0),
+        }
+    }
+
+    fn prepare<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<()>> {
+        target.fill(SECRETS).boxed()
+    }
+
+    fn slice<'a>(&'a self, target: &'a Target, length: Duration) -> BoxFuture<'a, Result<Tally>> {
+        let clients = (0..self.spec().clients).map(|number| Pager {
+            kv: target.client.kv(number),
+            cursor: Bytes::from(SECRETS.prefix()),
+            revision: 0,
+            left: SECRETS.keys as i64,
+        });
+        closed_loop(target, clients.collect(), length).boxed()
+    }
+}
+
+struct Pager {
+    kv: KvClient<Channel>,
+    cursor: Bytes,
+    /// The list's revision; 0 before its first page.
+    revision: i64,
+    /// Keys that the list still has to bring.
+    left: i64,
+}
+
+impl Step for Pager {
+    async fn step(&mut self) -> Result<Done> {
+        let page = RangeRequest {
+            key: self.cursor.clone(),
+            range_end: SECRETS.end(),
+            limit: PAGE,
+            revision: self.revision,
+            ..RangeRequest::default()
+        };
+        let answer = self.kv.range(page).await?.into_inner();
+        let revision = revision_in(answer.header.as_ref());
+        let (brought, left) = (answer.kvs.len() as i64, self.left);
+        ensure!(
+            answer.count == left && brought == left.min(PAGE) && answer.more == (left > PAGE),
+            "with {left} keys left, a page has {brought}, count {} and more {}",
+            answer.count,
+            answer.more
+        );
+        if answer.more {
+            let last = answer.kvs.last().context("a page with more has keys")?;
+            self.cursor = [&last.key[..], b"\0"].concat().into();
+            if self.revision == 0 {
+                self.revision = revision;
+            }
+            self.left -= brought;
+        } else {
+            self.cursor = Bytes::from(SECRETS.prefix());
+            self.revision = 0;
+            self.left = SECRETS.keys as i64;
+        }
+        Ok(Done { revision, conflicts: 0 })
+    }
+}
+
+/// Everything in one answer.
+pub(super) struct Whole;
+
+impl Workload for Whole {
+    fn spec(&self) -> Spec {
+        Spec {
+            name: "list-10000",
+            what: "list 10,000 keys (7 MB) in one answer",
+            unit: "lists",
+            clients: 4,
+            weight: 1.0,
+            whole: false,
+            goal: Some(1.4),
+        }
+    }
+
+    fn prepare<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<()>> {
+        target.fill(SECRETS).boxed()
+    }
+
+    fn slice<'a>(&'a self, target: &'a Target, length: Duration) -> BoxFuture<'a, Result<Tally>> {
+        let clients = (0..self.spec().clients).map(|number| Lister { kv: target.client.kv(number) });
+        closed_loop(target, clients.collect(), length).boxed()
+    }
+}
+
+struct Lister {
+    kv: KvClient<Channel>,
+}
+
+impl Step for Lister {
+    async fn step(&mut self) -> Result<Done> {
+        let all =
+            RangeRequest { key: Bytes::from(SECRETS.prefix()), range_end: SECRETS.end(), ..RangeRequest::default() };
+        let answer = self.kv.range(all).await?.into_inner();
+        let brought = answer.kvs.len() as u64;
+        ensure!(brought == SECRETS.keys, "a whole list has {brought} keys");
+        Ok(Done { revision: revision_in(answer.header.as_ref()), conflicts: 0 })
+    }
+}

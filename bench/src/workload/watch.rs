@@ -1,0 +1,260 @@
+//! Watchers of one prefix, and writers that they can keep up with.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt, try_join_all};
+use gitcd::proto::etcdserverpb::kv_client::KvClient;
+use gitcd::proto::etcdserverpb::watch_request::RequestUnion;
+use gitcd::proto::etcdserverpb::{WatchCreateRequest, WatchRequest, WatchResponse};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::MetadataValue;
+use tonic::transport::Channel;
+use tonic::{Request, Streaming};
+
+use super::{Spec, Workload};
+use crate::client::{self, revision_in};
+use crate::data::{SLICES, stamp_of};
+use crate::load::{Done, Step, Tally, closed_loop};
+use crate::target::Target;
+
+/// Streams, each on a connection of its own, and watchers on each of them.
+const STREAMS: usize = 4;
+const WATCHERS_PER_STREAM: usize = 25;
+const WRITERS: usize = 32;
+/// Writers wait while the slowest stream is this many events per watcher behind. Without that, a
+/// server would be measured by how far its watchers fall behind.
+const WINDOW: usize = 1_000;
+/// Within this time after the last write every watcher must have all events.
+const CATCH_UP_LIMIT: Duration = Duration::from_secs(30);
+
+/// 100 watchers of one prefix.
+pub(super) struct FanOut;
+
+impl Workload for FanOut {
+    fn spec(&self) -> Spec {
+        Spec {
+            name: "watch-100",
+            what: "100 watchers of one prefix with previous values, on 4 streams; an event \
+                   received is counted, its time is that from the put's start to the receipt",
+            unit: "events",
+            clients: WRITERS,
+            weight: 1.0,
+            whole: false,
+            goal: Some(2.0),
+        }
+    }
+
+    fn prepare<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<()>> {
+        target.fill(SLICES).boxed()
+    }
+
+    fn slice<'a>(&'a self, target: &'a Target, length: Duration) -> BoxFuture<'a, Result<Tally>> {
+        fan_out(target, length).boxed()
+    }
+}
+
+async fn fan_out(target: &Target, length: Duration) -> Result<Tally> {
+    let from = target.client.revision().await? + 1;
+    let opened = try_join_all((0..STREAMS).map(|number| open(target, number, from))).await?;
+    let start = Instant::now();
+    let flow = Arc::new(Flow::new());
+    let (total, expected) = watch::channel(None);
+    let mut readers = JoinSet::new();
+    for (number, stream) in opened.into_iter().enumerate() {
+        let reader = Reader { number, start, from, flow: flow.clone(), expected: expected.clone() };
+        readers.spawn(reader.run(stream));
+    }
+    let writers = (0..WRITERS).map(|number| Writer {
+        // The streams' connections come first.
+        kv: target.client.kv(STREAMS + number),
+        flow: flow.clone(),
+        start,
+        random: StdRng::from_os_rng(),
+    });
+    // A reader that fails would leave the writers waiting for room, so both are watched.
+    let load = closed_loop(target, writers.collect(), length);
+    tokio::pin!(load);
+    let mut heard = Vec::new();
+    let written = loop {
+        tokio::select! {
+            written = &mut load => break written?.operations,
+            Some(early) = readers.join_next() => heard.push(early.context("a watcher died")??),
+        }
+    };
+    total.send_replace(Some(written));
+    let rest = async {
+        while let Some(finished) = readers.join_next().await {
+            heard.push(finished.context("a watcher died")??);
+        }
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(CATCH_UP_LIMIT, rest)
+        .await
+        .with_context(|| format!("{written} events have not reached all watchers"))??;
+    let mut tally = Tally::new();
+    for stream in heard {
+        let elapsed = tally.elapsed.max(stream.elapsed);
+        tally.add(&stream);
+        tally.elapsed = elapsed;
+    }
+    Ok(tally)
+}
+
+/// A watch stream whose watchers have all been created.
+struct Open {
+    requests: mpsc::Sender<WatchRequest>,
+    answers: Streaming<WatchResponse>,
+}
+
+/// Opens a stream and its watchers in the way of kube-apiserver.
+async fn open(target: &Target, number: usize, from: i64) -> Result<Open> {
+    let (requests, outgoing) = mpsc::channel(WATCHERS_PER_STREAM);
+    for _ in 0..WATCHERS_PER_STREAM {
+        let create = WatchCreateRequest {
+            key: Bytes::from(SLICES.prefix()),
+            range_end: SLICES.end(),
+            start_revision: from,
+            progress_notify: true,
+            prev_kv: true,
+            ..WatchCreateRequest::default()
+        };
+        let request = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
+        requests.send(request).await?;
+    }
+    let mut request = Request::new(ReceiverStream::new(outgoing));
+    let metadata = request.metadata_mut();
+    metadata.insert("hasleader", MetadataValue::from_static("true"));
+    let mut answers = target.client.watch(number).watch(request).await?.into_inner();
+    for _ in 0..WATCHERS_PER_STREAM {
+        let answer = answers.message().await?.context("a watch stream ended")?;
+        ensure!(answer.created && !answer.canceled, "a watch was not created: {}", answer.cancel_reason);
+    }
+    Ok(Open { requests, answers })
+}
+
+/// Holds writers back while watchers are behind.
+struct Flow {
+    room: Semaphore,
+    /// Events received, by stream, and how much room was given back for them.
+    received: [AtomicU64; STREAMS],
+    given: Mutex<u64>,
+}
+
+impl Flow {
+    fn new() -> Self {
+        Self { room: Semaphore::new(WINDOW), received: [const { AtomicU64::new(0) }; STREAMS], given: Mutex::new(0) }
+    }
+
+    fn received(&self, stream: usize, events: u64) {
+        self.received[stream].fetch_add(events, Ordering::Relaxed);
+        let slowest = self.received.iter().map(|all| all.load(Ordering::Relaxed));
+        let heard_by_all = slowest.min().unwrap_or(0) / WATCHERS_PER_STREAM as u64;
+        let mut given = self.given.lock().expect("no holder of this lock panics");
+        if heard_by_all > *given {
+            self.room.add_permits((heard_by_all - *given) as usize);
+            *given = heard_by_all;
+        }
+    }
+}
+
+struct Writer {
+    kv: KvClient<Channel>,
+    flow: Arc<Flow>,
+    start: Instant,
+    random: StdRng,
+}
+
+impl Step for Writer {
+    async fn step(&mut self) -> Result<Done> {
+        self.flow.room.acquire().await?.forget();
+        let number = self.random.random_range(0..SLICES.keys);
+        let generation = self.random.random_range(1..10_000);
+        let stamp = self.start.elapsed().as_nanos() as u64;
+        let value = SLICES.value(number, generation, stamp);
+        let put = client::put(SLICES.key(number), value);
+        let answer = self.kv.put(put).await?.into_inner();
+        Ok(Done { revision: revision_in(answer.header.as_ref()), conflicts: 0 })
+    }
+}
+
+/// Reads one stream and checks it.
+struct Reader {
+    number: usize,
+    start: Instant,
+    from: i64,
+    flow: Arc<Flow>,
+    /// The number of puts, once it is known.
+    expected: watch::Receiver<Option<u64>>,
+}
+
+impl Reader {
+    /// Reads until every watcher has had one event for every put.
+    ///
+    /// # Errors
+    /// An event out of order, twice, too many, or of another key; a watcher that is canceled.
+    async fn run(mut self, mut stream: Open) -> Result<Tally> {
+        let mut tally = Tally::new();
+        let mut watchers = [(self.from - 1, 0_u64); WATCHERS_PER_STREAM];
+        loop {
+            let expected = *self.expected.borrow_and_update();
+            if let Some(expected) = expected {
+                let most = watchers.iter().map(|watcher| watcher.1).max();
+                ensure!(most <= Some(expected), "a watcher had more events than puts");
+                if watchers.iter().all(|watcher| watcher.1 == expected) {
+                    break;
+                }
+            }
+            let answer = tokio::select! {
+                answer = stream.answers.message() => answer?.context("a watch stream ended")?,
+                changed = self.expected.changed(), if expected.is_none() => {
+                    changed.context("the writers failed")?;
+                    continue;
+                }
+            };
+            self.take(&answer, &mut watchers, &mut tally)?;
+        }
+        // Ends the stream, and with it all its watchers.
+        drop(stream.requests);
+        Ok(tally)
+    }
+
+    fn take(&self, answer: &WatchResponse, watchers: &mut [(i64, u64)], tally: &mut Tally) -> Result<()> {
+        if answer.canceled {
+            bail!("a watcher was canceled: {}", answer.cancel_reason);
+        }
+        let watcher = watchers
+            .get_mut(answer.watch_id as usize)
+            .with_context(|| format!("there is no watcher {}", answer.watch_id))?;
+        let now = self.start.elapsed();
+        for event in &answer.events {
+            let kv = event.kv.as_ref().context("an event without a pair")?;
+            // Every put is a revision of its own, so each must be greater than the one before.
+            ensure!(
+                kv.mod_revision > watcher.0,
+                "watcher {} got revision {} after {}",
+                answer.watch_id,
+                kv.mod_revision,
+                watcher.0
+            );
+            let stamp = stamp_of(&kv.value).context("an event of another's value")?;
+            let delay = (now.as_nanos() as u64).saturating_sub(stamp);
+            tally.latency.saturating_record(delay);
+            *watcher = (kv.mod_revision, watcher.1 + 1);
+        }
+        let events = answer.events.len() as u64;
+        if events > 0 {
+            tally.operations += events;
+            tally.elapsed = now;
+            self.flow.received(self.number, events);
+        }
+        Ok(())
+    }
+}

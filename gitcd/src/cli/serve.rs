@@ -1,0 +1,171 @@
+//! `gitcd serve`.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Common;
+use crate::committer::Granularity;
+use crate::config::{DEFAULT_NAME, PerBranch, listen_urls};
+use crate::server::{Config, ServeError, Server, Tls};
+use crate::{api, committer, store};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    common: Common,
+    /// Where to listen for clients; several URLs are separated by ';'
+    #[arg(long, env = "GITCD_LISTEN_URLS", default_value = "default=http://127.0.0.1:2479", value_name = "MAP")]
+    listen_urls: String,
+    /// What members tell clients; several URLs are separated by ';' [default: the addresses listened on]
+    #[arg(long, env = "GITCD_ADVERTISE_CLIENT_URLS", default_value = "", value_name = "MAP")]
+    advertise_client_urls: String,
+    /// Cluster ids [default: made from the branch's name]
+    #[arg(long, env = "GITCD_CLUSTER_IDS", default_value = "", value_name = "MAP")]
+    cluster_ids: String,
+    /// Member ids [default: made from the branch's name]
+    #[arg(long, env = "GITCD_MEMBER_IDS", default_value = "", value_name = "MAP")]
+    member_ids: String,
+    /// Certificate for https listeners (PEM)
+    #[arg(long, env = "GITCD_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Its key (PEM)
+    #[arg(long, env = "GITCD_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Require client certificates of these authorities (PEM)
+    #[arg(long, env = "GITCD_TLS_TRUSTED_CA_CERTS", value_name = "FILE")]
+    tls_trusted_ca_certs: Option<PathBuf>,
+    /// How many revisions a commit takes
+    #[arg(long, env = "GITCD_COMMIT_GRANULARITY", value_enum, default_value_t, value_name = "HOW")]
+    commit_granularity: Granularity,
+    /// Bytes a second for rewriting large directories; packs are written less often to stay below
+    #[arg(long, env = "GITCD_COMMIT_OVERHEAD_BYTES", default_value_t = 32 << 10, value_name = "BYTES")]
+    commit_overhead_bytes: u64,
+    /// Size at which the journal is kept by raising the compact revision
+    #[arg(long, env = "GITCD_MAX_JOURNAL_BYTES", default_value_t = 512 << 20, value_name = "BYTES")]
+    max_journal_bytes: u64,
+    /// Superseded values kept in memory; older ones are read back from the journal
+    #[arg(long, env = "GITCD_MAX_OLD_VALUE_BYTES", default_value_t = 64 << 20, value_name = "BYTES")]
+    max_old_value_bytes: usize,
+    /// Largest request in bytes
+    #[arg(long, env = "GITCD_MAX_REQUEST_BYTES", default_value_t = 1_572_864, value_name = "BYTES")]
+    max_request_bytes: usize,
+    /// Most operations in a transaction
+    #[arg(long, env = "GITCD_MAX_TXN_OPS", default_value_t = 128, value_name = "N")]
+    max_txn_ops: usize,
+    /// How often idle watchers that asked for it are told the revision, in seconds
+    #[arg(long, env = "GITCD_WATCH_PROGRESS_NOTIFY_INTERVAL", default_value_t = 600, value_name = "SECONDS")]
+    watch_progress_notify_interval: u64,
+    #[command(flatten)]
+    former: Former,
+}
+
+/// Flags of earlier releases that have nothing to set any more.
+#[derive(Debug, clap::Args)]
+struct Former {
+    #[arg(long, env = "GITCD_WATCH_DISPATCH_CHANNEL_SIZE", hide = true)]
+    watch_dispatch_channel_size: Option<String>,
+    #[arg(long, env = "GITCD_WATCH_DISPATCH_TICKER_DURATION", hide = true)]
+    watch_dispatch_ticker_duration: Option<String>,
+    #[arg(long, env = "GITCD_WATCH_CANCEL_CHANNEL_SIZE", hide = true)]
+    watch_cancel_channel_size: Option<String>,
+}
+
+impl Former {
+    fn warn(&self) {
+        let flags = [
+            ("watch-dispatch-channel-size", &self.watch_dispatch_channel_size),
+            ("watch-dispatch-ticker-duration", &self.watch_dispatch_ticker_duration),
+            ("watch-cancel-channel-size", &self.watch_cancel_channel_size),
+        ];
+        for (flag, _) in flags.iter().filter(|(_, value)| value.is_some()) {
+            tracing::warn!("--{flag} has no effect any more: watchers have no queues");
+        }
+    }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    args.former.warn();
+    let configs = configs(args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(serve(configs));
+    // Whatever still runs has been told to end.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    result
+}
+
+async fn serve(configs: Vec<Config>) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut servers = Vec::new();
+    for config in configs {
+        let (name, reference) = (config.branch.name.clone(), config.branch.data_reference.clone());
+        let server = Server::start(config).await.with_context(|| format!("cannot serve branch {name:?}"))?;
+        for address in server.addresses() {
+            tracing::info!(branch = name, reference, %address, "serving");
+        }
+        servers.push(server);
+    }
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping: answering what is under way, committing");
+    let mut outcome = Ok(());
+    for server in servers {
+        match server.stop().await {
+            Ok(()) => {}
+            Err(error @ ServeError::Uncommitted) => outcome = Err(error.into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    tracing::info!("stopped");
+    outcome
+}
+
+fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
+    let branches = args.common.branches()?;
+    let listen = PerBranch::parse("listen-urls", &args.listen_urls)?;
+    let advertise = PerBranch::parse("advertise-client-urls", &args.advertise_client_urls)?;
+    let clusters = PerBranch::parse("cluster-ids", &args.cluster_ids)?;
+    let members = PerBranch::parse("member-ids", &args.member_ids)?;
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => {
+            Some(Tls { cert: cert.clone(), key: key.clone(), trusted_ca: args.tls_trusted_ca_certs.clone() })
+        }
+        (None, None) => None,
+        _ => bail!("--tls-cert and --tls-key belong together"),
+    };
+    let mut names: BTreeSet<_> = branches.names().into_iter().collect();
+    // The references' defaults name the branch "default"; it is served only if it has somewhere to listen.
+    names.retain(|name| name != DEFAULT_NAME || listen.of(name).is_some());
+    names.extend(listen.names().map(ToOwned::to_owned));
+    let mut configs = Vec::new();
+    for name in names {
+        let Some(urls) = listen.of(&name) else { bail!("branch {name:?} has no URL in --listen-urls") };
+        configs.push(Config {
+            branch: branches.branch(&name),
+            listen: listen_urls(urls)?,
+            advertise: advertise.of(&name).unwrap_or_default().split(';').filter(|url| !url.is_empty()).map(ToOwned::to_owned).collect(),
+            cluster_id: clusters.number("cluster-ids", &name)?,
+            member_id: members.number("member-ids", &name)?,
+            limits: api::Limits { max_request_bytes: args.max_request_bytes, max_txn_ops: args.max_txn_ops },
+            store: store::Limits {
+                old_value_bytes: args.max_old_value_bytes,
+                max_journal_bytes: args.max_journal_bytes.saturating_mul(2),
+                ..store::Limits::default()
+            },
+            committer: committer::Settings {
+                granularity: args.commit_granularity,
+                overhead_bytes_per_second: args.commit_overhead_bytes,
+                max_journal_bytes: args.max_journal_bytes,
+            },
+            progress_interval: Duration::from_secs(args.watch_progress_notify_interval.max(1)),
+            tls: tls.clone(),
+        });
+    }
+    Ok(configs)
+}

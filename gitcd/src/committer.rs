@@ -1,0 +1,421 @@
+//! Turns the log into commits, in the background.
+//!
+//! The committer follows the store's log as a watcher does. It makes one commit for every revision while that costs
+//! no more than its share of the processor, and one for several under load; it writes a pack when what this costs on disk is
+//! in proportion to what it holds. A crash loses nothing: the journal has it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+
+use crate::git::branch::{Action, Branch, Change, Config, Record, Revisions, State};
+use crate::keyspace::Placement;
+use crate::snapshot::{Incarnation, Snapshot, write_of};
+use crate::store::Store;
+use crate::store::index::KeyRange;
+use crate::store::log::Entry;
+use crate::store::revision::Revision;
+
+/// How many revisions a commit takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Granularity {
+    /// One while the committer keeps up, more under load.
+    #[default]
+    Adaptive,
+    /// Always one, however far behind that leaves it.
+    Revision,
+    /// All that wait.
+    Batch,
+}
+
+/// Bounds of the committer.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How many revisions a commit takes.
+    pub granularity: Granularity,
+    /// Bytes a second that may go into rewriting unchanged parts of directories.
+    pub overhead_bytes_per_second: u64,
+    /// The journal is kept below this by raising the compact revision.
+    pub max_journal_bytes: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            granularity: Granularity::default(),
+            overhead_bytes_per_second: 32 << 10,
+            max_journal_bytes: 512 << 20,
+        }
+    }
+}
+
+/// The shortest time between two packs.
+const MIN_FLUSH_INTERVAL: Duration = Duration::from_millis(1000);
+/// A pack is written at this size in any case; it is held in memory until then.
+const MAX_PACK_BYTES: usize = 24 << 20;
+/// An idle branch whose ephemeral keys change still moves the start of its journal so often.
+const IDLE_FLUSH_INTERVAL: Duration = Duration::from_secs(600);
+/// Entries taken from the log at a time.
+const TAKE: usize = 4096;
+/// Commits may take this share of one processor core before revisions are put together.
+const SHARE: f64 = 0.15;
+/// The part of a commit's time that one change costs in any granularity.
+const CHANGE_COST: Duration = Duration::from_micros(8);
+/// After an error, such as a full disk, the committer tries again in this time.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Figures for metrics.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Data commits made.
+    pub commits: AtomicU64,
+    /// Revisions in them.
+    pub revisions: AtomicU64,
+    /// Packs written.
+    pub packs: AtomicU64,
+    /// Bytes in them.
+    pub pack_bytes: AtomicU64,
+    /// Failed attempts.
+    pub failures: AtomicU64,
+}
+
+/// The committer of one branch, before it starts.
+#[derive(Debug)]
+pub struct Committer {
+    store: Arc<Store>,
+    branch: Branch,
+    config: Config,
+    settings: Settings,
+    incarnation: Incarnation,
+    folder: PathBuf,
+    counters: Arc<Counters>,
+    /// Pairs in Git from which replay can start, oldest first.
+    bases: VecDeque<(Revision, [u8; 20])>,
+    /// Everything up to here is in the open pack or in Git.
+    staged: Revision,
+    /// Nothing below this is in the log: the branch resumed there.
+    floor: Revision,
+    last_flush: Instant,
+    /// When the oldest revision of the open pack was staged.
+    oldest: Option<Instant>,
+    pace: Pace,
+}
+
+impl Committer {
+    /// Takes over a branch. `bases` are the pairs that recovery found.
+    pub fn new(
+        store: Arc<Store>,
+        branch: Branch,
+        config: Config,
+        settings: Settings,
+        incarnation: Incarnation,
+        bases: Vec<(Revision, [u8; 20])>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let staged = store.committed_revision();
+        Self {
+            folder: crate::recovery::state_folder(&config),
+            pace: Pace::new(settings.granularity),
+            store,
+            branch,
+            config,
+            settings,
+            incarnation,
+            counters,
+            bases: bases.into(),
+            staged,
+            floor: staged,
+            last_flush: Instant::now(),
+            oldest: None,
+        }
+    }
+
+    /// Starts the thread. It ends, with everything committed, after the store has stopped.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn spawn(self) -> std::io::Result<std::thread::JoinHandle<bool>> {
+        std::thread::Builder::new().name("committer".into()).spawn(move || {
+            // A dead committer must not look healthy.
+            let guard = PoisonOnPanic(self.store.clone());
+            let done = self.run();
+            drop(guard);
+            done
+        })
+    }
+
+    fn run(mut self) -> bool {
+        loop {
+            let until = self.flush_due_at();
+            let (durable, stopped) = self.store.wait_for_writes(self.staged, until);
+            let step = self.step(durable, stopped);
+            match step {
+                Ok(()) if stopped && self.staged >= self.store.revision() => return true,
+                Ok(()) => {}
+                Err(reason) => {
+                    self.counters.failures.fetch_add(1, Ordering::Relaxed);
+                    tracing::error!(reason, "cannot commit; the journal keeps everything, trying again");
+                    if stopped {
+                        return false;
+                    }
+                    self.wait(RETRY);
+                    self.reopen();
+                }
+            }
+        }
+    }
+
+    /// Stages what is new, flushes if it is time.
+    fn step(&mut self, durable: Revision, stopped: bool) -> Result<(), String> {
+        while self.staged < durable {
+            let entries = self.store.log(self.staged.next(), TAKE);
+            let Some(last) = entries.last().map(|entry| entry.revision) else { break };
+            let backlog = durable.since(self.staged);
+            let group = self.pace.group(backlog);
+            for chunk in entries.chunks(group) {
+                self.stage(chunk)?;
+                if self.branch.pending().pack_bytes >= MAX_PACK_BYTES {
+                    self.flush()?;
+                }
+            }
+            self.staged = last;
+            if !stopped && self.flush_due_at().is_some_and(|due| due <= Instant::now()) {
+                self.flush()?;
+            }
+        }
+        if self.oldest.is_none() {
+            // Only ephemeral keys changed: there is nothing to commit.
+            self.store.advance_committed(self.staged);
+        }
+        let due = self.flush_due_at().is_some_and(|due| due <= Instant::now());
+        let pending = self.oldest.is_some();
+        if due || (stopped && (pending || self.staged > self.newest_base())) {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// One commit.
+    fn stage(&mut self, entries: &[Entry]) -> Result<(), String> {
+        let (first, last) = (&entries[0], &entries[entries.len() - 1]);
+        let mut changes: BTreeMap<Bytes, Action> = BTreeMap::new();
+        let mut clients: Vec<String> = Vec::new();
+        for entry in entries {
+            for change in entry.changes() {
+                let version = &change.version;
+                if self.config.keys.placement(&version.key) == Placement::Ephemeral {
+                    continue;
+                }
+                let action = if version.is_tombstone() {
+                    Action::Delete
+                } else {
+                    let value = version.value(self.store.segments()).map_err(|lost| lost.to_string())?;
+                    let record = Record {
+                        create_revision: version.create_revision.get(),
+                        mod_revision: version.mod_revision.get(),
+                        version: version.version,
+                        lease: version.lease,
+                    };
+                    Action::Put { value, record }
+                };
+                changes.insert(version.key.clone(), action);
+                if let Some(client) = entry.client.as_deref()
+                    && !clients.iter().any(|known| known == client)
+                {
+                    clients.push(client.to_owned());
+                }
+            }
+        }
+        let count = changes.len();
+        if count > 0 {
+            let started = Instant::now();
+            let time = UNIX_EPOCH + Duration::from_millis(last.time_ms.max(0) as u64);
+            let revisions = Revisions {
+                first: first.revision.get(),
+                last: last.revision.get(),
+                time,
+                clients,
+                changes: changes.into_iter().map(|(key, action)| Change { key, action }).collect(),
+            };
+            self.branch.commit(&revisions).map_err(|error| chain(&error))?;
+            self.pace.observe(started.elapsed(), count);
+            self.oldest.get_or_insert(started);
+            self.counters.revisions.fetch_add(entries.len() as u64, Ordering::Relaxed);
+        }
+        self.staged = last.revision;
+        Ok(())
+    }
+
+    /// When the open pack should be written: late enough that directories which have to be written whole cost no more
+    /// than their share of the disk, at once if what they carry is large in comparison.
+    fn flush_due_at(&self) -> Option<Instant> {
+        let Some(oldest) = self.oldest else {
+            let idle = self.staged > self.newest_base();
+            return idle.then(|| self.last_flush + IDLE_FLUSH_INTERVAL);
+        };
+        let pending = self.branch.pending();
+        let unpaid = pending.overhead_bytes.saturating_sub(pending.useful_bytes / 2) as u64;
+        let earned = Duration::from_millis(unpaid * 1000 / self.settings.overhead_bytes_per_second.max(1));
+        Some((self.last_flush + earned).max(oldest + MIN_FLUSH_INTERVAL))
+    }
+
+    fn newest_base(&self) -> Revision {
+        self.bases.back().map_or(Revision::ZERO, |(revision, _)| *revision)
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        let state = State {
+            revision: self.staged.get(),
+            compact_revision: self.store.compacted().get(),
+            incarnation: self.incarnation.iter().map(|byte| format!("{byte:02x}")).collect(),
+            leases: self.store.leases(),
+        };
+        let flushed = self.branch.flush(&state).map_err(|error| chain(&error))?;
+        self.counters.commits.fetch_add(flushed.data_commits as u64, Ordering::Relaxed);
+        self.counters.packs.fetch_add(1, Ordering::Relaxed);
+        self.counters.pack_bytes.fetch_add(flushed.pack_bytes as u64, Ordering::Relaxed);
+        let metadata = flushed.pair.metadata.as_bytes().try_into().expect("an object id has 20 bytes");
+        self.bases.push_back((self.staged, metadata));
+        self.store.committed(self.staged, metadata);
+        self.last_flush = Instant::now();
+        self.oldest = None;
+        self.trim();
+        Ok(())
+    }
+
+    /// Lets go of the journal's oldest segments once the compaction has passed a pair that replay can start from.
+    fn trim(&mut self) {
+        let compacted = self.store.compacted();
+        let segments = self.store.segments();
+        let usable = self.bases.iter().take_while(|(revision, _)| *revision < compacted).count();
+        if usable > 1 {
+            self.bases.drain(..usable - 1);
+        }
+        let Some(&(base, metadata)) = self.bases.front() else { return };
+        let dropped = segments.sealed().into_iter().take_while(|(_, last)| *last <= base).last();
+        if let Some((sequence, _)) = dropped {
+            let ephemeral = self.store.with_index(|index, _| {
+                let all = KeyRange::From(Bytes::new());
+                let ephemeral = index
+                    .range(&all, compacted)
+                    .filter(|version| self.config.keys.placement(&version.key) == Placement::Ephemeral);
+                ephemeral.cloned().collect::<Vec<_>>()
+            });
+            let snapshot = Snapshot {
+                incarnation: self.incarnation,
+                revision: base,
+                metadata,
+                compacted,
+                leases: self.store.leases(),
+                ephemeral: ephemeral.iter().map(|version| write_of(version)).collect(),
+            };
+            match snapshot.write(&self.folder) {
+                Ok(()) => self.store.trim_journal(sequence + 1),
+                Err(error) => tracing::warn!(error = chain(&error), "journal not trimmed"),
+            }
+        } else if segments.bytes() > self.settings.max_journal_bytes {
+            // Half of what could go: who resumes soon still finds its events.
+            let (target, _) = self.bases[self.bases.len() / 2];
+            if target > compacted {
+                tracing::warn!(
+                    bytes = segments.bytes(), revision = %target,
+                    "the journal is at its bound: compacting; clients should compact regularly"
+                );
+                self.store.raise_compaction(target);
+            }
+        }
+    }
+
+    /// After an error memory may be ahead of the repository: start again from what is there.
+    fn reopen(&mut self) {
+        match Branch::open(self.config.clone()) {
+            Ok(Some(branch)) => {
+                self.staged = Revision::new(branch.state().revision).max(self.floor);
+                self.branch = branch;
+                self.oldest = None;
+            }
+            Ok(None) => tracing::error!("the branch's references are gone"),
+            Err(error) => tracing::error!(error = chain(&error), "cannot reopen the branch"),
+        }
+    }
+
+    fn wait(&self, time: Duration) {
+        let until = Instant::now() + time;
+        // Ends early only if the store stops.
+        let _ = self.store.wait_for_writes(Revision::new(i64::MAX), Some(until));
+    }
+}
+
+struct PoisonOnPanic(Arc<Store>);
+
+impl Drop for PoisonOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison("the committer panicked; see the log");
+        }
+    }
+}
+
+/// An error with its causes, on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Decides how many revisions a commit takes, by what commits cost lately.
+#[derive(Debug)]
+struct Pace {
+    granularity: Granularity,
+    /// What a commit costs beyond its changes, in seconds; a moving average.
+    cost: f64,
+    last: Instant,
+}
+
+impl Pace {
+    fn new(granularity: Granularity) -> Self {
+        Self { granularity, cost: 40e-6, last: Instant::now() }
+    }
+
+    fn observe(&mut self, elapsed: Duration, changes: usize) {
+        let fixed = elapsed.saturating_sub(CHANGE_COST * changes as u32).as_secs_f64().max(5e-6);
+        self.cost += (fixed - self.cost) * 0.05;
+    }
+
+    /// The size of the next commits, given how many revisions wait.
+    fn group(&mut self, backlog: usize) -> usize {
+        let elapsed = self.last.elapsed().as_secs_f64().clamp(0.001, 1.0);
+        self.last = Instant::now();
+        match self.granularity {
+            Granularity::Revision => 1,
+            Granularity::Batch => usize::MAX,
+            Granularity::Adaptive => {
+                let affordable = (elapsed * SHARE / self.cost).max(1.0);
+                (backlog as f64 / affordable).ceil().max(1.0) as usize
+            }
+        }
+    }
+}
+
+/// Seconds since the oldest write that is not in Git.
+pub fn lag(store: &Store) -> Duration {
+    let committed = store.committed_revision();
+    let oldest = store.with_index(|index, durable| {
+        index.log_from(committed.next()).next().filter(|entry| entry.revision <= durable).map(|entry| entry.time_ms)
+    });
+    let Some(time_ms) = oldest else { return Duration::ZERO };
+    let written = UNIX_EPOCH + Duration::from_millis(time_ms.max(0) as u64);
+    SystemTime::now().duration_since(written).unwrap_or(Duration::ZERO)
+}

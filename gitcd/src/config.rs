@@ -1,0 +1,251 @@
+//! What to serve and how, from flags that give one value for each branch.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::git::branch;
+use crate::keyspace::KeySpace;
+
+/// The branch that flags without a name mean.
+pub const DEFAULT_NAME: &str = "default";
+
+/// A flag's value that cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Not `name=value[,name=value]`.
+    #[error("--{flag}: cannot read {value:?}; give name=value[,name=value], or one value for the branch \"default\"")]
+    Map {
+        /// The flag.
+        flag: String,
+        /// Its value.
+        value: String,
+    },
+    /// A name is not a plain word.
+    #[error("--{flag}: {name:?} is not a branch's name; use letters, digits, '-', '_' and '.'")]
+    Name {
+        /// The flag.
+        flag: String,
+        /// The name.
+        name: String,
+    },
+    /// A value cannot be parsed.
+    #[error("--{flag}: {value:?}: {problem}")]
+    Value {
+        /// The flag.
+        flag: &'static str,
+        /// The value.
+        value: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Two branches want the same.
+    #[error("--{flag}: branches {first:?} and {second:?} both have {value:?}")]
+    Twice {
+        /// The flag.
+        flag: &'static str,
+        /// One branch.
+        first: String,
+        /// The other.
+        second: String,
+        /// The value.
+        value: String,
+    },
+}
+
+/// The values of one flag by branch: `name=value[,name=value]`, or a value alone for the branch `default`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PerBranch(BTreeMap<String, String>);
+
+impl PerBranch {
+    /// Parses a flag's value.
+    ///
+    /// # Errors
+    /// [`ConfigError::Map`], [`ConfigError::Name`].
+    pub fn parse(flag: &str, value: &str) -> Result<Self, ConfigError> {
+        let mut values = BTreeMap::new();
+        if value.is_empty() {
+            return Ok(Self(values));
+        }
+        for part in value.split(',') {
+            // A URL or a path alone may contain '=' too, but not as part of a plain word in front.
+            let (name, value) = match part.split_once('=') {
+                Some((name, value)) if !name.contains(['/', ':']) => (name, value),
+                _ => (DEFAULT_NAME, part),
+            };
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
+                return Err(ConfigError::Name { flag: flag.to_owned(), name: name.to_owned() });
+            }
+            if values.insert(name.to_owned(), value.to_owned()).is_some() {
+                return Err(ConfigError::Map { flag: flag.to_owned(), value: part.to_owned() });
+            }
+        }
+        Ok(Self(values))
+    }
+
+    /// The value for a branch.
+    pub fn of(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// The branches that have a value.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// The value for a branch as a number.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`].
+    pub fn number<T: std::str::FromStr>(&self, flag: &'static str, name: &str) -> Result<Option<T>, ConfigError>
+    where
+        T::Err: std::fmt::Display,
+    {
+        let Some(value) = self.of(name) else { return Ok(None) };
+        let parsed = value.parse().map_err(|problem: T::Err| ConfigError::Value {
+            flag,
+            value: value.to_owned(),
+            problem: problem.to_string(),
+        });
+        parsed.map(Some)
+    }
+}
+
+/// What names a branch and the repository that it is in.
+#[derive(Clone, Debug)]
+pub struct Branches {
+    /// The repository.
+    pub repository: PathBuf,
+    /// Data references by branch.
+    pub data: PerBranch,
+    /// Metadata references by branch.
+    pub metadata: PerBranch,
+    /// Key prefixes by branch.
+    pub prefixes: PerBranch,
+    /// Ephemeral prefixes by branch, separated by ':'.
+    pub ephemeral: PerBranch,
+    /// Author of all commits.
+    pub committer_name: String,
+    /// Its address.
+    pub committer_email: String,
+}
+
+impl Branches {
+    /// All branches that any flag names; `default` if none does.
+    pub fn names(&self) -> Vec<String> {
+        let flags = [&self.data, &self.metadata, &self.prefixes, &self.ephemeral];
+        let mut names: Vec<_> = flags.iter().flat_map(|flag| flag.names()).map(ToOwned::to_owned).collect();
+        if names.is_empty() {
+            names.push(DEFAULT_NAME.to_owned());
+        }
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// One branch; what no flag says follows from its name.
+    pub fn branch(&self, name: &str) -> branch::Config {
+        let leaf = if name == DEFAULT_NAME { "main" } else { name };
+        let reference = |given: Option<&str>, folder: &str| match given {
+            Some(given) => given.to_owned(),
+            None => format!("{folder}/{leaf}"),
+        };
+        let prefix = self.prefixes.of(name).unwrap_or("/");
+        let ephemeral = self.ephemeral.of(name).unwrap_or_default().split(':').filter(|prefix| !prefix.is_empty());
+        branch::Config {
+            repository: self.repository.clone(),
+            name: name.to_owned(),
+            data_reference: reference(self.data.of(name), "refs/heads"),
+            metadata_reference: reference(self.metadata.of(name), "refs/gitcd/metadata"),
+            keys: KeySpace::new(prefix, ephemeral),
+            committer_name: self.committer_name.clone(),
+            committer_email: self.committer_email.clone(),
+        }
+    }
+
+    /// Refuses two branches on one reference.
+    ///
+    /// # Errors
+    /// [`ConfigError::Twice`].
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let mut taken: BTreeMap<String, String> = BTreeMap::new();
+        for name in self.names() {
+            let config = self.branch(&name);
+            for (flag, value) in
+                [("data-reference-names", config.data_reference), ("metadata-reference-names", config.metadata_reference)]
+            {
+                if let Some(first) = taken.insert(value.clone(), name.clone()) {
+                    return Err(ConfigError::Twice { flag, first, second: name, value });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a branch listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// The address; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// With TLS.
+    pub tls: bool,
+}
+
+/// Parses client URLs, separated by ';'.
+///
+/// # Errors
+/// [`ConfigError::Value`].
+pub fn listen_urls(urls: &str) -> Result<Vec<Listen>, ConfigError> {
+    let parse = |url: &str| {
+        let wrong = |problem: &str| ConfigError::Value {
+            flag: "listen-urls",
+            value: url.to_owned(),
+            problem: problem.to_owned(),
+        };
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("it must be http://HOST:PORT or https://HOST:PORT"))?;
+        let tls = match scheme {
+            "http" => false,
+            "https" => true,
+            _ => return Err(wrong("the scheme must be http or https")),
+        };
+        let host = rest.trim_end_matches('/').replace("localhost:", "127.0.0.1:");
+        let address = host.parse().map_err(|_| wrong("the host must be an IP address or localhost, followed by a port"))?;
+        Ok(Listen { address, tls })
+    };
+    urls.split(';').filter(|url| !url.is_empty()).map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_gives_each_branch_its_value_and_a_plain_value_is_for_the_default_one() {
+        let map = PerBranch::parse("key-prefixes", "default=/registry,other=/x=y").unwrap();
+        assert_eq!(map.of("default"), Some("/registry"));
+        assert_eq!(map.of("other"), Some("/x=y"));
+        let plain = PerBranch::parse("listen-urls", "http://127.0.0.1:1/?a=b").unwrap();
+        assert_eq!(plain.of(DEFAULT_NAME), Some("http://127.0.0.1:1/?a=b"));
+    }
+
+    #[test]
+    fn names_that_cannot_be_a_folder_and_repeated_ones_are_refused() {
+        for wrong in ["=x", "..=x", "a b=x"] {
+            assert!(matches!(PerBranch::parse("f", wrong), Err(ConfigError::Name { .. })), "{wrong}");
+        }
+        assert!(matches!(PerBranch::parse("f", "a=1,a=2"), Err(ConfigError::Map { .. })));
+    }
+
+    #[test]
+    fn listen_urls_say_what_is_wrong_with_them() {
+        let two = listen_urls("http://127.0.0.1:2379;https://[::1]:0").unwrap();
+        assert_eq!(two.len(), 2);
+        assert!(two[1].tls);
+        for wrong in ["127.0.0.1:2379", "ftp://127.0.0.1:1", "http://example.org:1", "http://127.0.0.1"] {
+            assert!(listen_urls(wrong).is_err(), "{wrong}");
+        }
+    }
+}

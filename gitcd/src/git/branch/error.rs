@@ -1,0 +1,218 @@
+//! What can go wrong with a branch, by operation.
+
+use std::io;
+use std::path::PathBuf;
+
+use git2::Oid;
+
+use super::super::pack_file::WriteError;
+use super::super::pair::PairError;
+use super::super::path;
+use super::super::refs::RefError;
+use super::LoadError;
+
+/// Why revisions could not be committed.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CommitError {
+    /// An ephemeral key never enters Git.
+    #[error("the key {key:?} is ephemeral and is never committed")]
+    Ephemeral {
+        /// The key.
+        key: String,
+    },
+    /// Git gives up on deeper trees.
+    #[error(
+        "the key {key:?} has more components than a Git tree may have levels ({})",
+        path::MAX_DEPTH
+    )]
+    TooDeep {
+        /// The key.
+        key: String,
+    },
+    /// An earlier flush failed.
+    #[error("an earlier flush failed; the branch must be opened again")]
+    Failed,
+}
+
+/// Why a flush failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FlushError {
+    /// Somebody else moved the data reference.
+    #[error(
+        "{reference} is at {found}, but gitcd left it at {expected}: somebody else changed it; nothing has been moved"
+    )]
+    ForeignChange {
+        /// The data reference.
+        reference: String,
+        /// Where it should be.
+        expected: Oid,
+        /// Where it is.
+        found: String,
+    },
+    /// The pack could not be written.
+    #[error(transparent)]
+    Pack(#[from] WriteError),
+    /// A reference could not be read or moved.
+    #[error(transparent)]
+    Reference(#[from] RefError),
+    /// The pair could not be recorded.
+    #[error(transparent)]
+    Pair(#[from] PairError),
+    /// An earlier flush failed.
+    #[error("an earlier flush failed; the branch must be opened again")]
+    Failed,
+}
+
+/// Why a branch could not be opened. Nothing has been changed, unless a half-done move could not be completed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is a folder, but no repository in it.
+    #[error("{path:?} is not a Git repository: {}", source.message())]
+    NotARepository {
+        /// The folder.
+        path: PathBuf,
+        /// What libgit2 said.
+        source: git2::Error,
+    },
+    /// The folder cannot be looked at.
+    #[error("cannot read {path:?}")]
+    Io {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The data reference is neither where the metadata says nor where gitcd left it.
+    #[error(
+        "{reference} is at {found}, but the metadata describes {expected}: somebody else changed it; move it back with \
+         `git update-ref {reference} {expected}` after saving what is to be kept of the change on another branch"
+    )]
+    ForeignChange {
+        /// The data reference.
+        reference: String,
+        /// Where it should be.
+        expected: Oid,
+        /// Where it is.
+        found: String,
+    },
+    /// The data reference has history, but there is no metadata.
+    #[error(
+        "{reference} has history, but {metadata_reference} does not exist; run `gitcd init` to derive it"
+    )]
+    NoMetadata {
+        /// The data reference.
+        reference: String,
+        /// The missing reference.
+        metadata_reference: String,
+    },
+    /// Both references are gone.
+    #[error(
+        "{reference} and {metadata_reference} are gone, but gitcd recorded them at {} and {}; restore them with `git update-ref`, or \
+         delete {file:?} to begin anew", pair.data, pair.metadata
+    )]
+    Vanished {
+        /// The data reference.
+        reference: String,
+        /// The metadata reference.
+        metadata_reference: String,
+        /// Where they were.
+        pair: super::Pair,
+        /// Where that is recorded.
+        file: PathBuf,
+    },
+    /// The commits cannot be read.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A reference cannot be read, or a half-done move not completed.
+    #[error(transparent)]
+    Reference(#[from] RefError),
+    /// The recorded pair cannot be read or written.
+    #[error(transparent)]
+    Pair(#[from] PairError),
+}
+
+/// Why a branch could not be created.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// It is there already.
+    #[error("{reference} exists already")]
+    Exists {
+        /// The reference.
+        reference: String,
+    },
+    /// The repository cannot be made.
+    #[error("cannot create a repository in {path:?}: {}", source.message())]
+    Repository {
+        /// The folder.
+        path: PathBuf,
+        /// What libgit2 said.
+        source: git2::Error,
+    },
+    /// The file system refused.
+    #[error("cannot create {path:?} durably")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The repository that is there cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The first commits cannot be written.
+    #[error(transparent)]
+    Flush(#[from] FlushError),
+}
+
+/// Why the metadata could not be derived from a data reference with history.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdoptError {
+    /// There is nothing to derive it from.
+    #[error("{reference} does not exist")]
+    NoData {
+        /// The data reference.
+        reference: String,
+    },
+    /// There is metadata already.
+    #[error(
+        "{reference} exists already; delete it with `git update-ref -d {reference}` to derive it anew"
+    )]
+    Exists {
+        /// The metadata reference.
+        reference: String,
+    },
+    /// A file whose path is not the encoding of a key.
+    #[error("the file {path:?} of commit {commit} cannot be a key ({source}); rename or remove it")]
+    Path {
+        /// Its path.
+        path: String,
+        /// The data commit.
+        commit: Oid,
+        /// What is wrong with the path.
+        source: path::DecodeError,
+    },
+    /// A file whose key does not belong into the data tree.
+    #[error(
+        "the file {path:?} of commit {commit} would be a key that is ephemeral or local; remove it"
+    )]
+    Placement {
+        /// Its path.
+        path: String,
+        /// The data commit.
+        commit: Oid,
+    },
+    /// The data cannot be read.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The repository cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The metadata cannot be written.
+    #[error(transparent)]
+    Flush(#[from] FlushError),
+}

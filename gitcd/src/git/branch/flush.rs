@@ -1,0 +1,118 @@
+//! From objects in memory to commits that everybody sees.
+
+use std::time::SystemTime;
+
+use super::super::entries::Entry;
+use super::super::pack::Kind;
+use super::super::state::FORMAT;
+use super::{Branch, FlushError, Pair, State, show};
+
+/// What a flush wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flushed {
+    /// The new head.
+    pub pair: Pair,
+    /// Size of the pack.
+    pub pack_bytes: u64,
+    /// Size of its index.
+    pub index_bytes: u64,
+    /// Number of objects in it.
+    pub objects: usize,
+    /// Number of data commits among them.
+    pub data_commits: usize,
+}
+
+impl Branch {
+    /// Makes everything committed so far visible and durable, with one metadata commit that says `state`.
+    ///
+    /// Order: pack, metadata reference, data reference, recorded pair; each is fsynced before the next. After a crash in
+    /// between [`Branch::open`] finds the former pair, or completes this one.
+    ///
+    /// # Errors
+    /// [`FlushError`]. Nothing that was visible is lost, but what was committed since the last flush may or may not be
+    /// in the repository: drop this branch, open it again, and commit again what lies beyond its revision. Until then every
+    /// call fails.
+    pub fn flush(&mut self, state: &State) -> Result<Flushed, FlushError> {
+        if std::mem::replace(&mut self.failed, true) {
+            return Err(FlushError::Failed);
+        }
+        let flushed = self.try_flush(state)?;
+        self.failed = false;
+        Ok(flushed)
+    }
+
+    fn try_flush(&mut self, state: &State) -> Result<Flushed, FlushError> {
+        // The metadata must not move ahead when the data reference cannot follow.
+        let found = self.refs.read(&self.names.data)?;
+        if found != Some(self.head.data) {
+            let reference = self.names.data.clone();
+            return Err(FlushError::ForeignChange {
+                reference,
+                expected: self.head.data,
+                found: show(found),
+            });
+        }
+        let metadata = self.write_metadata(state, Some(self.head.metadata));
+        let pair = Pair {
+            data: self.data_commit,
+            metadata,
+        };
+        let finished = self
+            .pack
+            .finish(&self.repository.path().join("objects/pack"))?;
+        self.refs
+            .update(&self.names.metadata, metadata, Some(self.head.metadata))?;
+        if pair.data != self.head.data {
+            self.refs
+                .update(&self.names.data, pair.data, Some(self.head.data))?;
+        }
+        pair.write(&self.pair_file())?;
+        self.head = pair;
+        self.state = state.clone();
+        self.values.clear();
+        self.overhead = 0;
+        Ok(Flushed {
+            pair,
+            pack_bytes: finished.pack_bytes,
+            index_bytes: finished.index_bytes,
+            objects: finished.objects,
+            data_commits: std::mem::take(&mut self.commits),
+        })
+    }
+
+    /// Adds the metadata commit that describes `self.data_commit` to the pack.
+    pub(super) fn write_metadata(
+        &mut self,
+        state: &State,
+        previous: Option<git2::Oid>,
+    ) -> git2::Oid {
+        self.write_file(b"format", FORMAT);
+        self.write_file(b"state", &state.format_numbers());
+        self.write_file(b"leases", &state.format_leases());
+        let (keys, is_leaf) = self.trie.write(&mut self.pack);
+        let (kind, other) = if is_leaf {
+            (Entry::File, Entry::Directory)
+        } else {
+            (Entry::Directory, Entry::File)
+        };
+        self.root.remove(other, b"keys");
+        self.root.set(kind, b"keys", keys);
+        if std::mem::take(&mut self.local_changed) {
+            for (_, (oid, value)) in self.local_values.drain() {
+                self.pack.whole(Kind::Blob, oid, &value);
+            }
+            let local = self.local.write(&mut self.pack);
+            self.overhead += self.local.take_overhead();
+            if self.local.is_empty() {
+                self.root.remove(Entry::Directory, b"local");
+            } else {
+                self.root.set(Entry::Directory, b"local", local);
+            }
+        }
+        let (root, _) = self.root.write(&mut self.pack, &mut self.scratch);
+        let time = self.time.unwrap_or_else(SystemTime::now);
+        let parents: Vec<git2::Oid> = previous.into_iter().chain([self.data_commit]).collect();
+        let message = format!("metadata at revision {}\n", state.revision);
+        self.write_commit(root, &parents, time, &message)
+    }
+}

@@ -1,0 +1,367 @@
+//! Git's delta encoding: a new version of an object as copies from the old one and inserted bytes.
+//!
+//! Two sources of deltas: [`Edits`] collects changes whose places are known (a directory of ten thousand
+//! entries is never compared with anything), and [`between`] finds them for two versions of a value.
+//!
+//! ```
+//! use gitcd::git::delta;
+//!
+//! let (old, new) = (b"{\n  \"a\": 1\n}\n", b"{\n  \"a\": 22\n}\n");
+//! let mut bytes = Vec::new();
+//! delta::between(old, new, &mut bytes);
+//! assert_eq!(delta::apply(old, &bytes).as_deref(), Some(&new[..]));
+//! ```
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+
+/// Most bytes that one copy instruction can name (three size bytes).
+const MAX_COPY: usize = 0xff_ffff;
+/// Most bytes that one insert instruction can carry.
+const MAX_INSERT: usize = 0x7f;
+/// A copy costs up to seven bytes, so shorter matches are inserted.
+const MIN_COPY: usize = 8;
+/// How many equal lines of the old version are looked at for one line of the new one.
+const MAX_CANDIDATES: usize = 8;
+
+/// Changes of one byte string, kept as the parts that differ from the version they started from.
+///
+/// Cost of a change: a binary search, plus moving the parts behind it when the length changes.
+#[derive(Debug, Default, Clone)]
+pub struct Edits {
+    /// Sorted by place; no two touch.
+    hunks: Vec<Hunk>,
+}
+
+/// `old[old_at..][..old_len]` has become `new[new_at..][..new_len]`.
+#[derive(Debug, Clone, Copy)]
+struct Hunk {
+    old_at: usize,
+    old_len: usize,
+    new_at: usize,
+    new_len: usize,
+}
+
+impl Edits {
+    /// Forgets everything: the current version is the one that later changes start from.
+    pub fn clear(&mut self) {
+        self.hunks.clear();
+    }
+
+    /// Records that `removed` bytes at `at` of the current version have been replaced by `inserted` bytes.
+    pub fn splice(&mut self, at: usize, removed: usize, inserted: usize) {
+        let end = at + removed;
+        let first = self.hunks.partition_point(|h| h.new_at + h.new_len < at);
+        let last = first + self.hunks[first..].partition_point(|h| h.new_at <= end);
+        let merged = if first == last {
+            let old_at = match first.checked_sub(1).map(|before| self.hunks[before]) {
+                Some(h) => h.old_at + h.old_len + (at - (h.new_at + h.new_len)),
+                None => at,
+            };
+            Hunk {
+                old_at,
+                old_len: removed,
+                new_at: at,
+                new_len: inserted,
+            }
+        } else {
+            let (low, high) = (self.hunks[first], self.hunks[last - 1]);
+            let new_at = low.new_at.min(at);
+            let high_end = high.new_at + high.new_len;
+            let new_end = high_end.max(end);
+            let old_at = low.old_at - (low.new_at - new_at);
+            let old_end = high.old_at + high.old_len + (new_end - high_end);
+            Hunk {
+                old_at,
+                old_len: old_end - old_at,
+                new_at,
+                new_len: new_end - new_at - removed + inserted,
+            }
+        };
+        match last - first {
+            1 => self.hunks[first] = merged,
+            _ => drop(self.hunks.splice(first..last, [merged])),
+        }
+        if removed != inserted {
+            for hunk in &mut self.hunks[first + 1..] {
+                hunk.new_at = hunk.new_at + inserted - removed;
+            }
+        }
+    }
+
+    /// Appends the delta from the starting version (of `old_len` bytes) to `new` to `out`.
+    pub fn encode(&self, old_len: usize, new: &[u8], out: &mut Vec<u8>) {
+        header(old_len, new.len(), out);
+        let mut done = 0;
+        for hunk in &self.hunks {
+            copy(done, hunk.old_at - done, out);
+            insert(&new[hunk.new_at..hunk.new_at + hunk.new_len], out);
+            done = hunk.old_at + hunk.old_len;
+        }
+        copy(done, old_len - done, out);
+    }
+}
+
+/// Appends a delta from `old` to `new` to `out`: common beginning and end by bytes, what lies between by lines.
+///
+/// Good for pretty-printed JSON with a few changed lines; correct for anything. Takes time in proportion to the
+/// two lengths.
+pub fn between(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
+    header(old.len(), new.len(), out);
+    let head = common(old.iter(), new.iter());
+    let (old_rest, new_rest) = (&old[head..], &new[head..]);
+    let tail = common(old_rest.iter().rev(), new_rest.iter().rev());
+    let mut program = Program {
+        old,
+        new,
+        start: 0,
+        len: 0,
+        copied_to: 0,
+        out,
+    };
+    program.keep(0, 0, head);
+    let (old_end, new_end) = (old.len() - tail, new.len() - tail);
+    if head < old_end && head < new_end {
+        lines(&mut program, head..old_end, head..new_end);
+    }
+    program.keep(old_end, new_end, tail);
+    program.finish();
+}
+
+fn common<'a>(old: impl Iterator<Item = &'a u8>, new: impl Iterator<Item = &'a u8>) -> usize {
+    old.zip(new).take_while(|(a, b)| a == b).count()
+}
+
+/// Finds lines of `new[new_part]` in `old[old_part]`: first where the last match left off, then anywhere.
+fn lines(
+    program: &mut Program<'_>,
+    old_part: std::ops::Range<usize>,
+    new_part: std::ops::Range<usize>,
+) {
+    let mut places: HashMap<&[u8], Vec<usize>, BuildHasherDefault<DefaultHasher>> =
+        HashMap::default();
+    let mut at = old_part.start;
+    for line in program.old[old_part.clone()].split_inclusive(|b| *b == b'\n') {
+        let found = places.entry(line).or_default();
+        if found.len() < MAX_CANDIDATES {
+            found.push(at);
+        }
+        at += line.len();
+    }
+    let (mut at, mut cursor) = (new_part.start, old_part.start);
+    for line in program.new[new_part].split_inclusive(|b| *b == b'\n') {
+        let here = &program.old[cursor..old_part.end];
+        let found = if here.starts_with(line) {
+            Some(cursor)
+        } else {
+            let candidates = places.get(line).map_or(&[][..], Vec::as_slice);
+            // The nearest one ahead keeps the rest of the two versions in step.
+            candidates
+                .iter()
+                .find(|place| **place >= cursor)
+                .or(candidates.first())
+                .copied()
+        };
+        if let Some(place) = found {
+            program.keep(place, at, line.len());
+            cursor = place + line.len();
+        } else {
+            // Take it for a changed line: the next one probably follows the old one.
+            cursor += here
+                .iter()
+                .position(|b| *b == b'\n')
+                .map_or(here.len(), |end| end + 1);
+        }
+        at += line.len();
+    }
+}
+
+/// Turns matches, given in the order of the new version, into instructions.
+struct Program<'a> {
+    old: &'a [u8],
+    new: &'a [u8],
+    /// The match being extended: `old[start..start + len]`, which ends at `copied_to + …` of the new version.
+    start: usize,
+    len: usize,
+    /// Everything of the new version before this place is in `out`; the pending match begins here.
+    copied_to: usize,
+    out: &'a mut Vec<u8>,
+}
+
+impl Program<'_> {
+    fn keep(&mut self, old_at: usize, new_at: usize, len: usize) {
+        if self.len > 0 && self.start + self.len == old_at && self.copied_to + self.len == new_at {
+            self.len += len;
+            return;
+        }
+        self.emit(new_at);
+        (self.start, self.len) = (old_at, len);
+    }
+
+    /// Writes the pending match and the new bytes between its end and `until`.
+    fn emit(&mut self, until: usize) {
+        if self.len >= MIN_COPY {
+            copy(self.start, self.len, self.out);
+            self.copied_to += self.len;
+        }
+        // A match that is too short to copy is simply part of what is inserted.
+        insert(&self.new[self.copied_to..until], self.out);
+        self.copied_to = until;
+        self.len = 0;
+    }
+
+    fn finish(mut self) {
+        debug_assert!(self.start + self.len <= self.old.len());
+        self.emit(self.new.len());
+    }
+}
+
+fn header(old_len: usize, new_len: usize, out: &mut Vec<u8>) {
+    for mut length in [old_len, new_len] {
+        while length > 0x7f {
+            out.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        out.push(length as u8);
+    }
+}
+
+fn copy(mut at: usize, mut len: usize, out: &mut Vec<u8>) {
+    while len > 0 {
+        let part = len.min(MAX_COPY);
+        let opcode_at = out.len();
+        out.push(0);
+        let mut opcode = 0x80;
+        for (bit, byte) in (at as u32).to_le_bytes().into_iter().enumerate() {
+            if byte != 0 {
+                opcode |= 1 << bit;
+                out.push(byte);
+            }
+        }
+        for (bit, byte) in (part as u32).to_le_bytes().into_iter().take(3).enumerate() {
+            if byte != 0 {
+                opcode |= 0x10 << bit;
+                out.push(byte);
+            }
+        }
+        out[opcode_at] = opcode;
+        at += part;
+        len -= part;
+    }
+}
+
+fn insert(bytes: &[u8], out: &mut Vec<u8>) {
+    for part in bytes.chunks(MAX_INSERT) {
+        out.push(part.len() as u8);
+        out.extend_from_slice(part);
+    }
+}
+
+/// Applies a delta to `old`; `None` if it does not fit `old` or is malformed.
+///
+/// Reading goes through libgit2; this is what tests hold the encoder against.
+pub fn apply(old: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = delta.iter().copied();
+    let mut length = || {
+        let (mut value, mut shift) = (0usize, 0);
+        loop {
+            let byte = bytes.next()?;
+            value |= usize::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+    };
+    let (old_len, new_len) = (length()?, length()?);
+    let mut new = Vec::with_capacity(new_len);
+    while let Some(opcode) = bytes.next() {
+        if opcode & 0x80 == 0 {
+            for _ in 0..opcode {
+                new.push(bytes.next()?);
+            }
+            continue;
+        }
+        let (mut at, mut len) = (0usize, 0usize);
+        for bit in 0..7 {
+            if opcode & (1 << bit) != 0 {
+                let byte = usize::from(bytes.next()?);
+                match bit {
+                    0..4 => at |= byte << (8 * bit),
+                    _ => len |= byte << (8 * (bit - 4)),
+                }
+            }
+        }
+        new.extend_from_slice(old.get(at..at.checked_add(len)?)?);
+    }
+    (old_len == old.len() && new_len == new.len()).then_some(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text() -> impl Strategy<Value = Vec<u8>> {
+        let line = prop_oneof![
+            "  \"[a-c]\": [0-9]{1,12},\n",
+            "  \\}\n",
+            "[a-z]{0,20}\n",
+            "x"
+        ];
+        proptest::collection::vec(line, 0..20).prop_map(|lines| lines.concat().into_bytes())
+    }
+
+    proptest! {
+        #[test]
+        fn a_delta_between_any_two_texts_gives_the_second(old in text(), new in text()) {
+            let mut delta = Vec::new();
+            between(&old, &new, &mut delta);
+            prop_assert_eq!(apply(&old, &delta), Some(new));
+        }
+
+        #[test]
+        fn edits_give_the_same_bytes_as_the_splices_they_record(
+            old in proptest::collection::vec(any::<u8>(), 0..200),
+            splices in proptest::collection::vec((any::<prop::sample::Index>(), 0..30usize, proptest::collection::vec(any::<u8>(), 0..30)), 0..20),
+        ) {
+            let mut new = old.clone();
+            let mut edits = Edits::default();
+            for (at, removed, inserted) in splices {
+                let at = at.index(new.len() + 1);
+                let removed = removed.min(new.len() - at);
+                edits.splice(at, removed, inserted.len());
+                new.splice(at..at + removed, inserted);
+            }
+            let mut delta = Vec::new();
+            edits.encode(old.len(), &new, &mut delta);
+            prop_assert_eq!(apply(&old, &delta), Some(new));
+        }
+    }
+
+    #[test]
+    fn a_copy_longer_than_one_instruction_is_split() {
+        let mut old = vec![7u8; MAX_COPY + 300];
+        old[MAX_COPY] = 9;
+        let mut new = old.clone();
+        new.push(1);
+        let mut delta = Vec::new();
+        between(&old, &new, &mut delta);
+        assert!(delta.len() < 40, "{} bytes", delta.len());
+        assert_eq!(apply(&old, &delta), Some(new));
+    }
+
+    #[test]
+    fn several_changed_lines_cost_little_more_than_the_lines() {
+        let old: String = (0..100)
+            .map(|n| format!("  \"field{n}\": {n},\n"))
+            .collect();
+        let new = old
+            .replace("\"field10\": 10", "\"field10\": 7777")
+            .replace("\"field90\": 90", "\"field90\": 8888");
+        let mut delta = Vec::new();
+        between(old.as_bytes(), new.as_bytes(), &mut delta);
+        assert!(delta.len() < 80, "{} bytes", delta.len());
+        assert_eq!(apply(old.as_bytes(), &delta), Some(new.into_bytes()));
+    }
+}

@@ -1,0 +1,283 @@
+//! Builds one Git pack in memory and puts it, with its index, into a repository.
+//!
+//! Every flush is one pack. A later version of an object is an `OFS_DELTA` against the one before it in the
+//! same pack, so the caller keeps the [`Placed`] of what it wrote last.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use git2::Oid;
+use libdeflater::{CompressionLvl, Compressor};
+use sha1::{Digest, Sha1};
+
+/// Longest chain of deltas; readers resolve every link of it.
+pub const MAX_DEPTH: u8 = 50;
+/// A small delta is mostly object ids and copy instructions, which deflate cannot shrink: such a delta is stored.
+const STORE_BELOW: usize = 96;
+const HEADER_LEN: usize = 12;
+const OFS_DELTA: u8 = 6;
+
+/// What an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A commit.
+    Commit = 1,
+    /// A directory.
+    Tree = 2,
+    /// A file's content.
+    Blob = 3,
+}
+
+impl Kind {
+    /// Starts the hash of an object of `len` bytes: its content follows.
+    pub(crate) fn hasher(self, len: usize) -> Sha1 {
+        let name = match self {
+            Kind::Commit => "commit ",
+            Kind::Tree => "tree ",
+            Kind::Blob => "blob ",
+        };
+        let mut digits = [0u8; 21];
+        let mut at = digits.len() - 1;
+        let mut rest = len;
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        let mut hash = Sha1::new();
+        hash.update(name);
+        hash.update(&digits[at..]);
+        hash
+    }
+}
+
+/// The id of an object.
+pub fn id(kind: Kind, content: &[u8]) -> Oid {
+    let mut hash = kind.hasher(content.len());
+    hash.update(content);
+    finish(hash)
+}
+
+pub(crate) fn finish(hash: Sha1) -> Oid {
+    Oid::from_bytes(&hash.finalize()).expect("a SHA-1 has the 20 bytes of an object id")
+}
+
+/// Where an object lies in a pack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// Place of its header, from the beginning of the pack.
+    offset: u64,
+    /// Number of deltas to apply to a whole object.
+    depth: u8,
+    /// Which pack of the writer it is in.
+    pack: u32,
+}
+
+impl Placed {
+    /// Whether a delta against this object would be one too many.
+    pub fn ends_chain(self) -> bool {
+        self.depth >= MAX_DEPTH
+    }
+}
+
+/// A pack that is being built, and what is needed for its index.
+pub struct Writer {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    placed: HashMap<Oid, Placed, BuildHasherDefault<IdHasher>>,
+    compressor: Compressor,
+    storer: Compressor,
+    scratch: Vec<u8>,
+    pack: u32,
+}
+
+/// An object's line in the index.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) oid: Oid,
+    pub(super) offset: u64,
+    pub(super) crc: u32,
+}
+
+/// A pack whose bytes are final, ready to be written.
+pub(super) struct Sealed<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) entries: &'a [Entry],
+    pub(super) checksum: [u8; 20],
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer")
+            .field("bytes", &self.bytes.len())
+            .field("objects", &self.entries.len())
+            .finish()
+    }
+}
+
+impl Default for Writer {
+    fn default() -> Self {
+        let mut writer = Writer {
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            placed: HashMap::default(),
+            compressor: Compressor::new(CompressionLvl::fastest()),
+            storer: Compressor::new(CompressionLvl::new(0).expect("0 is a level: no compression")),
+            scratch: Vec::new(),
+            pack: 0,
+        };
+        writer.restart();
+        writer
+    }
+}
+
+impl Writer {
+    /// Begins the next, empty pack; nothing placed before is in it.
+    pub fn restart(&mut self) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(b"PACK\0\0\0\x02\0\0\0\0");
+        self.entries.clear();
+        self.placed.clear();
+        self.pack = self.pack.wrapping_add(1);
+    }
+
+    /// Bytes of the pack so far.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether there is no object yet.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Number of objects so far.
+    pub fn objects(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether `placed` is in this pack, so that a delta may refer to it.
+    pub fn holds(&self, placed: Placed) -> bool {
+        placed.pack == self.pack
+    }
+
+    /// Adds an object as it is; one that this pack has is not written again.
+    ///
+    /// `oid` must be [`id`] of the same kind and content.
+    pub fn whole(&mut self, kind: Kind, oid: Oid, content: &[u8]) -> Placed {
+        if let Some(placed) = self.placed.get(&oid) {
+            return *placed;
+        }
+        let offset = self.header(kind as u8, content.len());
+        self.deflate(content, false);
+        self.close(oid, offset, 0)
+    }
+
+    /// Adds an object of `len` bytes as a delta against one of the same kind in this pack; an object that this pack
+    /// has is not written again. `None`, with nothing written, if `base` is elsewhere or ends its chain.
+    pub fn delta(&mut self, oid: Oid, delta: &[u8], base: Placed) -> Option<Placed> {
+        if let Some(placed) = self.placed.get(&oid) {
+            return Some(*placed);
+        }
+        if !self.holds(base) || base.ends_chain() {
+            return None;
+        }
+        let offset = self.header(OFS_DELTA, delta.len());
+        self.distance(offset - base.offset);
+        self.deflate(delta, delta.len() < STORE_BELOW);
+        Some(self.close(oid, offset, base.depth + 1))
+    }
+
+    /// The object's type and uncompressed length; gives the place where it begins.
+    fn header(&mut self, kind: u8, len: usize) -> u64 {
+        let offset = self.bytes.len() as u64;
+        let mut byte = kind << 4 | (len & 0xf) as u8;
+        let mut rest = len >> 4;
+        while rest > 0 {
+            self.bytes.push(byte | 0x80);
+            byte = (rest & 0x7f) as u8;
+            rest >>= 7;
+        }
+        self.bytes.push(byte);
+        offset
+    }
+
+    /// How far back the base lies, in Git's own variable-length form (each continued group counts from one).
+    fn distance(&mut self, mut back: u64) {
+        let mut groups = [0u8; 10];
+        let mut at = groups.len() - 1;
+        groups[at] = (back & 0x7f) as u8;
+        back >>= 7;
+        while back > 0 {
+            back -= 1;
+            at -= 1;
+            groups[at] = (back & 0x7f) as u8 | 0x80;
+            back >>= 7;
+        }
+        self.bytes.extend_from_slice(&groups[at..]);
+    }
+
+    fn deflate(&mut self, content: &[u8], store: bool) {
+        let compressor = if store {
+            &mut self.storer
+        } else {
+            &mut self.compressor
+        };
+        let bound = compressor.zlib_compress_bound(content.len());
+        if self.scratch.len() < bound {
+            self.scratch.resize(bound, 0);
+        }
+        let len = compressor
+            .zlib_compress(content, &mut self.scratch)
+            .expect("the buffer has the size that the compressor asked for");
+        self.bytes.extend_from_slice(&self.scratch[..len]);
+    }
+
+    fn close(&mut self, oid: Oid, offset: u64, depth: u8) -> Placed {
+        let crc = crc32fast::hash(&self.bytes[offset as usize..]);
+        self.entries.push(Entry { oid, offset, crc });
+        let placed = Placed {
+            offset,
+            depth,
+            pack: self.pack,
+        };
+        self.placed.insert(oid, placed);
+        placed
+    }
+
+    /// Completes the bytes: object count, checksum; sorts the entries for the index. [`Self::restart`] must follow.
+    pub(super) fn seal(&mut self) -> Sealed<'_> {
+        let count =
+            u32::try_from(self.entries.len()).expect("memory ends before a pack has 2^32 objects");
+        self.bytes[8..HEADER_LEN].copy_from_slice(&count.to_be_bytes());
+        let checksum: [u8; 20] = Sha1::digest(&self.bytes).into();
+        self.bytes.extend_from_slice(&checksum);
+        self.entries.sort_unstable_by_key(|entry| entry.oid);
+        Sealed {
+            bytes: &self.bytes,
+            entries: &self.entries,
+            checksum,
+        }
+    }
+}
+
+/// Object ids are hashes already: their first eight bytes serve.
+#[derive(Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first_chunk() {
+            self.0 ^= u64::from_le_bytes(*first);
+        }
+    }
+
+    fn write_usize(&mut self, _length: usize) {}
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

@@ -1,0 +1,180 @@
+//! Puts a finished pack and its index (version 2) into a repository, durably.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use sha1::{Digest, Sha1};
+
+use super::pack::{Entry, Sealed, Writer};
+
+/// A pack that is on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// Its checksum in hexadecimal, as in the names `pack-<checksum>.pack` and `.idx`.
+    pub name: String,
+    /// Size of the pack.
+    pub pack_bytes: u64,
+    /// Size of its index.
+    pub index_bytes: u64,
+    /// Number of objects in it.
+    pub objects: usize,
+}
+
+/// Why a pack could not be written. Nothing of it is visible to readers of the repository.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {path:?}; the repository is as before")]
+pub struct WriteError {
+    action: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl Writer {
+    /// Writes the pack and its index into `folder` (a repository's `objects/pack`) and begins the next pack.
+    ///
+    /// Both files are fsynced before the first gets its name, and the index gets its name last: a reader that sees
+    /// an index finds its pack. The folder is fsynced before this returns.
+    ///
+    /// # Errors
+    /// [`WriteError`]. An fsync that failed must not be tried again: what the objects in memory refer to is then not
+    /// in the repository, so open the branch anew.
+    pub fn finish(&mut self, folder: &Path) -> Result<Finished, WriteError> {
+        let finished = write(&self.seal(), folder);
+        self.restart();
+        finished
+    }
+}
+
+fn write(pack: &Sealed<'_>, folder: &Path) -> Result<Finished, WriteError> {
+    let mut name = String::with_capacity(40);
+    for byte in pack.checksum {
+        use std::fmt::Write as _;
+        write!(name, "{byte:02x}").expect("a string takes everything");
+    }
+    let index = index(pack);
+    fs::create_dir_all(folder).map_err(|source| WriteError {
+        action: "create",
+        path: folder.into(),
+        source,
+    })?;
+    // Names that begin with `tmp_` are what `git prune` removes when a crash leaves them behind.
+    let pack_file = Temporary::write(folder.join(format!("tmp_pack_{name}")), pack.bytes)?;
+    let index_file = Temporary::write(folder.join(format!("tmp_idx_{name}")), &index)?;
+    pack_file.rename(&folder.join(format!("pack-{name}.pack")))?;
+    index_file.rename(&folder.join(format!("pack-{name}.idx")))?;
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(|source| WriteError {
+            action: "fsync",
+            path: folder.into(),
+            source,
+        })?;
+    Ok(Finished {
+        name,
+        pack_bytes: pack.bytes.len() as u64,
+        index_bytes: index.len() as u64,
+        objects: pack.entries.len(),
+    })
+}
+
+/// The index: fan-out by first byte, ids, checksums, places, and a table for places beyond 2 GiB.
+fn index(pack: &Sealed<'_>) -> Vec<u8> {
+    const FAR: u32 = 0x8000_0000;
+    let mut out = Vec::with_capacity(1100 + pack.entries.len() * 28);
+    out.extend_from_slice(b"\xfftOc\0\0\0\x02");
+    let mut below = 0u32;
+    let mut entries = pack.entries.iter().peekable();
+    for first in 0..=u8::MAX {
+        while entries
+            .next_if(|entry| entry.oid.as_bytes()[0] == first)
+            .is_some()
+        {
+            below += 1;
+        }
+        out.extend_from_slice(&below.to_be_bytes());
+    }
+    for entry in pack.entries {
+        out.extend_from_slice(entry.oid.as_bytes());
+    }
+    for entry in pack.entries {
+        out.extend_from_slice(&entry.crc.to_be_bytes());
+    }
+    let is_far = |entry: &&Entry| entry.offset >= u64::from(FAR);
+    let mut far_ones = 0u32;
+    for entry in pack.entries {
+        let place = if is_far(&entry) {
+            far_ones += 1;
+            FAR | (far_ones - 1)
+        } else {
+            entry.offset as u32
+        };
+        out.extend_from_slice(&place.to_be_bytes());
+    }
+    for entry in pack.entries.iter().filter(is_far) {
+        out.extend_from_slice(&entry.offset.to_be_bytes());
+    }
+    out.extend_from_slice(&pack.checksum);
+    let checksum = Sha1::digest(&out);
+    out.extend_from_slice(&checksum);
+    out
+}
+
+/// A file on its way to its name; removed if it does not get there.
+struct Temporary {
+    path: Option<PathBuf>,
+}
+
+impl Temporary {
+    fn write(path: PathBuf, bytes: &[u8]) -> Result<Self, WriteError> {
+        let failed = |action, source| WriteError {
+            action,
+            path: path.clone(),
+            source,
+        };
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed("replace", error));
+            }
+            _ => {}
+        }
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o444)
+            .open(&path)
+            .map_err(|error| failed("create", error))?;
+        let temporary = Temporary {
+            path: Some(path.clone()),
+        };
+        file.write_all(bytes)
+            .map_err(|error| failed("write", error))?;
+        file.sync_all().map_err(|error| failed("fsync", error))?;
+        Ok(temporary)
+    }
+
+    fn rename(mut self, to: &Path) -> Result<(), WriteError> {
+        let from = self
+            .path
+            .take()
+            .expect("a temporary file has its path until it is renamed");
+        fs::rename(&from, to).map_err(|source| {
+            self.path = Some(from);
+            WriteError {
+                action: "create",
+                path: to.into(),
+                source,
+            }
+        })
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // Nothing refers to it; `git prune` would remove it too.
+            drop(fs::remove_file(path));
+        }
+    }
+}

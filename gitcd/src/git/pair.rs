@@ -1,0 +1,136 @@
+//! The pair of commits that a branch consists of, and the local file that records the last finished one.
+//!
+//! ```text
+//! gitcd pair 1
+//! data 1f0c…
+//! metadata 77ab…
+//! crc32 0badcafe
+//! ```
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use git2::Oid;
+
+/// A data commit and the metadata commit that describes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pair {
+    /// What a person reads.
+    pub data: Oid,
+    /// What belongs to it.
+    pub metadata: Oid,
+}
+
+/// Why the recorded pair could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PairError {
+    /// The file is there but is not what was written.
+    #[error("{path:?} is damaged; delete it if the branch's two references belong together")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file system refused.
+    #[error("cannot {action} {path:?}")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> PairError {
+    let path = path.to_owned();
+    move |source| PairError::Io {
+        action,
+        path,
+        source,
+    }
+}
+
+impl Pair {
+    /// The recorded pair; `None` if none is recorded.
+    pub(super) fn read(path: &Path) -> Result<Option<Pair>, PairError> {
+        match fs::read(path) {
+            Ok(text) => match parse(&text) {
+                Some(pair) => Ok(Some(pair)),
+                None => Err(PairError::Damaged { path: path.into() }),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed("read", path)(error)),
+        }
+    }
+
+    /// Records this pair; after a crash the file holds either the former pair or this one.
+    pub(super) fn write(self, path: &Path) -> Result<(), PairError> {
+        let folder = path
+            .parent()
+            .expect("the pair file lies in a branch's state folder");
+        fs::create_dir_all(folder).map_err(failed("create", folder))?;
+        let temporary = path.with_extension("new");
+        let mut file = File::create(&temporary).map_err(failed("create", &temporary))?;
+        file.write_all(format(self).as_bytes())
+            .map_err(failed("write", &temporary))?;
+        file.sync_all().map_err(failed("fsync", &temporary))?;
+        fs::rename(&temporary, path).map_err(failed("replace", path))?;
+        File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(failed("fsync", folder))
+    }
+}
+
+fn format(pair: Pair) -> String {
+    let body = format!(
+        "gitcd pair 1\ndata {}\nmetadata {}\n",
+        pair.data, pair.metadata
+    );
+    format!("{body}crc32 {:08x}\n", crc32fast::hash(body.as_bytes()))
+}
+
+fn parse(text: &[u8]) -> Option<Pair> {
+    let text = std::str::from_utf8(text).ok()?;
+    let mut lines = text.lines().skip(1);
+    let mut id = |name| Oid::from_str(lines.next()?.strip_prefix(name)?).ok();
+    let pair = Pair {
+        data: id("data ")?,
+        metadata: id("metadata ")?,
+    };
+    // Whatever was read must be what would be written, checksum included.
+    (format(pair) == text).then_some(pair)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_is_read_back_and_any_changed_byte_is_noticed() {
+        let folder = tempfile::tempdir().expect("there is room for a folder");
+        let path = folder.path().join("default").join("pair");
+        assert!(matches!(Pair::read(&path), Ok(None)));
+        let pair = Pair {
+            data: Oid::from_bytes(&[0x1f; 20]).expect("20 bytes"),
+            metadata: Oid::from_bytes(&[0x77; 20]).expect("20 bytes"),
+        };
+        pair.write(&path).expect("the folder can be written");
+        assert_eq!(
+            Pair::read(&path).expect("it was written a moment ago"),
+            Some(pair)
+        );
+        let text = fs::read(&path).expect("it was read a moment ago");
+        for at in 0..text.len() {
+            let mut damaged = text.clone();
+            damaged[at] ^= 1;
+            fs::write(&path, damaged).expect("the file can be written");
+            assert!(
+                matches!(Pair::read(&path), Err(PairError::Damaged { .. })),
+                "byte {at}"
+            );
+        }
+    }
+}

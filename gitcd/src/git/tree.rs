@@ -1,0 +1,229 @@
+//! A tree of values in memory, ready to be written as Git trees after every few changes.
+//!
+//! Paths are entry names joined by slashes. A key that is also a directory of other keys is the entry
+//! [`VALUE`] of that directory while there are others; callers never see the difference.
+
+use std::collections::HashMap;
+
+use git2::Oid;
+
+use super::entries::{Entries, Entry};
+use super::pack;
+use super::path::VALUE;
+
+/// A tree of files.
+#[derive(Debug, Default)]
+pub struct Tree {
+    root: Directory,
+    files: usize,
+    overhead: usize,
+    scratch: Vec<u8>,
+}
+
+/// A directory and everything below it.
+#[derive(Debug, Default)]
+pub struct Directory {
+    entries: Entries,
+    /// Those with a stale name may be missing in `entries`.
+    children: HashMap<Box<[u8]>, Directory>,
+    /// Names of the children that have changed since they were last written.
+    stale: Vec<Box<[u8]>>,
+    is_stale: bool,
+}
+
+/// What has become of a directory.
+enum Written {
+    Empty,
+    /// Nothing is left but its own value: it becomes a file again.
+    OnlyValue(Oid),
+    Tree(Oid),
+}
+
+impl Directory {
+    /// A directory that is in the repository; every entry that is a directory must be among the children.
+    pub fn new(entries: Entries, children: HashMap<Box<[u8]>, Directory>) -> Self {
+        Directory {
+            entries,
+            children,
+            stale: Vec::new(),
+            is_stale: false,
+        }
+    }
+
+    fn put(&mut self, path: &[u8], oid: Oid) -> bool {
+        let (name, rest) = split(path);
+        if rest.is_some() && !self.children.contains_key(name) {
+            let mut child = Directory::default();
+            if let Some(value) = self.entries.remove(Entry::File, name) {
+                child.entries.set(Entry::File, VALUE, value);
+            }
+            self.children.insert(name.into(), child);
+        }
+        let Some(child) = self.children.get_mut(name) else {
+            let before = self.entries.len();
+            self.entries.set(Entry::File, name, oid);
+            return self.entries.len() > before;
+        };
+        if !std::mem::replace(&mut child.is_stale, true) {
+            self.stale.push(name.into());
+        }
+        child.put(rest.unwrap_or(VALUE), oid)
+    }
+
+    fn remove(&mut self, path: &[u8]) -> bool {
+        let (name, rest) = split(path);
+        let Some(child) = self.children.get_mut(name) else {
+            return rest.is_none() && self.entries.remove(Entry::File, name).is_some();
+        };
+        let removed = child.remove(rest.unwrap_or(VALUE));
+        if removed && !std::mem::replace(&mut child.is_stale, true) {
+            self.stale.push(name.into());
+        }
+        removed
+    }
+
+    fn find(&self, path: &[u8]) -> Option<Oid> {
+        let (name, rest) = split(path);
+        match (self.children.get(name), rest) {
+            (Some(child), rest) => child.find(rest.unwrap_or(VALUE)),
+            (None, None) => self.entries.find(Entry::File, name),
+            (None, Some(_)) => None,
+        }
+    }
+
+    fn each(&self, path: &mut Vec<u8>, found: &mut impl FnMut(&[u8], Oid)) {
+        let len = path.len();
+        for (kind, name, oid) in self.entries.iter() {
+            path.extend_from_slice(name);
+            match kind {
+                Entry::File => found(path, oid),
+                Entry::Directory => {
+                    path.push(b'/');
+                    if let Some(child) = self.children.get(name) {
+                        child.each(path, found);
+                    }
+                }
+            }
+            path.truncate(len);
+        }
+    }
+
+    /// Writes what is stale, the deepest first. `overhead` grows by what was written whole.
+    fn write(
+        &mut self,
+        pack: &mut pack::Writer,
+        scratch: &mut Vec<u8>,
+        overhead: &mut usize,
+        is_root: bool,
+    ) -> Written {
+        for name in std::mem::take(&mut self.stale) {
+            let child = self
+                .children
+                .get_mut(&name)
+                .expect("a stale name is that of a child until it is written");
+            child.is_stale = false;
+            match child.write(pack, scratch, overhead, false) {
+                Written::Tree(oid) => self.entries.set(Entry::Directory, &name, oid),
+                gone => {
+                    self.children.remove(&name);
+                    self.entries.remove(Entry::Directory, &name);
+                    if let Written::OnlyValue(oid) = gone {
+                        self.entries.set(Entry::File, &name, oid);
+                    }
+                }
+            }
+        }
+        if !is_root && self.entries.is_empty() {
+            return Written::Empty;
+        }
+        if !is_root && self.entries.len() == 1 {
+            if let Some(oid) = self.entries.find(Entry::File, VALUE) {
+                return Written::OnlyValue(oid);
+            }
+        }
+        let (oid, whole) = self.entries.write(pack, scratch);
+        *overhead += whole;
+        Written::Tree(oid)
+    }
+}
+
+impl Tree {
+    /// A tree that is in the repository.
+    pub fn new(root: Directory) -> Self {
+        let mut tree = Tree {
+            root,
+            ..Tree::default()
+        };
+        let mut files = 0;
+        tree.each(|_, _| files += 1);
+        tree.files = files;
+        tree
+    }
+
+    /// Number of files.
+    pub fn len(&self) -> usize {
+        self.files
+    }
+
+    /// Whether there is no file.
+    pub fn is_empty(&self) -> bool {
+        self.files == 0
+    }
+
+    /// Sets the content of the file of a key.
+    pub fn put(&mut self, path: &[u8], oid: Oid) {
+        self.files += usize::from(self.root.put(path, oid));
+    }
+
+    /// Removes the file of a key; whether there was one.
+    pub fn remove(&mut self, path: &[u8]) -> bool {
+        let removed = self.root.remove(path);
+        self.files -= usize::from(removed);
+        removed
+    }
+
+    /// The content of the file of a key.
+    pub fn find(&self, path: &[u8]) -> Option<Oid> {
+        self.root.find(path)
+    }
+
+    /// Whether other keys lie below this path, so that the value of its own key is the entry [`VALUE`] there.
+    pub fn is_directory(&self, path: &[u8]) -> bool {
+        let mut directory = &self.root;
+        path.split(|b| *b == b'/').all(|name| {
+            directory
+                .children
+                .get(name)
+                .map(|child| directory = child)
+                .is_some()
+        })
+    }
+
+    /// Calls `found` for every file as of the last [`Self::write`], in Git's order, with the path that is in Git.
+    pub fn each(&self, mut found: impl FnMut(&[u8], Oid)) {
+        self.root.each(&mut Vec::new(), &mut found);
+    }
+
+    /// Adds every changed directory to the pack; gives the id of the root.
+    pub fn write(&mut self, pack: &mut pack::Writer) -> Oid {
+        match self
+            .root
+            .write(pack, &mut self.scratch, &mut self.overhead, true)
+        {
+            Written::Tree(oid) => oid,
+            Written::Empty | Written::OnlyValue(_) => unreachable!("the root is always written"),
+        }
+    }
+
+    /// Bytes spent on whole directories since this was last asked.
+    pub fn take_overhead(&mut self) -> usize {
+        std::mem::take(&mut self.overhead)
+    }
+}
+
+fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match path.iter().position(|b| *b == b'/') {
+        Some(slash) => (&path[..slash], Some(&path[slash + 1..])),
+        None => (path, None),
+    }
+}

@@ -1,0 +1,260 @@
+//! Serves branches: recovery, store, committer, listeners, and their orderly end.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha1::{Digest, Sha1};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Certificate, Identity, ServerTlsConfig};
+
+use crate::api::{self, Backend, Member};
+use crate::committer::{self, Committer};
+use crate::config::Listen;
+use crate::git::branch;
+use crate::metrics::Source;
+use crate::recovery::{self, OpenError, StateLock};
+use crate::store::{self, Store};
+use crate::http;
+
+/// How long open connections may take to end.
+const DRAIN: Duration = Duration::from_secs(5);
+/// What a stream or a connection may have under way; large enough that a local client never waits for it.
+const WINDOW_BYTES: u32 = 1 << 20;
+
+/// One branch to serve.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The branch in Git.
+    pub branch: branch::Config,
+    /// Where to listen.
+    pub listen: Vec<Listen>,
+    /// What to tell clients; the listeners' addresses if empty.
+    pub advertise: Vec<String>,
+    /// The cluster's id; made from the branch's name if unset.
+    pub cluster_id: Option<u64>,
+    /// The member's id; made from the branch's name if unset.
+    pub member_id: Option<u64>,
+    /// Limits on requests.
+    pub limits: api::Limits,
+    /// Bounds of the writer.
+    pub store: store::Limits,
+    /// Bounds of the committer.
+    pub committer: committer::Settings,
+    /// How often idle watchers that asked for it are told the revision.
+    pub progress_interval: Duration,
+    /// Certificate, key and the authorities for client certificates, for `https` listeners.
+    pub tls: Option<Tls>,
+}
+
+/// Files with certificates and keys in PEM.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The server's certificate.
+    pub cert: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// If set, clients must show a certificate from one of these.
+    pub trusted_ca: Option<PathBuf>,
+}
+
+/// Why a branch is not served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// It could not be recovered.
+    #[error(transparent)]
+    Open(#[from] Box<OpenError>),
+    /// The address cannot be had.
+    #[error("cannot listen on {address}: {source}; choose another with --listen-urls")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A certificate or key cannot be used.
+    #[error("cannot use {path:?} for TLS: {problem}")]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        problem: String,
+    },
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+    /// A listener ended.
+    #[error("serving failed: {0}")]
+    Transport(#[from] tonic::transport::Error),
+    /// What was acknowledged is in the journal, but not all of it could be committed before the end.
+    #[error("stopped with revisions that are not in Git yet; the journal keeps them, the next start commits them")]
+    Uncommitted,
+}
+
+/// A branch that is being served.
+#[derive(Debug)]
+pub struct Server {
+    store: Arc<Store>,
+    writer: store::Handle,
+    committer: std::thread::JoinHandle<bool>,
+    listeners: Vec<tokio::task::JoinHandle<Result<(), tonic::transport::Error>>>,
+    addresses: Vec<SocketAddr>,
+    stop: watch::Sender<bool>,
+    expiry: tokio::task::JoinHandle<()>,
+    _lock: StateLock,
+}
+
+impl Server {
+    /// Recovers the branch and listens.
+    ///
+    /// # Errors
+    /// [`ServeError`]; nothing was changed.
+    pub async fn start(config: Config) -> Result<Self, ServeError> {
+        // Ports first: a second server must not get as far as the branch's data.
+        let mut listeners = Vec::new();
+        for listen in &config.listen {
+            let error = |source| ServeError::Listen { address: listen.address, source };
+            let listener = TcpListener::bind(listen.address).await.map_err(error)?;
+            listeners.push((listener, tls(&config, listen)?));
+        }
+        let addresses: Vec<_> =
+            listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
+        let branch_config = config.branch.clone();
+        let opened = tokio::task::spawn_blocking(move || recovery::open(&branch_config)).await;
+        let opened = opened.expect("recovery does not panic").map_err(Box::new)?;
+        let (store, writer) = Store::start(opened.start, config.store.clone()).map_err(ServeError::Thread)?;
+        let counters = Arc::new(committer::Counters::default());
+        let committer = Committer::new(
+            store.clone(),
+            opened.branch,
+            config.branch.clone(),
+            config.committer.clone(),
+            opened.incarnation,
+            opened.bases,
+            counters.clone(),
+        );
+        let committer = committer.spawn().map_err(ServeError::Thread)?;
+        let backend = backend(&config, &store, &addresses);
+        let source = Arc::new(Source { name: config.branch.name.clone(), store: store.clone(), committer: counters });
+        let (stop, stopped) = watch::channel(false);
+        let listeners = listeners
+            .into_iter()
+            .map(|(listener, tls)| {
+                let router = api::routes(&backend).into_axum_router().merge(http::routes(source.clone()));
+                tokio::spawn(serve(listener, tls, router.into(), wait_for(stopped.clone())))
+            })
+            .collect();
+        let expiring = store.clone();
+        let expiry = tokio::spawn(async move { expiring.expire_leases().await });
+        Ok(Self { store, writer, committer, listeners, addresses, stop, expiry, _lock: opened.lock })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The store, for those who embed a server.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Stops taking requests, answers those under way, commits everything.
+    ///
+    /// # Errors
+    /// [`ServeError::Uncommitted`] if the last commit failed; nothing is lost.
+    pub async fn stop(self) -> Result<(), ServeError> {
+        let _ = self.stop.send(true);
+        self.expiry.abort();
+        // Writes that were accepted are answered before streams end.
+        self.store.stop().await;
+        for listener in self.listeners {
+            let abort = listener.abort_handle();
+            if tokio::time::timeout(DRAIN, listener).await.is_err() {
+                abort.abort();
+            }
+        }
+        let (writer, committer) = (self.writer, self.committer);
+        let committed = tokio::task::spawn_blocking(move || {
+            writer.join();
+            committer.join().unwrap_or(false)
+        });
+        if committed.await.unwrap_or(false) { Ok(()) } else { Err(ServeError::Uncommitted) }
+    }
+}
+
+fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr]) -> Backend {
+    let derived = |what: &str| {
+        let digest = Sha1::digest(format!("{what} {} {}", config.branch.name, config.branch.data_reference));
+        u64::from_be_bytes(digest[..8].try_into().expect("a SHA-1 has 20 bytes"))
+    };
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let client_urls = if config.advertise.is_empty() {
+        addresses.iter().map(|address| format!("{scheme}://{address}")).collect()
+    } else {
+        config.advertise.clone()
+    };
+    Backend {
+        store: store.clone(),
+        member: Arc::new(Member {
+            cluster_id: config.cluster_id.unwrap_or_else(|| derived("cluster")),
+            member_id: config.member_id.unwrap_or_else(|| derived("member")),
+            name: config.branch.name.clone(),
+            client_urls,
+        }),
+        limits: config.limits,
+        progress_interval: config.progress_interval,
+        repository: Arc::new(config.branch.repository.clone()),
+    }
+}
+
+async fn wait_for(mut stopped: watch::Receiver<bool>) {
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+async fn serve(
+    listener: TcpListener,
+    tls: Option<ServerTlsConfig>,
+    routes: tonic::service::Routes,
+    stopped: impl Future<Output = ()>,
+) -> Result<(), tonic::transport::Error> {
+    let mut server = tonic::transport::Server::builder()
+        .accept_http1(true)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(4 * WINDOW_BYTES)
+        .max_frame_size(256 << 10)
+        .http2_keepalive_interval(Some(Duration::from_secs(7200)))
+        .http2_keepalive_timeout(Some(Duration::from_secs(20)))
+        .tcp_nodelay(true);
+    if let Some(tls) = tls {
+        server = server.tls_config(tls)?;
+    }
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    server.add_routes(routes).serve_with_incoming_shutdown(incoming, stopped).await
+}
+
+fn tls(config: &Config, listen: &Listen) -> Result<Option<ServerTlsConfig>, ServeError> {
+    if !listen.tls {
+        if !listen.address.ip().is_loopback() {
+            tracing::warn!(address = %listen.address, "listening without TLS on an address that others can reach");
+        }
+        return Ok(None);
+    }
+    let Some(tls) = &config.tls else {
+        let problem = format!("https on {} needs --tls-cert and --tls-key", listen.address);
+        return Err(ServeError::Tls { path: PathBuf::new(), problem });
+    };
+    let read = |path: &PathBuf| {
+        std::fs::read(path).map_err(|error| ServeError::Tls { path: path.clone(), problem: error.to_string() })
+    };
+    let mut server = ServerTlsConfig::new().identity(Identity::from_pem(read(&tls.cert)?, read(&tls.key)?));
+    if let Some(ca) = &tls.trusted_ca {
+        server = server.client_ca_root(Certificate::from_pem(read(ca)?));
+    }
+    Ok(Some(server))
+}

@@ -1,0 +1,204 @@
+//! The local snapshot: where replay of the journal starts, and what neither Git nor the rest of the journal has.
+//!
+//! Written when a branch is made and before the journal is trimmed. `docs/design/journal.md` draws the file.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::journal::record::{Change, DecodeError, Put, Record, Write};
+use crate::store::revision::Revision;
+use crate::store::version::Version;
+
+const MAGIC: &[u8; 8] = b"gitcdsn1";
+const HEADER: usize = 36;
+
+/// Names one life of a branch's local state. A repository that was cloned or restored gets a new one.
+pub type Incarnation = [u8; 16];
+
+/// What the snapshot says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The life that it belongs to.
+    pub incarnation: Incarnation,
+    /// Replay starts behind this revision …
+    pub revision: Revision,
+    /// … on top of the keys of this metadata commit.
+    pub metadata: [u8; 20],
+    /// Ephemeral keys are as of this revision, which is the compact revision of that time.
+    pub compacted: Revision,
+    /// Leases: id and granted time to live in seconds.
+    pub leases: Vec<(i64, i64)>,
+    /// Ephemeral keys, each as the write that put it.
+    pub ephemeral: Vec<Write>,
+}
+
+/// Why a snapshot cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// It is there but damaged.
+    #[error(
+        "{path:?} is damaged; restore it, or move its folder away to resume from the last commit in Git \
+         (writes after it, and ephemeral keys, are lost)"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Made by a newer gitcd.
+    #[error("{path:?}: {source}")]
+    Decode {
+        /// The file.
+        path: PathBuf,
+        /// What cannot be understood.
+        source: DecodeError,
+    },
+    /// The file system refused.
+    #[error("{path:?}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Snapshot {
+    /// Reads the snapshot in a state folder; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`SnapshotError`].
+    pub fn read(folder: &Path) -> Result<Option<Self>, SnapshotError> {
+        let path = folder.join("snapshot");
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            bytes => bytes.map_err(|source| SnapshotError::Io { path: path.clone(), source })?,
+        };
+        let Some((incarnation, payload)) = open(&bytes) else { return Err(SnapshotError::Damaged { path }) };
+        let records = Record::decode_all(payload)
+            .map_err(|source| SnapshotError::Decode { path: path.clone(), source })?;
+        let mut snapshot = Self {
+            incarnation,
+            revision: Revision::ZERO,
+            metadata: [0; 20],
+            compacted: Revision::ZERO,
+            leases: Vec::new(),
+            ephemeral: Vec::new(),
+        };
+        for record in records {
+            match record {
+                Record::Committed { revision, metadata } => (snapshot.revision, snapshot.metadata) = (revision, metadata),
+                Record::Compact(revision) => snapshot.compacted = revision,
+                Record::Grant { id, ttl } => snapshot.leases.push((id, ttl)),
+                Record::Write(write) => snapshot.ephemeral.push(write),
+                Record::Revoke { .. } => {}
+            }
+        }
+        if snapshot.revision == Revision::ZERO {
+            return Err(SnapshotError::Damaged { path });
+        }
+        Ok(Some(snapshot))
+    }
+
+    /// Replaces the snapshot durably.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Io`]; the old one is then still there.
+    pub fn write(&self, folder: &Path) -> Result<(), SnapshotError> {
+        let path = folder.join("snapshot");
+        let mut bytes = vec![0; HEADER];
+        Record::Committed { revision: self.revision, metadata: self.metadata }.encode(&mut bytes);
+        Record::Compact(self.compacted).encode(&mut bytes);
+        self.leases.iter().for_each(|(id, ttl)| Record::Grant { id: *id, ttl: *ttl }.encode(&mut bytes));
+        self.ephemeral.iter().for_each(|write| Record::Write(write.clone()).encode(&mut bytes));
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..24].copy_from_slice(&self.incarnation);
+        let length = (bytes.len() - HEADER) as u64;
+        bytes[24..32].copy_from_slice(&length.to_le_bytes());
+        let crc = checksum(&bytes);
+        bytes[32..36].copy_from_slice(&crc.to_le_bytes());
+        let replace = || -> io::Result<()> {
+            let temporary = folder.join("snapshot.new");
+            let mut file = File::create(&temporary)?;
+            file.write_all(&bytes)?;
+            file.sync_all()?;
+            fs::rename(&temporary, &path)?;
+            File::open(folder)?.sync_all()
+        };
+        replace().map_err(|source| SnapshotError::Io { path: path.clone(), source })
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&bytes[..32]);
+    hasher.update(&bytes[HEADER..]);
+    hasher.finalize()
+}
+
+fn open(bytes: &[u8]) -> Option<(Incarnation, &[u8])> {
+    let header = bytes.get(..HEADER)?;
+    let length = u64::from_le_bytes(header[24..32].try_into().ok()?);
+    let crc = u32::from_le_bytes(header[32..36].try_into().ok()?);
+    let whole = &header[..8] == MAGIC && length == (bytes.len() - HEADER) as u64 && crc == checksum(bytes);
+    whole.then(|| (header[8..24].try_into().expect("16 bytes"), &bytes[HEADER..]))
+}
+
+/// A stored pair as the record of a write of its own.
+pub fn write_of(version: &Version) -> Write {
+    let value = version.value_in_memory();
+    let put = Put {
+        create_revision: version.create_revision,
+        version: version.version,
+        lease: version.lease,
+        value,
+        value_offset: 0,
+    };
+    Write {
+        revision: version.mod_revision,
+        time_ms: 0,
+        client: String::new(),
+        changes: vec![Change { key: version.key.clone(), put: Some(put) }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot() -> Snapshot {
+        let version = Version::put("k".into(), Revision::new(9), Revision::new(3), 4, 5, "v".into());
+        Snapshot {
+            incarnation: [3; 16],
+            revision: Revision::new(7),
+            metadata: [9; 20],
+            compacted: Revision::new(8),
+            leases: vec![(5, 60)],
+            ephemeral: vec![write_of(&version)],
+        }
+    }
+
+    #[test]
+    fn a_snapshot_comes_back_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Snapshot::read(folder.path()).unwrap(), None);
+        snapshot().write(folder.path()).unwrap();
+        let mut read = Snapshot::read(folder.path()).unwrap().unwrap();
+        read.ephemeral[0].changes[0].put.as_mut().unwrap().value_offset = 0;
+        assert_eq!(read, snapshot());
+    }
+
+    #[test]
+    fn every_damaged_byte_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        snapshot().write(folder.path()).unwrap();
+        let path = folder.path().join("snapshot");
+        let whole = fs::read(&path).unwrap();
+        for offset in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[offset] ^= 1;
+            fs::write(&path, &damaged).unwrap();
+            assert!(Snapshot::read(folder.path()).is_err(), "byte {offset}");
+        }
+    }
+}

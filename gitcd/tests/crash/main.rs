@@ -1,0 +1,57 @@
+//! `kill -9` at any moment loses nothing that anybody was told of.
+//!
+//! Writers, readers and watchers work on a server that is killed again and again. After every restart the
+//! whole history is read back and checked against all that they attempted and saw ([`model`]).
+//!
+//! `GITCD_CRASH_CYCLES` says how often (5 unless given), `GITCD_CRASH_SEED` repeats a run's random choices.
+
+#[path = "../support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
+mod support;
+
+mod history;
+mod model;
+mod model_test;
+mod reader;
+mod run;
+mod writer;
+
+use std::time::Duration;
+
+use rand::Rng;
+use support::{Kind, Server};
+
+use run::Run;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_or_seen_survives_kill_9() {
+    let cycles = setting("GITCD_CRASH_CYCLES").unwrap_or(5);
+    let seed = setting("GITCD_CRASH_SEED").unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
+    println!("GITCD_CRASH_CYCLES={cycles} GITCD_CRASH_SEED={seed}");
+
+    let mut run = Run::new(Server::start(Kind::under_test()).await, seed);
+    for cycle in 1..=cycles {
+        run.load_and_kill().await;
+        run.restart().await;
+        run.check().await;
+        println!("cycle {cycle} of {cycles}: {run}");
+    }
+    run.leases_end().await;
+    run.stop_and_compare().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_or_seen_survives_a_stop_under_load() {
+    let seed = setting("GITCD_CRASH_SEED").unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
+    println!("GITCD_CRASH_SEED={seed}");
+    let mut run = Run::new(Server::start(Kind::under_test()).await, seed);
+    run.load_and_stop(Duration::from_millis(700)).await;
+    run.restart().await;
+    run.check().await;
+    run.stop_and_compare().await;
+}
+
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
+}

@@ -1,0 +1,164 @@
+//! A disk that fails to make writes durable.
+//!
+//! No file system here can be told to fail an fsync, so a library that is loaded before libc does it for gitcd.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::{explains, holds, key, value, write};
+use crate::support::build::{get, put};
+use crate::support::{Kind, Launch, Server, eventually};
+
+const SOURCE: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Fails for files whose path contains the text that the file FAIL_FSYNC holds. */
+static int fails(int fd) {
+    char text[256] = "", link[64], path[4096] = "";
+    FILE *order = fopen(getenv("FAIL_FSYNC"), "r");
+    if (!order) return 0;
+    char *line = fgets(text, sizeof text, order);
+    fclose(order);
+    if (!line || !*text) return 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (readlink(link, path, sizeof path - 1) < 0) return 0;
+    return strstr(path, text) != 0;
+}
+
+static int synced(const char *name, int fd) {
+    if (fails(fd)) { errno = EIO; return -1; }
+    int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, name);
+    return real(fd);
+}
+
+int fsync(int fd) { return synced("fsync", fd); }
+int fdatasync(int fd) { return synced("fdatasync", fd); }
+"#;
+
+/// A server whose fsyncs fail on order.
+struct Sick {
+    server: Server,
+    order: PathBuf,
+    _folder: TempDir,
+}
+
+impl Sick {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().expect("the temporary folder is writable");
+        let library = compile(folder.path());
+        let order = folder.path().join("order");
+        let environment =
+            ["env".to_owned(), format!("LD_PRELOAD={}", library.display()), format!("FAIL_FSYNC={}", order.display())];
+        let environment: Vec<_> = environment.iter().map(String::as_str).collect();
+        let server = Launch::new(Kind::Gitcd).wrapper(&environment).start().await;
+        Self { server, order, _folder: folder }
+    }
+
+    /// From now on, fsync fails for files with this in their path.
+    fn fail(&self, text: &str) {
+        // Renamed into place: the server may look at any moment.
+        let new = self.order.with_extension("new");
+        std::fs::write(&new, text).expect("the temporary folder is writable");
+        std::fs::rename(&new, &self.order).expect("the temporary folder is writable");
+    }
+
+    fn heal(&self) {
+        std::fs::remove_file(&self.order).expect("it was sick before");
+    }
+}
+
+/// Rust links with a C compiler, so there is one.
+fn compile(folder: &Path) -> PathBuf {
+    let (source, library) = (folder.join("fsync.c"), folder.join("fsync.so"));
+    std::fs::write(&source, SOURCE).expect("the temporary folder is writable");
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let output = Command::new(compiler)
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&library, &source])
+        .arg("-ldl")
+        .output()
+        .expect("there is a C compiler");
+    assert!(output.status.success(), "{output:?}");
+    library
+}
+
+#[tokio::test]
+async fn after_a_failed_fsync_of_the_journal_writes_are_refused_until_a_restart() {
+    let mut sick = Sick::start().await;
+    let client = sick.server.client().await;
+    write(&client, 0..10).await;
+
+    sick.fail("/journal/");
+    let refused = client.put(put(&key(10), &value(10))).await.result();
+    assert!(refused.is_err(), "nothing was durable, but {refused:?}");
+    let read = client.range(get(&key(10))).await.ok();
+    assert_eq!((read.count, read.header.unwrap().revision), (0, 11), "what is not durable is not visible");
+
+    // The kernel forgets: the next fsync would succeed without having written anything.
+    sick.heal();
+    let refused = client.put(put("/registry/tests/other", "1")).await.result();
+    assert!(refused.is_err(), "an fsync that failed must not be trusted again, but {refused:?}");
+    holds(&client, 0..10).await;
+
+    sick.server.kill();
+    sick.server.restart().await;
+    let client = sick.server.client().await;
+    holds(&client, 0..10).await;
+    let other = client.range(get("/registry/tests/other")).await.ok();
+    assert_eq!(other.count, 0, "it was refused before anything was written");
+    client.put(put("/registry/tests/other", "2")).await.ok();
+    sick.server.repository().fsck();
+}
+
+#[tokio::test]
+async fn a_failed_fsync_of_a_pack_moves_no_reference_and_loses_nothing() {
+    let mut sick = Sick::start().await;
+    let client = sick.server.client().await;
+    write(&client, 0..10).await;
+    let repository = sick.server.repository();
+    eventually("the first commits", async || (repository.committed_revision() == 11).then_some(())).await;
+    let committed = repository.reference(crate::support::METADATA);
+
+    sick.fail("/objects/");
+    // What is acknowledged rests on the journal, so writes may go on or be refused, but not be lost.
+    let mut acknowledged = Vec::new();
+    for number in 10..60 {
+        if let Ok(answer) = client.put(put(&key(number), &value(number))).await.result() {
+            acknowledged.push((number, answer.header.unwrap().revision));
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert_eq!(repository.reference(crate::support::METADATA), committed, "no commit without its pack");
+    repository.fsck();
+
+    sick.server.kill();
+    sick.heal();
+    sick.server.restart().await;
+    let client = sick.server.client().await;
+    holds(&client, 0..10).await;
+    for (number, revision) in acknowledged {
+        let pair = client.range(get(&key(number))).await.ok().kvs.pop();
+        assert_eq!(pair.unwrap_or_else(|| panic!("{} is lost", key(number))).mod_revision, revision);
+    }
+    sick.server.terminate().await;
+    repository.fsck();
+}
+
+#[tokio::test]
+async fn a_start_whose_fsync_fails_is_refused() {
+    let mut sick = Sick::start().await;
+    write(&sick.server.client().await, 0..10).await;
+    sick.server.kill();
+    sick.fail("/journal");
+    explains(&sick.server.restart_in_vain().await, &["journal"]);
+    sick.heal();
+    super::recovers(&mut sick.server, 0..10).await;
+}

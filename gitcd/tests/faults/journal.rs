@@ -1,0 +1,120 @@
+//! A damaged journal.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::frames::frames;
+use super::{explains, holds, recovers, write};
+use crate::support::build::get;
+use crate::support::{Kind, Server};
+
+const WRITES: usize = 50;
+
+/// A server that has written and was killed, and the segment with the writes.
+async fn killed() -> (Server, PathBuf) {
+    let mut server = Server::start(Kind::Gitcd).await;
+    write(&server.client().await, 0..WRITES).await;
+    server.kill();
+    let mut segments = server.repository().journal();
+    segments.retain(|segment| frames(segment).len() > WRITES / 2);
+    let segment = segments.pop().expect("a client that waits for each write gets a frame for each");
+    (server, segment)
+}
+
+fn overwrite(segment: &Path, offset: usize, change: impl FnOnce(&mut u8)) {
+    let file = OpenOptions::new().read(true).write(true).open(segment).expect("the segment is there");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset as u64).expect("the offset is within");
+    change(&mut byte[0]);
+    file.write_all_at(&byte, offset as u64).expect("the disk is healthy");
+}
+
+#[tokio::test]
+async fn a_frame_torn_by_a_crash_is_dropped_and_earlier_writes_survive() {
+    let (mut server, segment) = killed().await;
+    let content = std::fs::read(&segment).unwrap();
+    let last = frames(&segment).pop().unwrap();
+    // Half of another frame behind the last one: what a crash during a write leaves.
+    let half = last.start..last.start + last.len() / 2;
+    let mut torn = content.clone();
+    torn.truncate(torn.len().max(last.end + half.len()));
+    torn.resize(content.len().max(last.end + half.len()), 0);
+    torn[last.end..last.end + half.len()].copy_from_slice(&content[half]);
+    std::fs::write(&segment, torn).unwrap();
+
+    recovers(&mut server, 0..WRITES).await;
+}
+
+#[tokio::test]
+async fn a_cut_off_journal_loses_the_last_frame_only() {
+    let (mut server, segment) = killed().await;
+    let last = frames(&segment).pop().unwrap();
+    OpenOptions::new().write(true).open(&segment).unwrap().set_len(last.end as u64 - 7).unwrap();
+
+    server.restart().await;
+    let client = server.client().await;
+    holds(&client, 0..WRITES - 1).await;
+    let answer = client.range(get(&super::key(WRITES - 1))).await.ok();
+    // It may have reached Git before the kill, which is where it comes from then.
+    let revision = answer.header.unwrap().revision;
+    assert_eq!(revision, WRITES as i64 + answer.count);
+    write(&client, WRITES..WRITES + 1).await;
+    let next = client.range(get(&super::key(WRITES))).await.ok();
+    assert_eq!(next.kvs[0].mod_revision, revision + 1, "the next write follows without a gap");
+    server.kill();
+    server.restart().await;
+    let again = server.client().await.range(get(&super::key(WRITES))).await.ok();
+    assert_eq!(again.kvs, next.kvs);
+    server.repository().fsck();
+}
+
+#[tokio::test]
+async fn damage_before_the_end_is_refused_with_file_and_offset() {
+    let (mut server, segment) = killed().await;
+    let damaged = frames(&segment).swap_remove(3);
+    let flip = |byte: &mut u8| *byte ^= 0x10;
+    overwrite(&segment, damaged.end - 5, flip);
+    let before = std::fs::read(&segment).unwrap();
+
+    for _ in 0..2 {
+        let exit = server.restart_in_vain().await;
+        let offset = damaged.start.to_string();
+        explains(&exit, &[segment.to_str().unwrap(), &offset, "restore"]);
+    }
+    assert_eq!(std::fs::read(&segment).unwrap(), before, "a refusal changes nothing");
+
+    overwrite(&segment, damaged.end - 5, flip);
+    recovers(&mut server, 0..WRITES).await;
+}
+
+#[tokio::test]
+async fn a_damaged_segment_header_is_refused_with_the_file() {
+    let (mut server, segment) = killed().await;
+    let flip = |byte: &mut u8| *byte ^= 0x10;
+    overwrite(&segment, 20, flip);
+    explains(&server.restart_in_vain().await, &[segment.to_str().unwrap(), "restore"]);
+    overwrite(&segment, 20, flip);
+    recovers(&mut server, 0..WRITES).await;
+}
+
+#[tokio::test]
+async fn a_missing_segment_is_refused_with_its_name() {
+    let (mut server, _) = killed().await;
+    // Every start begins a segment, so that there is one to miss between two others.
+    for _ in 0..2 {
+        server.restart().await;
+        write(&server.client().await, 0..1).await;
+        server.kill();
+    }
+    let segments = server.repository().journal();
+    assert!(segments.len() >= 3, "{segments:?}");
+    let middle = &segments[segments.len() - 2];
+    let aside = middle.with_extension("aside");
+    std::fs::rename(middle, &aside).unwrap();
+    let number = middle.file_stem().unwrap().to_str().unwrap().trim_start_matches('0').to_owned();
+    explains(&server.restart_in_vain().await, &["journal", &format!("segment {number}"), "restore"]);
+    std::fs::rename(&aside, middle).unwrap();
+    server.restart().await;
+    holds(&server.client().await, 1..WRITES).await;
+}

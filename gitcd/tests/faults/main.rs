@@ -1,0 +1,62 @@
+//! What goes wrong with disks, files and people ends in a clear refusal or a clean recovery; never in silent loss.
+
+#[path = "../support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
+mod support;
+
+mod disk;
+mod frames;
+mod fsync;
+mod journal;
+mod references;
+mod start;
+mod stop;
+
+use support::build::{get, put};
+use support::{Client, Exit, Server};
+
+/// The key of the `number`th write.
+fn key(number: usize) -> String {
+    format!("/registry/tests/default/t{number:04}")
+}
+
+fn value(number: usize) -> String {
+    format!("{{\"kind\":\"Test\",\"number\":{number}}}\n")
+}
+
+/// Writes the keys with these numbers, one revision each.
+async fn write(client: &Client, numbers: std::ops::Range<usize>) {
+    for number in numbers {
+        client.put(put(&key(number), &value(number))).await.ok();
+    }
+}
+
+/// All keys with these numbers are there, at the revisions that a fresh store gave them.
+async fn holds(client: &Client, numbers: std::ops::Range<usize>) {
+    for number in numbers {
+        let answer = client.range(get(&key(number))).await.ok();
+        let pair = answer.kvs.first().unwrap_or_else(|| panic!("{} is lost", key(number)));
+        assert_eq!(pair.value, value(number), "{}", key(number));
+        assert_eq!(pair.mod_revision, number as i64 + 2, "{}", key(number));
+    }
+}
+
+/// The server refused to start in a way that helps: an exit code, and these words among its last.
+fn explains(exit: &Exit, words: &[&str]) {
+    let code = exit.status.code();
+    assert!(code.is_some_and(|code| code != 0), "ended with {}:\n{}", exit.status, exit.output);
+    for word in words {
+        assert!(exit.output.contains(word), "says nothing of {word:?}:\n{}", exit.output);
+    }
+    assert!(!exit.output.contains("panicked"), "a panic explains nothing:\n{}", exit.output);
+}
+
+/// The server starts again, has what was written under `numbers`, and takes more.
+async fn recovers(server: &mut Server, numbers: std::ops::Range<usize>) {
+    server.restart().await;
+    let client = server.client().await;
+    holds(&client, numbers.clone()).await;
+    write(&client, numbers.end..numbers.end + 1).await;
+    holds(&client, numbers.start..numbers.end + 1).await;
+    server.repository().fsck();
+}

@@ -1,0 +1,103 @@
+//! Something else than gitcd's own commits in the references of the branch.
+
+use super::{explains, recovers, write};
+use crate::support::{DATA, Kind, METADATA, Repository, Server};
+
+const WRITES: usize = 10;
+
+/// A server that has stopped in peace, and its repository.
+async fn stopped() -> (Server, Repository) {
+    let mut server = Server::start(Kind::Gitcd).await;
+    write(&server.client().await, 0..WRITES).await;
+    server.terminate().await;
+    let repository = server.repository();
+    (server, repository)
+}
+
+/// Writes a reference's file as `git update-ref` would refuse to.
+fn force(repository: &Repository, reference: &str, content: &str) {
+    let path = repository.path().join(reference);
+    std::fs::create_dir_all(path.parent().expect("a reference has a folder")).expect("the repository is writable");
+    std::fs::write(path, content).expect("the repository is writable");
+}
+
+/// gitcd refuses to start while `reference` holds `content`, and goes on once it is put right.
+async fn refused_until_put_right(reference: &str, content: impl FnOnce(&Repository) -> String, words: &[&str]) {
+    let (mut server, repository) = stopped().await;
+    let right = repository.reference(reference);
+    let content = content(&repository);
+    force(&repository, reference, &content);
+    for _ in 0..2 {
+        let exit = server.restart_in_vain().await;
+        explains(&exit, &[&[reference], words].concat());
+        let kept = std::fs::read_to_string(repository.path().join(reference));
+        let kept = kept.expect("the reference is a file");
+        assert_eq!(kept, content, "a refusal changes nothing");
+    }
+    force(&repository, reference, &format!("{right}\n"));
+    recovers(&mut server, 0..WRITES).await;
+}
+
+#[tokio::test]
+async fn a_blob_in_the_data_reference_is_refused() {
+    let blob = |repository: &Repository| format!("{}\n", repository.blob("not a commit"));
+    refused_until_put_right(DATA, blob, &[]).await;
+}
+
+#[tokio::test]
+async fn a_missing_object_in_the_data_reference_is_refused() {
+    let missing = |_: &Repository| format!("{}\n", "12".repeat(20));
+    refused_until_put_right(DATA, missing, &["1212121212"]).await;
+}
+
+#[tokio::test]
+async fn text_in_the_data_reference_is_refused() {
+    refused_until_put_right(DATA, |_: &Repository| "hello\n".to_owned(), &[]).await;
+}
+
+#[tokio::test]
+async fn an_empty_data_reference_is_refused() {
+    refused_until_put_right(DATA, |_: &Repository| String::new(), &[]).await;
+}
+
+#[tokio::test]
+async fn somebody_elses_commit_on_the_data_reference_is_refused() {
+    let foreign = |repository: &Repository| {
+        let parent = repository.reference(DATA);
+        let tree = repository.reference(&format!("{DATA}^{{tree}}"));
+        repository.git(&["commit-tree", &tree, "-p", &parent, "-m", "by hand"])
+    };
+    refused_until_put_right(DATA, foreign, &[]).await;
+}
+
+#[tokio::test]
+async fn a_data_reference_that_was_moved_back_is_refused() {
+    let back = |repository: &Repository| format!("{}\n", repository.reference(&format!("{DATA}~1")));
+    refused_until_put_right(DATA, back, &[]).await;
+}
+
+#[tokio::test]
+async fn a_blob_in_the_metadata_reference_is_refused() {
+    let blob = |repository: &Repository| format!("{}\n", repository.blob("not a commit"));
+    refused_until_put_right(METADATA, blob, &[]).await;
+}
+
+#[tokio::test]
+async fn a_missing_object_in_the_metadata_reference_is_refused() {
+    let missing = |_: &Repository| format!("{}\n", "12".repeat(20));
+    refused_until_put_right(METADATA, missing, &["1212121212"]).await;
+}
+
+#[tokio::test]
+async fn text_in_the_metadata_reference_is_refused() {
+    refused_until_put_right(METADATA, |_: &Repository| "hello\n".to_owned(), &[]).await;
+}
+
+#[tokio::test]
+async fn a_commit_of_another_format_in_the_metadata_reference_is_refused() {
+    let other = |repository: &Repository| {
+        let tree = repository.reference(&format!("{DATA}^{{tree}}"));
+        repository.git(&["commit-tree", &tree, "-m", "not metadata"])
+    };
+    refused_until_put_right(METADATA, other, &[]).await;
+}

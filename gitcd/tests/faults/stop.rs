@@ -1,0 +1,127 @@
+//! The end in peace: everything is answered, and everything is in Git.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use gitcd::proto::etcdserverpb::kv_client::KvClient;
+use tokio::task::JoinSet;
+use tonic::Code;
+use tonic::transport::Channel;
+
+use super::{holds, key, value, write};
+use crate::support::build::{put, watch_prefix};
+use crate::support::{DATA, Kind, Server, eventually};
+
+#[tokio::test]
+async fn everything_acknowledged_before_the_end_is_in_the_branch() {
+    let mut server = Server::start(Kind::Gitcd).await;
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut writers = JoinSet::new();
+    for _ in 0..32 {
+        writers.spawn(write_on(server.channel().await, Arc::clone(&next)));
+    }
+    eventually("some writes", async || (next.load(Ordering::Relaxed) > 300).then_some(())).await;
+    server.terminate().await;
+
+    let mut acknowledged: Vec<(usize, i64)> = writers.join_all().await.into_iter().flatten().collect();
+    acknowledged.sort_unstable();
+    let repository = server.repository();
+    repository.fsck();
+    let files = repository.files(DATA);
+    for (number, _) in &acknowledged {
+        let path = key(*number)["/registry/".len()..].to_owned();
+        let file = files.get(&path).unwrap_or_else(|| panic!("{path} was acknowledged, but is not in the branch"));
+        let printed: serde_json::Value = serde_json::from_slice(file).unwrap();
+        assert_eq!(printed["number"], *number, "{path}");
+    }
+    let last = acknowledged.iter().map(|(_, revision)| *revision).max().unwrap();
+    assert!(repository.committed_revision() >= last);
+
+    // And without the journal, the branch alone is enough to go on from.
+    server.restart().await;
+    let client = server.client().await;
+    for (number, revision) in acknowledged.iter().step_by(7) {
+        let pair = client.range(crate::support::build::get(&key(*number))).await.ok().kvs.remove(0);
+        assert_eq!(pair.mod_revision, *revision);
+    }
+}
+
+/// Writes until the server is gone; every write is answered, the last one perhaps with a refusal.
+async fn write_on(channel: Channel, next: Arc<AtomicUsize>) -> Vec<(usize, i64)> {
+    let mut client = KvClient::new(channel);
+    let mut acknowledged = Vec::new();
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        match client.put(put(&key(number), &value(number))).await {
+            Ok(answer) => {
+                let header = answer.into_inner().header.expect("an answer has a header");
+                acknowledged.push((number, header.revision));
+            }
+            Err(status) => {
+                // A request that arrived is answered; one that found the door closed never arrived.
+                assert_eq!(status.code(), Code::Unavailable, "{status}");
+                return acknowledged;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn open_watches_do_not_hold_up_the_end() {
+    let mut server = Server::start(Kind::Gitcd).await;
+    let client = server.client().await;
+    let mut watching = client.watch();
+    watching.create(watch_prefix("/registry/")).await;
+    write(&client, 0..1).await;
+    watching.events(1).await;
+
+    let start = Instant::now();
+    server.terminate().await;
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    watching.end().await;
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_at_once_and_loses_nothing() {
+    let mut server = Server::start(Kind::Gitcd).await;
+    write(&server.client().await, 0..10).await;
+    server.ask_to_stop();
+    server.ask_to_stop();
+    server.exit().await;
+    server.restart().await;
+    holds(&server.client().await, 0..10).await;
+}
+
+#[tokio::test]
+async fn the_commit_lag_goes_to_zero_once_the_load_is_over() {
+    let server = Server::start(Kind::Gitcd).await;
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut writers = JoinSet::new();
+    for _ in 0..16 {
+        let channel = server.channel().await;
+        let next = Arc::clone(&next);
+        writers.spawn(async move {
+            let mut client = KvClient::new(channel);
+            while let number = next.fetch_add(1, Ordering::Relaxed)
+                && number < 2000
+            {
+                client.put(put(&key(number), &value(number))).await.expect("the server is up");
+            }
+        });
+    }
+    writers.join_all().await;
+    eventually("the commits to catch up", async || {
+        let metrics = server.page("/metrics").await;
+        let lags: Vec<f64> = metrics
+            .lines()
+            .filter(|line| line.starts_with("gitcd_commit_lag"))
+            .map(|line| line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number"))
+            .collect();
+        assert!(!lags.is_empty(), "no commit lag in the metrics:\n{metrics}");
+        lags.iter().all(|lag| *lag == 0.0).then_some(())
+    })
+    .await;
+    assert_eq!(server.repository().committed_revision(), 2001);
+    server.repository().fsck();
+}

@@ -1,0 +1,20 @@
+//! Whatever a client can ask, gitcd answers as a real etcd does: the same values, revisions, codes and messages.
+//!
+//! Every case runs on both servers in one go; etcd is the reference, not a list of expected answers.
+
+#[path = "../support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
+mod support;
+
+mod compact;
+mod comparison;
+mod delete;
+mod lease;
+mod limits;
+mod maintenance;
+mod put;
+mod range;
+mod txn;
+mod txn_compare;
+mod watch;
+mod watch_start;

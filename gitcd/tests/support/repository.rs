@@ -1,0 +1,157 @@
+//! gitcd's repository seen with the stock `git`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+pub(crate) const DATA: &str = "refs/heads/main";
+pub(crate) const METADATA: &str = "refs/gitcd/metadata/main";
+
+/// A bare repository that gitcd serves.
+pub(crate) struct Repository {
+    path: PathBuf,
+}
+
+impl Repository {
+    pub(crate) fn at(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    /// `gitcd init`.
+    pub(crate) fn init(path: &Path) -> Self {
+        Self::init_through(&[], path)
+    }
+
+    /// `gitcd init` run by the program of `wrapper`.
+    pub(crate) fn init_through(wrapper: &[&str], path: &Path) -> Self {
+        let repository = format!("--repo={}", path.display());
+        let words = [wrapper, &[env!("CARGO_BIN_EXE_gitcd"), "init", &repository]].concat();
+        let output = Command::new(words[0]).args(&words[1..]).output().expect("the program has been built");
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        Self::at(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The files of the branch's journal, oldest first.
+    pub(crate) fn journal(&self) -> Vec<PathBuf> {
+        let folder = self.path.join("gitcd/default/journal");
+        let entries = folder.read_dir().unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let mut files: Vec<_> = entries
+            .map(|entry| entry.expect("the folder is readable").path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+            .collect();
+        files.sort();
+        files
+    }
+
+    /// What `git ARGUMENTS` prints; it must succeed.
+    pub(crate) fn git(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "git {arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("the output is text")
+    }
+
+    /// Runs `git ARGUMENTS`, whatever comes of it.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).stdin(Stdio::null()).output().expect("git is installed")
+    }
+
+    /// Stores `content` as a blob and gives its id.
+    pub(crate) fn blob(&self, content: &str) -> String {
+        let file = self.path.join("blob-for-test");
+        std::fs::write(&file, content).expect("the repository is writable");
+        let name = file.display().to_string();
+        let id = self.git(&["hash-object", "-w", &name]);
+        std::fs::remove_file(&file).expect("it was just written");
+        id.trim().to_owned()
+    }
+
+    /// `git fsck --full --strict`, which must find nothing to complain about.
+    pub(crate) fn fsck(&self) {
+        let output = self.run(&["fsck", "--full", "--strict", "--no-dangling", "--no-progress"]);
+        let words = [output.stdout, output.stderr].concat();
+        assert!(
+            output.status.success() && words.is_empty(),
+            "git fsck in {}: {}",
+            self.path.display(),
+            String::from_utf8_lossy(&words)
+        );
+    }
+
+    /// The id that a reference points to.
+    pub(crate) fn reference(&self, name: &str) -> String {
+        self.git(&["rev-parse", "--verify", name]).trim().to_owned()
+    }
+
+    /// Every file of a tree: path and content.
+    pub(crate) fn files(&self, tree: &str) -> BTreeMap<String, Vec<u8>> {
+        let listing = self.git(&["ls-tree", "-r", "-z", tree]);
+        let entries: Vec<_> = listing
+            .split_terminator('\0')
+            .map(|line| line.split_once('\t').expect("ls-tree puts a tab before the path"))
+            .collect();
+        let ids: Vec<_> =
+            entries.iter().map(|(entry, _)| entry.rsplit(' ').next().expect("mode, type and id")).collect();
+        let contents = self.contents(&ids);
+        entries.iter().map(|(_, path)| (*path).to_owned()).zip(contents).collect()
+    }
+
+    /// The revision that the metadata ref describes.
+    pub(crate) fn committed_revision(&self) -> i64 {
+        let state = self.git(&["cat-file", "blob", &format!("{METADATA}:state")]);
+        let revision = state.lines().find_map(|line| line.strip_prefix("revision "));
+        revision
+            .and_then(|revision| revision.parse().ok())
+            .unwrap_or_else(|| panic!("no revision in the metadata's state: {state}"))
+    }
+
+    fn contents(&self, ids: &[&str]) -> Vec<Vec<u8>> {
+        use std::io::{BufRead, BufReader, Read, Write};
+
+        let mut child = self
+            .command(&["cat-file", "--batch"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("git is installed");
+        let mut stdin = child.stdin.take().expect("piped");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut contents = Vec::with_capacity(ids.len());
+        for id in ids {
+            writeln!(stdin, "{id}").expect("git reads on");
+            stdin.flush().expect("git reads on");
+            let mut line = String::new();
+            stdout.read_line(&mut line).expect("git answers");
+            let size = line.trim().rsplit(' ').next().and_then(|size| size.parse().ok());
+            let size: usize = size.unwrap_or_else(|| panic!("git cat-file: {line}"));
+            let mut content = vec![0; size + 1]; // and a line feed
+            stdout.read_exact(&mut content).expect("git answers in full");
+            content.pop();
+            contents.push(content);
+        }
+        drop(stdin);
+        assert!(child.wait().expect("git is ours").success());
+        contents
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("git");
+        command
+            // The tests run git as root on repositories of other users.
+            .args(["-c", "safe.directory=*", "-C"])
+            .arg(&self.path)
+            .args(arguments)
+            // A developer's own settings must not change what the tests see.
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_AUTHOR_NAME", "test")
+            .env("GIT_AUTHOR_EMAIL", "test@localhost")
+            .env("GIT_COMMITTER_NAME", "test")
+            .env("GIT_COMMITTER_EMAIL", "test@localhost")
+            .env("GIT_TERMINAL_PROMPT", "0");
+        command
+    }
+}

@@ -1,0 +1,328 @@
+//! Starts, kills and restarts a store as an operating-system process.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tonic::transport::Channel;
+
+use super::{Client, PATIENCE, Repository, assets, http};
+
+/// Which program serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The binary of this crate.
+    Gitcd,
+    /// A real etcd from the assets folder.
+    Etcd,
+}
+
+impl Kind {
+    /// What the tests are about: gitcd, unless `GITCD_TEST_SERVER=etcd`.
+    pub(crate) fn under_test() -> Self {
+        match std::env::var("GITCD_TEST_SERVER").as_deref() {
+            Ok("etcd") => Self::Etcd,
+            Ok("gitcd") | Err(_) => Self::Gitcd,
+            Ok(other) => panic!("GITCD_TEST_SERVER is gitcd or etcd, not {other}"),
+        }
+    }
+
+    fn program(self) -> PathBuf {
+        match self {
+            Self::Gitcd => env!("CARGO_BIN_EXE_gitcd").into(),
+            Self::Etcd => assets::program("etcd"),
+        }
+    }
+}
+
+/// How to start a server; [`Server::start`] is the short form.
+pub(crate) struct Launch {
+    kind: Kind,
+    program: PathBuf,
+    /// Where its state lives, which somebody else has prepared; a new one unless given.
+    folder: Option<PathBuf>,
+    port: Option<u16>,
+    /// Put before the program: `setpriv --reuid=…` and the like.
+    wrapper: Vec<String>,
+    arguments: Vec<String>,
+}
+
+impl Launch {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self { kind, program: kind.program(), folder: None, port: None, wrapper: Vec::new(), arguments: Vec::new() }
+    }
+
+    /// Serves what is in `folder`, which outlives the server.
+    pub(crate) fn folder(mut self, folder: &Path) -> Self {
+        self.folder = Some(folder.to_owned());
+        self
+    }
+
+    /// Runs a copy of the program.
+    pub(crate) fn program(mut self, program: &Path) -> Self {
+        program.clone_into(&mut self.program);
+        self
+    }
+
+    pub(crate) fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
+        self
+    }
+
+    /// Runs the program through another one, such as `setpriv`.
+    pub(crate) fn wrapper(mut self, words: &[&str]) -> Self {
+        self.wrapper = words.iter().map(ToString::to_string).collect();
+        self
+    }
+
+    pub(crate) fn argument(mut self, argument: impl Into<String>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Starts the program, without waiting for it to serve.
+    pub(crate) fn spawn(self) -> Server {
+        let temporary = tempfile::tempdir().expect("the temporary folder is writable");
+        let folder = self.folder.unwrap_or_else(|| temporary.path().to_owned());
+        let mut server = Server {
+            kind: self.kind,
+            program: self.program,
+            folder,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, self.port.unwrap_or_else(free_port))),
+            wrapper: self.wrapper,
+            arguments: self.arguments,
+            log: temporary.path().join("log"),
+            child: None,
+            temporary,
+        };
+        server.spawn();
+        server
+    }
+
+    /// Starts the program and waits until it serves.
+    pub(crate) async fn start(self) -> Server {
+        let mut server = self.spawn();
+        server.ready().await;
+        server
+    }
+}
+
+/// A process that serves the etcd API on a loopback port, with its state in a temporary folder.
+///
+/// Dropping it kills the process.
+pub(crate) struct Server {
+    kind: Kind,
+    program: PathBuf,
+    folder: PathBuf,
+    address: SocketAddr,
+    wrapper: Vec<String>,
+    arguments: Vec<String>,
+    log: PathBuf,
+    child: Option<Child>,
+    temporary: TempDir,
+}
+
+/// How a process ended and all that it wrote.
+#[derive(Debug)]
+pub(crate) struct Exit {
+    pub(crate) status: ExitStatus,
+    pub(crate) output: String,
+}
+
+impl Server {
+    pub(crate) async fn start(kind: Kind) -> Self {
+        Launch::new(kind).start().await
+    }
+
+    /// A client with a connection of its own.
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(self.kind, self.address).await
+    }
+
+    /// A connection of its own, for what [`Client`] does not do.
+    pub(crate) async fn channel(&self) -> Channel {
+        super::client::connect(self.address).await
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where the state lives.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// gitcd's repository, which holds all of its state.
+    pub(crate) fn repository(&self) -> Repository {
+        Repository::at(&self.folder.join("repo.git"))
+    }
+
+    /// The body of an HTTP path that must answer 200.
+    pub(crate) async fn page(&self, path: &str) -> String {
+        let (status, body) = http::fetch(self.address, path).await.expect("the server answers HTTP");
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    /// SIGKILL: nothing is flushed, no handler runs.
+    pub(crate) fn kill(&mut self) {
+        let mut child = self.child.take().expect("the server runs");
+        child.kill().expect("the child is ours");
+        child.wait().expect("the child is ours");
+    }
+
+    /// SIGTERM, and waits for an end in peace.
+    pub(crate) async fn terminate(&mut self) -> Exit {
+        self.ask_to_stop();
+        let exit = self.exit().await;
+        // etcd cleans up and then ends by the same signal.
+        let status = &exit.status;
+        let peaceful = status.success() || self.kind == Kind::Etcd && status.signal() == Some(Signal::TERM.as_raw());
+        assert!(peaceful, "SIGTERM ends in {status}:\n{}", exit.output);
+        exit
+    }
+
+    /// SIGTERM.
+    pub(crate) fn ask_to_stop(&self) {
+        let child = self.child.as_ref().expect("the server runs");
+        kill_process(Pid::from_child(child), Signal::TERM).expect("the child is ours");
+    }
+
+    /// Waits until the process ends by itself.
+    pub(crate) async fn exit(&mut self) -> Exit {
+        let status = super::eventually("the server's end", async || self.ended()).await;
+        self.child = None;
+        Exit { status, output: self.output() }
+    }
+
+    /// Starts it again: same state, same port.
+    pub(crate) async fn restart(&mut self) {
+        self.begin_restart();
+        self.ready().await;
+    }
+
+    /// Starts it again, without waiting for it to serve.
+    pub(crate) fn begin_restart(&mut self) {
+        assert!(self.child.is_none(), "only what has ended is started again");
+        self.spawn();
+    }
+
+    /// Starts it again in the expectation that it refuses, and gives its last words.
+    pub(crate) async fn restart_in_vain(&mut self) -> Exit {
+        self.begin_restart();
+        self.exit().await
+    }
+
+    /// All that the latest run wrote to standard output and error.
+    pub(crate) fn output(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits until the server says that it is healthy.
+    pub(crate) async fn ready(&mut self) {
+        let start = Instant::now();
+        loop {
+            if let Ok((200, _)) = http::fetch(self.address, "/health").await {
+                return;
+            }
+            if let Some(status) = self.ended() {
+                panic!("{:?} ended at start-up, {status}:\n{}", self.kind, self.output());
+            }
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{:?} is not healthy after {PATIENCE:?}:\n{}",
+                self.kind,
+                self.output()
+            );
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut()?.try_wait().expect("the child is ours")
+    }
+
+    fn spawn(&mut self) {
+        let log = File::create(&self.log).expect("the temporary folder is writable");
+        let program = [self.program.display().to_string()];
+        let arguments = match self.kind {
+            Kind::Gitcd => self.gitcd(),
+            Kind::Etcd => self.etcd(),
+        };
+        let words: Vec<_> = self.wrapper.iter().chain(&program).collect();
+        let child = Command::new(words[0])
+            .args(&words[1..])
+            .args(arguments)
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a file can be shared"))
+            .stderr(log)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        self.child = Some(child);
+    }
+
+    fn gitcd(&self) -> Vec<String> {
+        vec![
+            "serve".to_owned(),
+            format!("--repo={}", self.folder.join("repo.git").display()),
+            "--key-prefixes=default=/registry".to_owned(),
+            format!("--listen-urls=default=http://{}", self.address),
+        ]
+    }
+
+    fn etcd(&self) -> Vec<String> {
+        let client = format!("http://{}", self.address);
+        let peer = format!("http://127.0.0.1:{}", free_port());
+        vec![
+            "--name=test".to_owned(),
+            "--log-level=warn".to_owned(),
+            format!("--data-dir={}", self.folder.join("etcd").display()),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-cluster=test={peer}"),
+            // SIGKILL does not empty the page cache, so even the crash checks hold without fsync.
+            "--unsafe-no-fsync".to_owned(),
+        ]
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may have ended by itself; there is nobody to tell about it here.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("--- last words of {:?} in {}:", self.kind, self.folder.display());
+            let output = self.output();
+            for line in output.lines().rev().take(30).collect::<Vec<_>>().into_iter().rev() {
+                eprintln!("    {line}");
+            }
+        }
+    }
+}
+
+/// A port below the range that the kernel gives to outgoing connections: such a connection could
+/// otherwise take the port while its server is down between a kill and a restart.
+pub(crate) fn free_port() -> u16 {
+    loop {
+        let port = rand::random_range(12_000..32_000);
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+}

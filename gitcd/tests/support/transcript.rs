@@ -1,0 +1,169 @@
+//! What two servers have to agree on, as text.
+
+use std::fmt::Debug;
+
+use gitcd::proto::etcdserverpb::{
+    AlarmResponse, CompactionResponse, DefragmentResponse, DeleteRangeResponse, HashKvResponse, HashResponse,
+    LeaseGrantResponse, LeaseKeepAliveResponse, LeaseLeasesResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse,
+    MemberAddResponse, MemberListResponse, MemberPromoteResponse, MemberRemoveResponse, MemberUpdateResponse,
+    MoveLeaderResponse, PutResponse, RangeResponse, ResponseHeader, StatusResponse, TxnResponse, WatchResponse,
+    response_op,
+};
+use tonic::Status;
+
+/// The steps of a case: what was asked and what came back, without what two servers may differ in.
+#[derive(Debug, Default)]
+pub(crate) struct Transcript {
+    steps: Vec<String>,
+}
+
+impl Transcript {
+    /// Adds one step.
+    pub(crate) fn note(&mut self, asked: &dyn Debug, answered: &dyn Debug) {
+        self.steps.push(format!("{asked:?}\n{answered:?}"));
+    }
+
+    /// Adds an answer; cluster, member, term and the like only as "there" or "not there".
+    pub(crate) fn answer<R: Comparable>(&mut self, asked: &dyn Debug, answer: &Result<R, Status>) {
+        match answer {
+            Ok(message) => {
+                let mut message = message.clone();
+                message.normalise();
+                self.note(asked, &message);
+            }
+            Err(status) => self.note(asked, &(status.code(), status.message())),
+        }
+    }
+
+    /// What differs first, if anything: the question and the two answers.
+    pub(crate) fn difference(etcd: &Self, other: &Self) -> Option<String> {
+        let length = etcd.steps.len().max(other.steps.len());
+        let step = (0..length).find(|&step| etcd.steps.get(step) != other.steps.get(step))?;
+        let show =
+            |transcript: &Self| transcript.steps.get(step).map_or_else(|| "(nothing)".into(), |step| indent(step));
+        Some(format!("step {} of {length} differs\netcd:\n{}\nthe other:\n{}", step + 1, show(etcd), show(other)))
+    }
+}
+
+fn indent(step: &str) -> String {
+    step.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// A message of which two servers give the same after [`Comparable::normalise`].
+pub(crate) trait Comparable: Clone + Debug {
+    fn normalise(&mut self);
+}
+
+/// Identity is each server's own; whether it is given at all is compared.
+fn header(header: &mut Option<ResponseHeader>) {
+    if let Some(header) = header {
+        header.cluster_id = header.cluster_id.min(1);
+        header.member_id = header.member_id.min(1);
+        header.raft_term = header.raft_term.min(1);
+    }
+}
+
+macro_rules! only_headers_differ {
+    ($($message:ty),+) => {
+        $(impl Comparable for $message {
+            fn normalise(&mut self) {
+                header(&mut self.header);
+            }
+        })+
+    };
+}
+
+only_headers_differ!(
+    AlarmResponse,
+    CompactionResponse,
+    DefragmentResponse,
+    DeleteRangeResponse,
+    LeaseGrantResponse,
+    LeaseKeepAliveResponse,
+    LeaseRevokeResponse,
+    MemberAddResponse,
+    MemberPromoteResponse,
+    MemberRemoveResponse,
+    MemberUpdateResponse,
+    MoveLeaderResponse,
+    PutResponse,
+    RangeResponse,
+    WatchResponse
+);
+
+impl Comparable for TxnResponse {
+    fn normalise(&mut self) {
+        header(&mut self.header);
+        for response in self.responses.iter_mut().filter_map(|response| response.response.as_mut()) {
+            match response {
+                response_op::Response::ResponseRange(response) => response.normalise(),
+                response_op::Response::ResponsePut(response) => response.normalise(),
+                response_op::Response::ResponseDeleteRange(response) => response.normalise(),
+                response_op::Response::ResponseTxn(response) => response.normalise(),
+            }
+        }
+    }
+}
+
+impl Comparable for LeaseLeasesResponse {
+    fn normalise(&mut self) {
+        header(&mut self.header);
+        // By remaining time in etcd: hardly a promise.
+        self.leases.sort_by_key(|lease| lease.id);
+    }
+}
+
+impl Comparable for LeaseTimeToLiveResponse {
+    fn normalise(&mut self) {
+        header(&mut self.header);
+        // Out of a map in etcd, in no order.
+        self.keys.sort();
+        // Some seconds of the test's own may have passed.
+        if (1..self.granted_ttl).contains(&self.ttl) && self.granted_ttl - self.ttl < 20 {
+            self.ttl = self.granted_ttl;
+        }
+    }
+}
+
+impl Comparable for HashResponse {
+    fn normalise(&mut self) {
+        header(&mut self.header);
+        self.hash = self.hash.min(1);
+    }
+}
+
+impl Comparable for HashKvResponse {
+    fn normalise(&mut self) {
+        header(&mut self.header);
+        self.hash = self.hash.min(1);
+    }
+}
+
+impl Comparable for MemberListResponse {
+    fn normalise(&mut self) {
+        header(&mut self.header);
+        for member in &mut self.members {
+            member.id = member.id.min(1);
+            member.name.clear();
+            member.peer_ur_ls.clear();
+            // One per listener; the port is the test's own.
+            for url in &mut member.client_ur_ls {
+                url.truncate(url.rfind(':').unwrap_or(url.len()));
+            }
+        }
+    }
+}
+
+impl Comparable for StatusResponse {
+    fn normalise(&mut self) {
+        header(&mut self.header);
+        self.version = self.version.split('.').take(2).collect::<Vec<_>>().join(".");
+        self.leader = self.leader.min(1);
+        for size in [&mut self.db_size, &mut self.db_size_in_use, &mut self.db_size_quota] {
+            *size = (*size).min(1);
+        }
+        for raft in [&mut self.raft_index, &mut self.raft_term, &mut self.raft_applied_index] {
+            *raft = (*raft).min(1);
+        }
+    }
+}
