@@ -78,7 +78,7 @@ pub(crate) fn what_is_renewed_all_the_time_is_not_committed(cluster: &Arc<Cluste
         Ok(own.map(|(_, id)| format!("leases/kube-system/apiserver-{id}")))
     })?;
     wait::until("the deployment to be committed", || cluster.committed("deployments/quiet/events"))?;
-    for path in ["events", &lease, "masterleases"] {
+    for path in ["events", &lease, "masterleases", "peerserverleases"] {
         let log = cluster.git(&["log", "--oneline", "refs/heads/main", "--", path])?;
         ensure!(log.is_empty(), "{path} is in the history:\n{log}");
     }
