@@ -244,7 +244,7 @@ impl Branch {
         for change in &revisions.changes {
             match &change.action {
                 Action::Put { value, record } => {
-                    self.put(&change.key, value, *record, &mut subject)
+                    self.put(&change.key, value, *record, &mut subject);
                 }
                 Action::Delete => self.delete(&change.key, &mut subject),
             }
@@ -292,9 +292,10 @@ impl Branch {
         let (form, blob) = form::encode(value);
         let is_data = self.config.keys.placement(key) == Placement::Data;
         // The value of a local key is exact: nobody reads it in a diff.
-        let (home, form, blob) = match is_data {
-            true => (Home::Data, form, &*blob),
-            false => (Home::Local, form::Form::Raw, &**value),
+        let (home, form, blob) = if is_data {
+            (Home::Data, form, &*blob)
+        } else {
+            (Home::Local, form::Form::Raw, &**value)
         };
         let line = Line {
             key: key.clone(),

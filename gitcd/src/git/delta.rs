@@ -283,6 +283,9 @@ pub fn apply(old: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
             continue;
         }
         let (mut at, mut len) = (0usize, 0usize);
+        if opcode & 0x70 == 0 {
+            len = 0x1_0000;
+        }
         for bit in 0..7 {
             if opcode & (1 << bit) != 0 {
                 let byte = usize::from(bytes.next()?);
@@ -353,9 +356,10 @@ mod tests {
 
     #[test]
     fn several_changed_lines_cost_little_more_than_the_lines() {
-        let old: String = (0..100)
+        let lines: Vec<String> = (0..100)
             .map(|n| format!("  \"field{n}\": {n},\n"))
             .collect();
+        let old = lines.concat();
         let new = old
             .replace("\"field10\": 10", "\"field10\": 7777")
             .replace("\"field90\": 90", "\"field90\": 8888");

@@ -166,9 +166,9 @@ impl Entries {
                 let len = mode.len() + name.len() + 1 + ID_LEN;
                 let parts = [mode, name, b"\0", oid.as_bytes()];
                 if at == self.raw.len() {
-                    parts
-                        .into_iter()
-                        .for_each(|part| self.raw.extend_from_slice(part));
+                    for part in parts {
+                        self.raw.extend_from_slice(part);
+                    }
                 } else {
                     self.raw.splice(at..at, parts.concat());
                 }

@@ -227,7 +227,7 @@ mod tests {
             };
             let mut text = Vec::new();
             line.format(&mut text);
-            prop_assert!(text.ends_with(b"\n") && text.iter().filter(|b| **b == b'\n').count() == 1);
+            prop_assert_eq!(text.iter().position(|b| *b == b'\n'), Some(text.len() - 1));
             prop_assert_eq!(Line::parse_all(&text), Ok(vec![line]));
         }
     }

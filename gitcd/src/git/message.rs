@@ -101,9 +101,10 @@ impl Subject {
 
 /// The trailers of a data commit.
 pub fn trailers(first: i64, last: i64, clients: &[String]) -> String {
-    let mut text = match first == last {
-        true => format!("Revision: {last}\n"),
-        false => format!("Revision: {first}-{last}\n"),
+    let mut text = if first == last {
+        format!("Revision: {last}\n")
+    } else {
+        format!("Revision: {first}-{last}\n")
     };
     let mut seen: Vec<String> = Vec::new();
     for client in clients {
@@ -141,9 +142,9 @@ mod tests {
 
     fn subject(changes: &[(Verb, &str)]) -> String {
         let mut subject = Subject::default();
-        changes
-            .iter()
-            .for_each(|(verb, path)| subject.add(*verb, path));
+        for (verb, path) in changes {
+            subject.add(*verb, path);
+        }
         subject.text()
     }
 

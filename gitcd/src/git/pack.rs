@@ -12,8 +12,9 @@ use sha1::{Digest, Sha1};
 
 /// Longest chain of deltas; readers resolve every link of it.
 pub const MAX_DEPTH: u8 = 50;
-/// A small delta is mostly object ids and copy instructions, which deflate cannot shrink: such a delta is stored.
-const STORE_BELOW: usize = 96;
+/// What is smaller is stored: for a commit or a small delta, which are ids for the most part, deflate would take as long as
+/// all the rest together (it makes codes for every object anew) and save some seventy bytes.
+const STORE_BELOW: usize = 384;
 const HEADER_LEN: usize = 12;
 const OFS_DELTA: u8 = 6;
 
@@ -114,7 +115,7 @@ impl std::fmt::Debug for Writer {
         f.debug_struct("Writer")
             .field("bytes", &self.bytes.len())
             .field("objects", &self.entries.len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -124,8 +125,9 @@ impl Default for Writer {
             bytes: Vec::new(),
             entries: Vec::new(),
             placed: HashMap::default(),
-            compressor: Compressor::new(CompressionLvl::fastest()),
-            storer: Compressor::new(CompressionLvl::new(0).expect("0 is a level: no compression")),
+            // `CompressionLvl::fastest()` is 0.
+            compressor: Compressor::new(CompressionLvl::new(1).expect("1 is a level")),
+            storer: Compressor::new(CompressionLvl::new(0).expect("0 is a level")),
             scratch: Vec::new(),
             pack: 0,
         };
@@ -172,7 +174,7 @@ impl Writer {
             return *placed;
         }
         let offset = self.header(kind as u8, content.len());
-        self.deflate(content, false);
+        self.deflate(content);
         self.close(oid, offset, 0)
     }
 
@@ -187,7 +189,7 @@ impl Writer {
         }
         let offset = self.header(OFS_DELTA, delta.len());
         self.distance(offset - base.offset);
-        self.deflate(delta, delta.len() < STORE_BELOW);
+        self.deflate(delta);
         Some(self.close(oid, offset, base.depth + 1))
     }
 
@@ -220,8 +222,8 @@ impl Writer {
         self.bytes.extend_from_slice(&groups[at..]);
     }
 
-    fn deflate(&mut self, content: &[u8], store: bool) {
-        let compressor = if store {
+    fn deflate(&mut self, content: &[u8]) {
+        let compressor = if content.len() < STORE_BELOW {
             &mut self.storer
         } else {
             &mut self.compressor

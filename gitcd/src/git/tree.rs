@@ -136,10 +136,11 @@ impl Directory {
         if !is_root && self.entries.is_empty() {
             return Written::Empty;
         }
-        if !is_root && self.entries.len() == 1 {
-            if let Some(oid) = self.entries.find(Entry::File, VALUE) {
-                return Written::OnlyValue(oid);
-            }
+        if !is_root
+            && self.entries.len() == 1
+            && let Some(oid) = self.entries.find(Entry::File, VALUE)
+        {
+            return Written::OnlyValue(oid);
         }
         let (oid, whole) = self.entries.write(pack, scratch);
         *overhead += whole;

@@ -233,7 +233,9 @@ impl Node {
         let (kind, content) = match &mut self.content {
             Content::Leaf(lines) => {
                 scratch.clear();
-                lines.iter().for_each(|line| line.format(scratch));
+                for line in lines {
+                    line.format(scratch);
+                }
                 (Kind::Blob, &scratch[..])
             }
             Content::Inner { children, .. } => {
