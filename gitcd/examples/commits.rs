@@ -96,11 +96,11 @@ fn measure(shape: &Shape, revisions: usize) -> Result<(), Box<dyn std::error::Er
         committing += started.elapsed();
         if (round + 1) % shape.revisions_per_flush == 0 || round + 1 == revisions {
             let started = Instant::now();
-            let flushed = branch.flush(&state)?;
+            let written = branch.flush(&state)?;
             flushing += started.elapsed();
             (pack_bytes, index_bytes, flushes) = (
-                pack_bytes + flushed.pack_bytes,
-                index_bytes + flushed.index_bytes,
+                pack_bytes + written.pack_bytes,
+                index_bytes + written.index_bytes,
                 flushes + 1,
             );
         }

@@ -11,7 +11,7 @@ use libdeflater::{CompressionLvl, Compressor};
 use sha1::{Digest, Sha1};
 
 /// Longest chain of deltas; readers resolve every link of it.
-pub const MAX_DEPTH: u8 = 50;
+pub(super) const MAX_DEPTH: u8 = 50;
 /// What is smaller is stored: for a commit or a small delta, which are ids for the most part, deflate would take as long as
 /// all the rest together (it makes codes for every object anew) and save some seventy bytes.
 const STORE_BELOW: usize = 384;
@@ -20,7 +20,7 @@ const OFS_DELTA: u8 = 6;
 
 /// What an object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// A commit.
     Commit = 1,
     /// A directory.
@@ -56,7 +56,7 @@ impl Kind {
 }
 
 /// The id of an object.
-pub fn id(kind: Kind, content: &[u8]) -> Oid {
+pub(super) fn id(kind: Kind, content: &[u8]) -> Oid {
     let mut hash = kind.hasher(content.len());
     hash.update(content);
     finish(hash)
@@ -68,7 +68,7 @@ pub(crate) fn finish(hash: Sha1) -> Oid {
 
 /// Where an object lies in a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Placed {
+pub(super) struct Placed {
     /// Place of its header, from the beginning of the pack.
     offset: u64,
     /// Number of deltas to apply to a whole object.
@@ -79,13 +79,13 @@ pub struct Placed {
 
 impl Placed {
     /// Whether a delta against this object would be one too many.
-    pub fn ends_chain(self) -> bool {
+    pub(super) fn ends_chain(self) -> bool {
         self.depth >= MAX_DEPTH
     }
 }
 
 /// A pack that is being built, and what is needed for its index.
-pub struct Writer {
+pub(super) struct Writer {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     placed: HashMap<Oid, Placed, BuildHasherDefault<IdHasher>>,
@@ -138,7 +138,7 @@ impl Default for Writer {
 
 impl Writer {
     /// Begins the next, empty pack; nothing placed before is in it.
-    pub fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.bytes.clear();
         self.bytes.extend_from_slice(b"PACK\0\0\0\x02\0\0\0\0");
         self.entries.clear();
@@ -147,29 +147,19 @@ impl Writer {
     }
 
     /// Bytes of the pack so far.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether there is no object yet.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// Number of objects so far.
-    pub fn objects(&self) -> usize {
-        self.entries.len()
-    }
-
     /// Whether `placed` is in this pack, so that a delta may refer to it.
-    pub fn holds(&self, placed: Placed) -> bool {
+    pub(super) fn holds(&self, placed: Placed) -> bool {
         placed.pack == self.pack
     }
 
     /// Adds an object as it is; one that this pack has is not written again.
     ///
     /// `oid` must be [`id`] of the same kind and content.
-    pub fn whole(&mut self, kind: Kind, oid: Oid, content: &[u8]) -> Placed {
+    pub(super) fn whole(&mut self, kind: Kind, oid: Oid, content: &[u8]) -> Placed {
         if let Some(placed) = self.placed.get(&oid) {
             return *placed;
         }
@@ -180,7 +170,7 @@ impl Writer {
 
     /// Adds an object of `len` bytes as a delta against one of the same kind in this pack; an object that this pack
     /// has is not written again. `None`, with nothing written, if `base` is elsewhere or ends its chain.
-    pub fn delta(&mut self, oid: Oid, delta: &[u8], base: Placed) -> Option<Placed> {
+    pub(super) fn delta(&mut self, oid: Oid, delta: &[u8], base: Placed) -> Option<Placed> {
         if let Some(placed) = self.placed.get(&oid) {
             return Some(*placed);
         }

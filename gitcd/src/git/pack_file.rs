@@ -11,7 +11,7 @@ use super::pack::{Entry, Sealed, Writer};
 
 /// A pack that is on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finished {
+pub(super) struct Finished {
     /// Its checksum in hexadecimal, as in the names `pack-<checksum>.pack` and `.idx`.
     pub name: String,
     /// Size of the pack.
@@ -40,7 +40,7 @@ impl Writer {
     /// # Errors
     /// [`WriteError`]. An fsync that failed must not be tried again: what the objects in memory refer to is then not
     /// in the repository, so open the branch anew.
-    pub fn finish(&mut self, folder: &Path) -> Result<Finished, WriteError> {
+    pub(super) fn finish(&mut self, folder: &Path) -> Result<Finished, WriteError> {
         let finished = write(&self.seal(), folder);
         self.restart();
         finished
