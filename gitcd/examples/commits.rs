@@ -1,7 +1,7 @@
 //! Measures how fast revisions become Git objects, and how fast a branch is read back.
 //!
 //! ```text
-//! cargo run --release -p gitcd --example commits [-- revisions]
+//! cargo run --release -p gitcd --example commits [-- revisions [part of a shape's name]]
 //! ```
 
 use std::path::Path;
@@ -49,7 +49,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             revisions_per_flush: 10_000,
         },
     ];
-    for shape in shapes {
+    let wanted = std::env::args().nth(2).unwrap_or_default();
+    for shape in shapes
+        .into_iter()
+        .filter(|shape| shape.name.contains(&wanted))
+    {
         let revisions = if shape.revisions_per_flush < 10_000 {
             revisions / 10
         } else {
@@ -92,11 +96,11 @@ fn measure(shape: &Shape, revisions: usize) -> Result<(), Box<dyn std::error::Er
         committing += started.elapsed();
         if (round + 1) % shape.revisions_per_flush == 0 || round + 1 == revisions {
             let started = Instant::now();
-            let flushed = branch.flush(&state)?;
+            let written = branch.flush(&state)?;
             flushing += started.elapsed();
             (pack_bytes, index_bytes, flushes) = (
-                pack_bytes + flushed.pack_bytes,
-                index_bytes + flushed.index_bytes,
+                pack_bytes + written.pack_bytes,
+                index_bytes + written.index_bytes,
                 flushes + 1,
             );
         }

@@ -2,16 +2,6 @@
 //!
 //! Two sources of deltas: [`Edits`] collects changes whose places are known (a directory of ten thousand
 //! entries is never compared with anything), and [`between`] finds them for two versions of a value.
-//!
-//! ```
-//! use gitcd::git::delta;
-//!
-//! let (old, new) = (b"{\n  \"a\": 1\n}\n", b"{\n  \"a\": 22\n}\n");
-//! let mut bytes = Vec::new();
-//! delta::between(old, new, &mut bytes);
-//! assert_eq!(delta::apply(old, &bytes).as_deref(), Some(&new[..]));
-//! ```
-
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
@@ -28,7 +18,7 @@ const MAX_CANDIDATES: usize = 8;
 ///
 /// Cost of a change: a binary search, plus moving the parts behind it when the length changes.
 #[derive(Debug, Default, Clone)]
-pub struct Edits {
+pub(super) struct Edits {
     /// Sorted by place; no two touch.
     hunks: Vec<Hunk>,
 }
@@ -44,12 +34,12 @@ struct Hunk {
 
 impl Edits {
     /// Forgets everything: the current version is the one that later changes start from.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.hunks.clear();
     }
 
     /// Records that `removed` bytes at `at` of the current version have been replaced by `inserted` bytes.
-    pub fn splice(&mut self, at: usize, removed: usize, inserted: usize) {
+    pub(super) fn splice(&mut self, at: usize, removed: usize, inserted: usize) {
         let end = at + removed;
         let first = self.hunks.partition_point(|h| h.new_at + h.new_len < at);
         let last = first + self.hunks[first..].partition_point(|h| h.new_at <= end);
@@ -90,7 +80,7 @@ impl Edits {
     }
 
     /// Appends the delta from the starting version (of `old_len` bytes) to `new` to `out`.
-    pub fn encode(&self, old_len: usize, new: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, old_len: usize, new: &[u8], out: &mut Vec<u8>) {
         header(old_len, new.len(), out);
         let mut done = 0;
         for hunk in &self.hunks {
@@ -106,7 +96,7 @@ impl Edits {
 ///
 /// Good for pretty-printed JSON with a few changed lines; correct for anything. Takes time in proportion to the
 /// two lengths.
-pub fn between(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
+pub(super) fn between(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     header(old.len(), new.len(), out);
     let head = common(old.iter(), new.iter());
     let (old_rest, new_rest) = (&old[head..], &new[head..]);
@@ -260,7 +250,8 @@ fn insert(bytes: &[u8], out: &mut Vec<u8>) {
 /// Applies a delta to `old`; `None` if it does not fit `old` or is malformed.
 ///
 /// Reading goes through libgit2; this is what tests hold the encoder against.
-pub fn apply(old: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
+#[cfg(test)]
+fn apply(old: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = delta.iter().copied();
     let mut length = || {
         let (mut value, mut shift) = (0usize, 0);
@@ -283,6 +274,9 @@ pub fn apply(old: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
             continue;
         }
         let (mut at, mut len) = (0usize, 0usize);
+        if opcode & 0x70 == 0 {
+            len = 0x1_0000;
+        }
         for bit in 0..7 {
             if opcode & (1 << bit) != 0 {
                 let byte = usize::from(bytes.next()?);
@@ -353,9 +347,10 @@ mod tests {
 
     #[test]
     fn several_changed_lines_cost_little_more_than_the_lines() {
-        let old: String = (0..100)
+        let lines: Vec<String> = (0..100)
             .map(|n| format!("  \"field{n}\": {n},\n"))
             .collect();
+        let old = lines.concat();
         let new = old
             .replace("\"field10\": 10", "\"field10\": 7777")
             .replace("\"field90\": 90", "\"field90\": 8888");

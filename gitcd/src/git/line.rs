@@ -22,7 +22,7 @@ pub struct Record {
 
 /// Where the value of a key is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Home {
+pub(super) enum Home {
     /// In the data tree.
     Data,
     /// In the metadata, under `local/`.
@@ -31,7 +31,7 @@ pub enum Home {
 
 /// One key of the metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub(super) struct Line {
     /// The whole key.
     pub key: Bytes,
     /// Its revisions.
@@ -54,7 +54,7 @@ pub struct LineError {
 
 impl Line {
     /// Appends the line with its line feed.
-    pub fn format(&self, out: &mut Vec<u8>) {
+    pub(super) fn format(&self, out: &mut Vec<u8>) {
         use std::io::Write;
         escape(&self.key, out);
         let Record {
@@ -80,7 +80,7 @@ impl Line {
     ///
     /// # Errors
     /// [`LineError`] with the number of the first line that [`Self::format`] does not write.
-    pub fn parse_all(text: &[u8]) -> Result<Vec<Line>, LineError> {
+    pub(super) fn parse_all(text: &[u8]) -> Result<Vec<Line>, LineError> {
         let mut lines = Vec::with_capacity(text.len() / 64);
         for (index, line) in text.split_inclusive(|b| *b == b'\n').enumerate() {
             let parsed = match line.split_last() {
@@ -227,7 +227,7 @@ mod tests {
             };
             let mut text = Vec::new();
             line.format(&mut text);
-            prop_assert!(text.ends_with(b"\n") && text.iter().filter(|b| **b == b'\n').count() == 1);
+            prop_assert_eq!(text.iter().position(|b| *b == b'\n'), Some(text.len() - 1));
             prop_assert_eq!(Line::parse_all(&text), Ok(vec![line]));
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// What happened to a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verb {
+pub(super) enum Verb {
     /// It was not there before.
     Create,
     /// It has another value.
@@ -32,7 +32,7 @@ impl Verb {
 
 /// Collects changes for a subject. Cheap for ten thousand changes: one text per group, not per change.
 #[derive(Debug, Default)]
-pub struct Subject {
+pub(super) struct Subject {
     groups: Vec<Group>,
     beyond: usize,
 }
@@ -51,7 +51,7 @@ fn component(path: &str) -> &str {
 
 impl Subject {
     /// Adds a change of the file at `path` in the tree.
-    pub fn add(&mut self, verb: Verb, path: &str) {
+    pub(super) fn add(&mut self, verb: Verb, path: &str) {
         let same =
             |group: &&mut Group| group.verb == verb && component(&group.path) == component(path);
         let is_full = self.groups.len() == MAX_SORTED;
@@ -67,12 +67,12 @@ impl Subject {
     }
 
     /// Whether nothing was added.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
 
     /// `update deployments/default/nginx`, or `create 3 pods, update leases/kube-system/kube-scheduler`.
-    pub fn text(&mut self) -> String {
+    pub(super) fn text(&mut self) -> String {
         self.groups
             .sort_by(|a, b| a.verb.cmp(&b.verb).then_with(|| a.path.cmp(&b.path)));
         let mut text = String::new();
@@ -100,10 +100,11 @@ impl Subject {
 }
 
 /// The trailers of a data commit.
-pub fn trailers(first: i64, last: i64, clients: &[String]) -> String {
-    let mut text = match first == last {
-        true => format!("Revision: {last}\n"),
-        false => format!("Revision: {first}-{last}\n"),
+pub(super) fn trailers(first: i64, last: i64, clients: &[String]) -> String {
+    let mut text = if first == last {
+        format!("Revision: {last}\n")
+    } else {
+        format!("Revision: {first}-{last}\n")
     };
     let mut seen: Vec<String> = Vec::new();
     for client in clients {
@@ -127,7 +128,7 @@ fn one_line(client: &str) -> String {
 }
 
 /// A name or e-mail address as Git accepts it in a commit.
-pub fn identity(text: &str) -> String {
+pub(super) fn identity(text: &str) -> String {
     let text: String = text
         .chars()
         .filter(|c| !c.is_control() && !matches!(c, '<' | '>'))
@@ -141,9 +142,9 @@ mod tests {
 
     fn subject(changes: &[(Verb, &str)]) -> String {
         let mut subject = Subject::default();
-        changes
-            .iter()
-            .for_each(|(verb, path)| subject.add(*verb, path));
+        for (verb, path) in changes {
+            subject.add(*verb, path);
+        }
         subject.text()
     }
 

@@ -11,7 +11,7 @@ use super::pack::{Entry, Sealed, Writer};
 
 /// A pack that is on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finished {
+pub(super) struct Finished {
     /// Its checksum in hexadecimal, as in the names `pack-<checksum>.pack` and `.idx`.
     pub name: String,
     /// Size of the pack.
@@ -40,7 +40,7 @@ impl Writer {
     /// # Errors
     /// [`WriteError`]. An fsync that failed must not be tried again: what the objects in memory refer to is then not
     /// in the repository, so open the branch anew.
-    pub fn finish(&mut self, folder: &Path) -> Result<Finished, WriteError> {
+    pub(super) fn finish(&mut self, folder: &Path) -> Result<Finished, WriteError> {
         let finished = write(&self.seal(), folder);
         self.restart();
         finished
@@ -60,8 +60,8 @@ fn write(pack: &Sealed<'_>, folder: &Path) -> Result<Finished, WriteError> {
         source,
     })?;
     // Names that begin with `tmp_` are what `git prune` removes when a crash leaves them behind.
-    let pack_file = Temporary::write(folder.join(format!("tmp_pack_{name}")), pack.bytes)?;
-    let index_file = Temporary::write(folder.join(format!("tmp_idx_{name}")), &index)?;
+    let pack_file = Temporary::write(&folder.join(format!("tmp_pack_{name}")), pack.bytes)?;
+    let index_file = Temporary::write(&folder.join(format!("tmp_idx_{name}")), &index)?;
     pack_file.rename(&folder.join(format!("pack-{name}.pack")))?;
     index_file.rename(&folder.join(format!("pack-{name}.idx")))?;
     File::open(folder)
@@ -127,13 +127,13 @@ struct Temporary {
 }
 
 impl Temporary {
-    fn write(path: PathBuf, bytes: &[u8]) -> Result<Self, WriteError> {
+    fn write(path: &Path, bytes: &[u8]) -> Result<Self, WriteError> {
         let failed = |action, source| WriteError {
             action,
-            path: path.clone(),
+            path: path.to_owned(),
             source,
         };
-        match fs::remove_file(&path) {
+        match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(failed("replace", error));
             }
@@ -143,10 +143,10 @@ impl Temporary {
             .write(true)
             .create_new(true)
             .mode(0o444)
-            .open(&path)
+            .open(path)
             .map_err(|error| failed("create", error))?;
         let temporary = Temporary {
-            path: Some(path.clone()),
+            path: Some(path.to_owned()),
         };
         file.write_all(bytes)
             .map_err(|error| failed("write", error))?;

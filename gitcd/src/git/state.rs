@@ -5,7 +5,7 @@ use std::io::Write;
 use super::line::{LineError, escape, hexadecimal, unescape};
 
 /// Content of the file `format`.
-pub const FORMAT: &[u8] = b"gitcd metadata 1\n";
+pub(super) const FORMAT: &[u8] = b"gitcd metadata 1\n";
 
 /// Where a branch stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
