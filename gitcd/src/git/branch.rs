@@ -188,10 +188,7 @@ struct Value {
 
 impl std::fmt::Debug for Branch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Branch")
-            .field("name", &self.config.name)
-            .field("head", &self.head)
-            .finish_non_exhaustive()
+        f.debug_struct("Branch").field("name", &self.config.name).field("head", &self.head).finish_non_exhaustive()
     }
 }
 
@@ -227,11 +224,7 @@ impl Branch {
     /// # Errors
     /// [`LoadError`] if something of it is missing, damaged or inconsistent.
     pub fn load(&self, metadata: Oid) -> Result<Loaded, LoadError> {
-        Snapshot::read(&self.repository, &self.names, metadata)?.load(
-            &self.repository,
-            &self.names,
-            &self.config.keys,
-        )
+        Snapshot::read(&self.repository, &self.names, metadata)?.load(&self.repository, &self.names, &self.config.keys)
     }
 }
 

@@ -48,12 +48,7 @@ impl Edits {
                 Some(h) => h.old_at + h.old_len + (at - (h.new_at + h.new_len)),
                 None => at,
             };
-            Hunk {
-                old_at,
-                old_len: removed,
-                new_at: at,
-                new_len: inserted,
-            }
+            Hunk { old_at, old_len: removed, new_at: at, new_len: inserted }
         } else {
             let (low, high) = (self.hunks[first], self.hunks[last - 1]);
             let new_at = low.new_at.min(at);
@@ -61,12 +56,7 @@ impl Edits {
             let new_end = high_end.max(end);
             let old_at = low.old_at - (low.new_at - new_at);
             let old_end = high.old_at + high.old_len + (new_end - high_end);
-            Hunk {
-                old_at,
-                old_len: old_end - old_at,
-                new_at,
-                new_len: new_end - new_at - removed + inserted,
-            }
+            Hunk { old_at, old_len: old_end - old_at, new_at, new_len: new_end - new_at - removed + inserted }
         };
         match last - first {
             1 => self.hunks[first] = merged,
@@ -101,14 +91,7 @@ pub(super) fn between(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     let head = common(old.iter(), new.iter());
     let (old_rest, new_rest) = (&old[head..], &new[head..]);
     let tail = common(old_rest.iter().rev(), new_rest.iter().rev());
-    let mut program = Program {
-        old,
-        new,
-        start: 0,
-        len: 0,
-        copied_to: 0,
-        out,
-    };
+    let mut program = Program { old, new, start: 0, len: 0, copied_to: 0, out };
     program.keep(0, 0, head);
     let (old_end, new_end) = (old.len() - tail, new.len() - tail);
     if head < old_end && head < new_end {
@@ -123,13 +106,8 @@ fn common<'a>(old: impl Iterator<Item = &'a u8>, new: impl Iterator<Item = &'a u
 }
 
 /// Finds lines of `new[new_part]` in `old[old_part]`: first where the last match left off, then anywhere.
-fn lines(
-    program: &mut Program<'_>,
-    old_part: std::ops::Range<usize>,
-    new_part: std::ops::Range<usize>,
-) {
-    let mut places: HashMap<&[u8], Vec<usize>, BuildHasherDefault<DefaultHasher>> =
-        HashMap::default();
+fn lines(program: &mut Program<'_>, old_part: std::ops::Range<usize>, new_part: std::ops::Range<usize>) {
+    let mut places: HashMap<&[u8], Vec<usize>, BuildHasherDefault<DefaultHasher>> = HashMap::default();
     let mut at = old_part.start;
     for line in program.old[old_part.clone()].split_inclusive(|b| *b == b'\n') {
         let found = places.entry(line).or_default();
@@ -146,21 +124,14 @@ fn lines(
         } else {
             let candidates = places.get(line).map_or(&[][..], Vec::as_slice);
             // The nearest one ahead keeps the rest of the two versions in step.
-            candidates
-                .iter()
-                .find(|place| **place >= cursor)
-                .or(candidates.first())
-                .copied()
+            candidates.iter().find(|place| **place >= cursor).or(candidates.first()).copied()
         };
         if let Some(place) = found {
             program.keep(place, at, line.len());
             cursor = place + line.len();
         } else {
             // Take it for a changed line: the next one probably follows the old one.
-            cursor += here
-                .iter()
-                .position(|b| *b == b'\n')
-                .map_or(here.len(), |end| end + 1);
+            cursor += here.iter().position(|b| *b == b'\n').map_or(here.len(), |end| end + 1);
         }
         at += line.len();
     }
@@ -297,12 +268,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn text() -> impl Strategy<Value = Vec<u8>> {
-        let line = prop_oneof![
-            "  \"[a-c]\": [0-9]{1,12},\n",
-            "  \\}\n",
-            "[a-z]{0,20}\n",
-            "x"
-        ];
+        let line = prop_oneof!["  \"[a-c]\": [0-9]{1,12},\n", "  \\}\n", "[a-z]{0,20}\n", "x"];
         proptest::collection::vec(line, 0..20).prop_map(|lines| lines.concat().into_bytes())
     }
 
@@ -347,13 +313,9 @@ mod tests {
 
     #[test]
     fn several_changed_lines_cost_little_more_than_the_lines() {
-        let lines: Vec<String> = (0..100)
-            .map(|n| format!("  \"field{n}\": {n},\n"))
-            .collect();
+        let lines: Vec<String> = (0..100).map(|n| format!("  \"field{n}\": {n},\n")).collect();
         let old = lines.concat();
-        let new = old
-            .replace("\"field10\": 10", "\"field10\": 7777")
-            .replace("\"field90\": 90", "\"field90\": 8888");
+        let new = old.replace("\"field10\": 10", "\"field10\": 7777").replace("\"field90\": 90", "\"field90\": 8888");
         let mut delta = Vec::new();
         between(old.as_bytes(), new.as_bytes(), &mut delta);
         assert!(delta.len() < 80, "{} bytes", delta.len());

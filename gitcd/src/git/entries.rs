@@ -106,18 +106,11 @@ impl Entries {
             starts.push(u32::try_from(at).map_err(|_| malformed)?);
             at += len;
         }
-        let entries = Entries {
-            raw,
-            starts,
-            ..Entries::default()
-        };
+        let entries = Entries { raw, starts, ..Entries::default() };
         for index in 1..entries.len() {
-            let ((kind, name), (before_kind, before)) =
-                (entries.get(index), entries.get(index - 1));
+            let ((kind, name), (before_kind, before)) = (entries.get(index), entries.get(index - 1));
             if git_order(before, before_kind, name, kind) != Ordering::Less || before == name {
-                return Err(ParseError::Unsorted(
-                    String::from_utf8_lossy(name).into_owned(),
-                ));
+                return Err(ParseError::Unsorted(String::from_utf8_lossy(name).into_owned()));
             }
         }
         Ok(entries)
@@ -155,10 +148,7 @@ impl Entries {
                 self.changed(at, ID_LEN, ID_LEN);
             }
             Err(index) => {
-                let at = self
-                    .starts
-                    .get(index)
-                    .map_or(self.raw.len(), |at| *at as usize);
+                let at = self.starts.get(index).map_or(self.raw.len(), |at| *at as usize);
                 let mode = match kind {
                     Entry::File => FILE,
                     Entry::Directory => DIRECTORY,
@@ -213,11 +203,7 @@ impl Entries {
         }
         let whole = placed.is_none();
         let placed = placed.unwrap_or_else(|| pack.whole(Kind::Tree, oid, &self.raw));
-        let version = || Version {
-            placed,
-            len: self.raw.len(),
-            since: Edits::default(),
-        };
+        let version = || Version { placed, len: self.raw.len(), since: Edits::default() };
         if whole {
             self.first = Some(version());
         }
@@ -241,10 +227,7 @@ impl Entries {
         if *hashed_len != len {
             (*hashed_len, *states) = (len, vec![Kind::Tree.hasher(len)]);
         }
-        let mut state = states
-            .last()
-            .expect("the state at byte 0 is never dropped")
-            .clone();
+        let mut state = states.last().expect("the state at byte 0 is never dropped").clone();
         let mut at = (states.len() - 1) * CHECKPOINT;
         while len - at > CHECKPOINT {
             state.update(&self.raw[at..at + CHECKPOINT]);
@@ -272,14 +255,11 @@ impl Entries {
 
     fn id_at(&self, index: usize) -> Oid {
         let end = self.end(index);
-        Oid::from_bytes(&self.raw[end - ID_LEN..end])
-            .expect("every entry ends with the 20 bytes of an id")
+        Oid::from_bytes(&self.raw[end - ID_LEN..end]).expect("every entry ends with the 20 bytes of an id")
     }
 
     fn end(&self, index: usize) -> usize {
-        self.starts
-            .get(index + 1)
-            .map_or(self.raw.len(), |at| *at as usize)
+        self.starts.get(index + 1).map_or(self.raw.len(), |at| *at as usize)
     }
 
     fn search(&self, kind: Entry, name: &[u8]) -> Result<usize, usize> {
@@ -327,8 +307,5 @@ fn git_order(a: &[u8], a_kind: Entry, b: &[u8], b_kind: Entry) -> Ordering {
         Entry::File => 0,
     };
     // Names have no NUL, so a file whose name is the beginning of the other comes first.
-    a[..len]
-        .cmp(&b[..len])
-        .then_with(|| next(a, a_kind).cmp(&next(b, b_kind)))
-        .then_with(|| a.len().cmp(&b.len()))
+    a[..len].cmp(&b[..len]).then_with(|| next(a, a_kind).cmp(&next(b, b_kind))).then_with(|| a.len().cmp(&b.len()))
 }

@@ -57,11 +57,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    pub(super) fn read(
-        repository: &Repository,
-        names: &Names,
-        metadata: Oid,
-    ) -> Result<Self, LoadError> {
+    pub(super) fn read(repository: &Repository, names: &Names, metadata: Oid) -> Result<Self, LoadError> {
         let reader = Reader::new(repository, &names.metadata, metadata)?;
         let parents = reader.parents()?;
         let root = reader.entries(b"", reader.commit()?.1)?;
@@ -74,13 +70,11 @@ impl Snapshot {
             let found = String::from_utf8_lossy(format.data()).trim_end().into();
             return Err(reader.error(b"format", Problem::Format(found)));
         }
-        let mut state = State::parse_numbers(file(b"state")?.data())
-            .map_err(|problem| reader.error(b"state", problem))?;
-        state.leases = State::parse_leases(file(b"leases")?.data())
-            .map_err(|problem| reader.error(b"leases", problem))?;
-        let keys = [Entry::File, Entry::Directory]
-            .into_iter()
-            .find_map(|kind| Some((kind, root.find(kind, b"keys")?)));
+        let mut state =
+            State::parse_numbers(file(b"state")?.data()).map_err(|problem| reader.error(b"state", problem))?;
+        state.leases =
+            State::parse_leases(file(b"leases")?.data()).map_err(|problem| reader.error(b"leases", problem))?;
+        let keys = [Entry::File, Entry::Directory].into_iter().find_map(|kind| Some((kind, root.find(kind, b"keys")?)));
         let (kind, oid) = keys.ok_or_else(|| reader.error(b"keys", Problem::Missing))?;
         let trie = Trie::new(reader.node(&mut b"keys".to_vec(), kind, oid)?)
             .map_err(|problem| reader.error(b"keys", problem))?;
@@ -90,24 +84,11 @@ impl Snapshot {
         };
         let data_reader = Reader::new(repository, &names.data, parents.data)?;
         let data = data_reader.tree(b"", data_reader.commit()?.1)?;
-        Ok(Snapshot {
-            metadata,
-            parents,
-            data,
-            local,
-            trie,
-            state,
-            root,
-        })
+        Ok(Snapshot { metadata, parents, data, local, trie, state, root })
     }
 
     /// Reads the values.
-    pub(super) fn load(
-        self,
-        repository: &Repository,
-        names: &Names,
-        space: &KeySpace,
-    ) -> Result<Loaded, LoadError> {
+    pub(super) fn load(self, repository: &Repository, names: &Names, space: &KeySpace) -> Result<Loaded, LoadError> {
         let data = Reader::new(repository, &names.data, self.parents.data)?;
         let local = Reader::new(repository, &names.metadata, self.metadata)?;
         let mut keys = Vec::with_capacity(self.trie.len());
@@ -127,11 +108,7 @@ impl Snapshot {
                 }
             };
             match value(reader, tree, space, line, &mut path) {
-                Ok(value) => keys.push(LoadedKey {
-                    key: line.key.clone(),
-                    value,
-                    record: line.record,
-                }),
+                Ok(value) => keys.push(LoadedKey { key: line.key.clone(), value, record: line.record }),
                 Err(error) => failed = Some(error),
             }
         });
@@ -145,19 +122,10 @@ impl Snapshot {
         if self.local.len() != local_keys {
             return Err(self.file_without_key(&local, &self.local, Home::Local, space));
         }
-        Ok(Loaded {
-            state: self.state,
-            keys,
-        })
+        Ok(Loaded { state: self.state, keys })
     }
 
-    fn file_without_key(
-        &self,
-        reader: &Reader<'_>,
-        tree: &Tree,
-        home: Home,
-        space: &KeySpace,
-    ) -> LoadError {
+    fn file_without_key(&self, reader: &Reader<'_>, tree: &Tree, home: Home, space: &KeySpace) -> LoadError {
         let mut known = std::collections::HashSet::new();
         self.trie.each(|line| {
             if line.home == home {
@@ -189,12 +157,9 @@ fn value(
     if !place(space, line, path) {
         return Err(reader.error(b"keys", Problem::Elsewhere(key())));
     }
-    let oid = tree
-        .find(path)
-        .ok_or_else(|| reader.error(path, Problem::NoFile(key())))?;
+    let oid = tree.find(path).ok_or_else(|| reader.error(path, Problem::NoFile(key())))?;
     let blob = reader.blob(path, oid)?;
-    let value =
-        form::decode(line.form, blob.data()).map_err(|problem| reader.error(path, problem))?;
+    let value = form::decode(line.form, blob.data()).map_err(|problem| reader.error(path, problem))?;
     Ok(value.into())
 }
 
@@ -203,9 +168,7 @@ pub(super) fn place(space: &KeySpace, line: &Line, path: &mut Vec<u8>) -> bool {
     let key = match (line.home, space.placement(&line.key)) {
         (Home::Data, Placement::Data) => space.relative(&line.key),
         // What became ephemeral after it was committed is where it was, until it is deleted.
-        (Home::Data, Placement::Ephemeral) if line.key.starts_with(&space.absolute(b"")) => {
-            space.relative(&line.key)
-        }
+        (Home::Data, Placement::Ephemeral) if line.key.starts_with(&space.absolute(b"")) => space.relative(&line.key),
         (Home::Local, Placement::Local | Placement::Ephemeral) => &line.key,
         _ => return false,
     };

@@ -213,11 +213,7 @@ impl Writer {
     }
 
     fn deflate(&mut self, content: &[u8]) {
-        let compressor = if content.len() < STORE_BELOW {
-            &mut self.storer
-        } else {
-            &mut self.compressor
-        };
+        let compressor = if content.len() < STORE_BELOW { &mut self.storer } else { &mut self.compressor };
         let bound = compressor.zlib_compress_bound(content.len());
         if self.scratch.len() < bound {
             self.scratch.resize(bound, 0);
@@ -231,28 +227,19 @@ impl Writer {
     fn close(&mut self, oid: Oid, offset: u64, depth: u8) -> Placed {
         let crc = crc32fast::hash(&self.bytes[offset as usize..]);
         self.entries.push(Entry { oid, offset, crc });
-        let placed = Placed {
-            offset,
-            depth,
-            pack: self.pack,
-        };
+        let placed = Placed { offset, depth, pack: self.pack };
         self.placed.insert(oid, placed);
         placed
     }
 
     /// Completes the bytes: object count, checksum; sorts the entries for the index. [`Self::restart`] must follow.
     pub(super) fn seal(&mut self) -> Sealed<'_> {
-        let count =
-            u32::try_from(self.entries.len()).expect("memory ends before a pack has 2^32 objects");
+        let count = u32::try_from(self.entries.len()).expect("memory ends before a pack has 2^32 objects");
         self.bytes[8..HEADER_LEN].copy_from_slice(&count.to_be_bytes());
         let checksum: [u8; 20] = Sha1::digest(&self.bytes).into();
         self.bytes.extend_from_slice(&checksum);
         self.entries.sort_unstable_by_key(|entry| entry.oid);
-        Sealed {
-            bytes: &self.bytes,
-            entries: &self.entries,
-            checksum,
-        }
+        Sealed { bytes: &self.bytes, entries: &self.entries, checksum }
     }
 }
 

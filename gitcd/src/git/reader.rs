@@ -74,9 +74,7 @@ pub enum Problem {
     #[error("the metadata has no key for this file")]
     NoKey,
     /// The metadata says that a key is in the data tree (or local), and the key prefix says otherwise.
-    #[error(
-        "the key {0:?} is not where the key prefix puts it; the prefix must be the one the branch was made with"
-    )]
+    #[error("the key {0:?} is not where the key prefix puts it; the prefix must be the one the branch was made with")]
     Elsewhere(String),
     /// A blob is not in its form.
     #[error(transparent)]
@@ -123,26 +121,14 @@ pub(super) struct Reader<'r> {
 }
 
 impl<'r> Reader<'r> {
-    pub(super) fn new(
-        repository: &'r Repository,
-        reference: &'r str,
-        commit: Oid,
-    ) -> Result<Self, LoadError> {
+    pub(super) fn new(repository: &'r Repository, reference: &'r str, commit: Oid) -> Result<Self, LoadError> {
         let failed = |source| LoadError {
             reference: reference.into(),
             commit,
             path: String::new(),
-            problem: Problem::Unreadable {
-                oid: commit,
-                source,
-            },
+            problem: Problem::Unreadable { oid: commit, source },
         };
-        Ok(Reader {
-            repository,
-            odb: repository.odb().map_err(failed)?,
-            reference,
-            commit,
-        })
+        Ok(Reader { repository, odb: repository.odb().map_err(failed)?, reference, commit })
     }
 
     pub(super) fn error(&self, path: &[u8], problem: impl Into<Problem>) -> LoadError {
@@ -156,67 +142,28 @@ impl<'r> Reader<'r> {
 
     /// The commit's parents and the id of its tree.
     pub(super) fn commit(&self) -> Result<(Vec<Oid>, Oid), LoadError> {
-        let unreadable = |source| {
-            self.error(
-                b"",
-                Problem::Unreadable {
-                    oid: self.commit,
-                    source,
-                },
-            )
-        };
-        let object = self
-            .repository
-            .find_object(self.commit, None)
-            .map_err(unreadable)?;
+        let unreadable = |source| self.error(b"", Problem::Unreadable { oid: self.commit, source });
+        let object = self.repository.find_object(self.commit, None).map_err(unreadable)?;
         let Some(commit) = object.as_commit() else {
             let found = object.kind().map_or("thing", |kind| kind.str()).into();
-            return Err(self.error(
-                b"",
-                Problem::Kind {
-                    oid: self.commit,
-                    expected: ObjectType::Commit,
-                    found,
-                },
-            ));
+            return Err(self.error(b"", Problem::Kind { oid: self.commit, expected: ObjectType::Commit, found }));
         };
         Ok((commit.parent_ids().collect(), commit.tree_id()))
     }
 
     pub(super) fn parents(&self) -> Result<Parents, LoadError> {
         match *self.commit()?.0 {
-            [data] => Ok(Parents {
-                previous: None,
-                data,
-            }),
-            [previous, data] => Ok(Parents {
-                previous: Some(previous),
-                data,
-            }),
+            [data] => Ok(Parents { previous: None, data }),
+            [previous, data] => Ok(Parents { previous: Some(previous), data }),
             ref others => Err(self.error(b"", Problem::Parents(others.len()))),
         }
     }
 
-    fn object(
-        &self,
-        path: &[u8],
-        oid: Oid,
-        kind: ObjectType,
-    ) -> Result<git2::OdbObject<'_>, LoadError> {
-        let object = self
-            .odb
-            .read(oid)
-            .map_err(|source| self.error(path, Problem::Unreadable { oid, source }))?;
+    fn object(&self, path: &[u8], oid: Oid, kind: ObjectType) -> Result<git2::OdbObject<'_>, LoadError> {
+        let object = self.odb.read(oid).map_err(|source| self.error(path, Problem::Unreadable { oid, source }))?;
         if object.kind() != kind {
             let found = object.kind().str().into();
-            return Err(self.error(
-                path,
-                Problem::Kind {
-                    oid,
-                    expected: kind,
-                    found,
-                },
-            ));
+            return Err(self.error(path, Problem::Kind { oid, expected: kind, found }));
         }
         Ok(object)
     }
@@ -235,9 +182,7 @@ impl<'r> Reader<'r> {
         // Trees may be deeper than a thread's stack, so the way down is kept here.
         let mut way = vec![self.unfinished(path.to_vec(), &[], oid)?];
         loop {
-            let last = way
-                .last_mut()
-                .expect("the root leaves the way by returning");
+            let last = way.last_mut().expect("the root leaves the way by returning");
             if let Some((name, oid)) = last.missing.pop() {
                 let separator = if last.path.is_empty() { "" } else { "/" };
                 let path = [&last.path, separator.as_bytes(), &name].concat();
@@ -265,24 +210,12 @@ impl<'r> Reader<'r> {
                 missing.push((name.into(), oid));
             }
         }
-        Ok(Unfinished {
-            path,
-            name: name.into(),
-            entries,
-            missing,
-            children: HashMap::new(),
-        })
+        Ok(Unfinished { path, name: name.into(), entries, missing, children: HashMap::new() })
     }
 
-    pub(super) fn node(
-        &self,
-        path: &mut Vec<u8>,
-        kind: Entry,
-        oid: Oid,
-    ) -> Result<Node, LoadError> {
+    pub(super) fn node(&self, path: &mut Vec<u8>, kind: Entry, oid: Oid) -> Result<Node, LoadError> {
         if kind == Entry::File {
-            let lines = Line::parse_all(self.blob(path, oid)?.data())
-                .map_err(|problem| self.error(path, problem))?;
+            let lines = Line::parse_all(self.blob(path, oid)?.data()).map_err(|problem| self.error(path, problem))?;
             return Ok(Node::leaf(oid, lines));
         }
         let mut children: [Option<Node>; 16] = Default::default();

@@ -42,12 +42,7 @@ enum Written {
 impl Directory {
     /// A directory that is in the repository; every entry that is a directory must be among the children.
     pub(super) fn new(entries: Entries, children: HashMap<Box<[u8]>, Box<Directory>>) -> Self {
-        Directory {
-            entries,
-            children,
-            stale: Vec::new(),
-            is_stale: false,
-        }
+        Directory { entries, children, stale: Vec::new(), is_stale: false }
     }
 
     // Keys may be a thousand levels deep, so what can do without recursion does.
@@ -135,10 +130,7 @@ impl Directory {
         is_root: bool,
     ) -> Written {
         for name in std::mem::take(&mut self.stale) {
-            let child = self
-                .children
-                .get_mut(&name)
-                .expect("a stale name is that of a child until it is written");
+            let child = self.children.get_mut(&name).expect("a stale name is that of a child until it is written");
             child.is_stale = false;
             match child.write(pack, scratch, overhead, false) {
                 Written::Tree(oid) => self.entries.set(Entry::Directory, &name, oid),
@@ -169,10 +161,7 @@ impl Directory {
 impl Tree {
     /// A tree that is in the repository.
     pub(super) fn new(root: Directory) -> Self {
-        let mut tree = Tree {
-            root,
-            ..Tree::default()
-        };
+        let mut tree = Tree { root, ..Tree::default() };
         let mut files = 0;
         tree.each(|_, _| files += 1);
         tree.files = files;
@@ -209,13 +198,7 @@ impl Tree {
     /// Whether other keys lie below this path, so that the value of its own key is the entry [`VALUE`] there.
     pub(super) fn is_directory(&self, path: &[u8]) -> bool {
         let mut directory = &self.root;
-        path.split(|b| *b == b'/').all(|name| {
-            directory
-                .children
-                .get(name)
-                .map(|child| directory = child)
-                .is_some()
-        })
+        path.split(|b| *b == b'/').all(|name| directory.children.get(name).map(|child| directory = child).is_some())
     }
 
     /// Calls `found` for every file as of the last [`Self::write`], in Git's order, with the path that is in Git.
@@ -225,10 +208,7 @@ impl Tree {
 
     /// Adds every changed directory to the pack; gives the id of the root.
     pub(super) fn write(&mut self, pack: &mut pack::Writer) -> Oid {
-        match self
-            .root
-            .write(pack, &mut self.scratch, &mut self.overhead, true)
-        {
+        match self.root.write(pack, &mut self.scratch, &mut self.overhead, true) {
             Written::Tree(oid) => oid,
             Written::Empty | Written::OnlyValue(_) => unreachable!("the root is always written"),
         }

@@ -41,10 +41,7 @@ pub struct ShapeError {
 impl ShapeError {
     /// The name of a node is not a digit.
     pub(super) fn unknown_node() -> Self {
-        ShapeError {
-            node: String::new(),
-            problem: "the names of nodes are hexadecimal digits",
-        }
+        ShapeError { node: String::new(), problem: "the names of nodes are hexadecimal digits" }
     }
 }
 
@@ -55,10 +52,7 @@ impl Trie {
     /// [`ShapeError`] if it is not the one trie of its keys.
     pub(super) fn new(root: Node) -> Result<Self, ShapeError> {
         root.check(&mut String::new())?;
-        Ok(Trie {
-            root,
-            ..Trie::default()
-        })
+        Ok(Trie { root, ..Trie::default() })
     }
 
     /// Number of keys.
@@ -112,12 +106,7 @@ mod tests {
     fn line(key: u16) -> Line {
         Line {
             key: format!("/registry/things/{key}").into(),
-            record: Record {
-                create_revision: 1,
-                mod_revision: 1,
-                version: 1,
-                lease: 0,
-            },
+            record: Record { create_revision: 1, mod_revision: 1, version: 1, lease: 0 },
             form: Form::Raw,
             home: Home::Data,
         }

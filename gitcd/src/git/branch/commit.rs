@@ -38,8 +38,7 @@ impl Branch {
             self.overhead += self.data.take_overhead();
             let trailers = message::trailers(revisions.first, revisions.last, &revisions.clients);
             let message = format!("{}\n\n{trailers}", subject.text());
-            self.data_commit =
-                self.write_commit(tree, &[self.data_commit], revisions.time, &message);
+            self.data_commit = self.write_commit(tree, &[self.data_commit], revisions.time, &message);
             self.commits += 1;
         }
         Ok(())
@@ -56,15 +55,11 @@ impl Branch {
                     Placement::Data => self.config.keys.relative(key),
                     Placement::Local => key,
                     Placement::Ephemeral => {
-                        return Err(CommitError::Ephemeral {
-                            key: key.escape_ascii().to_string(),
-                        });
+                        return Err(CommitError::Ephemeral { key: key.escape_ascii().to_string() });
                     }
                 };
                 if !path::fits(committed) {
-                    return Err(CommitError::TooDeep {
-                        key: key.escape_ascii().to_string(),
-                    });
+                    return Err(CommitError::TooDeep { key: key.escape_ascii().to_string() });
                 }
             }
         }
@@ -75,17 +70,9 @@ impl Branch {
         let (form, blob) = form::encode(value);
         let is_data = self.config.keys.placement(key) == Placement::Data;
         // The value of a local key is exact: nobody reads it in a diff.
-        let (home, form, blob) = if is_data {
-            (Home::Data, form, &*blob)
-        } else {
-            (Home::Local, form::Form::Raw, &**value)
-        };
-        let line = Line {
-            key: key.clone(),
-            record,
-            form,
-            home,
-        };
+        let (home, form, blob) =
+            if is_data { (Home::Data, form, &*blob) } else { (Home::Local, form::Form::Raw, &**value) };
+        let line = Line { key: key.clone(), record, form, home };
         load::place(&self.config.keys, &line, &mut self.path);
         let is_new = self.trie.put(line);
         let oid = pack::id(Kind::Blob, blob);
@@ -123,8 +110,7 @@ impl Branch {
 
     /// Adds the change of the key at `self.path` to the subject, with the place of its value in the tree.
     fn describe(&self, verb: Verb, subject: &mut Subject) {
-        let path = std::str::from_utf8(&self.path)
-            .expect("the path encoding escapes everything but ASCII");
+        let path = std::str::from_utf8(&self.path).expect("the path encoding escapes everything but ASCII");
         if self.data.is_directory(&self.path) {
             subject.add(verb, &format!("{path}/%value"));
         } else {
@@ -135,13 +121,7 @@ impl Branch {
     fn write_value(&mut self, key: &Bytes, oid: Oid, blob: &[u8]) {
         let Some(before) = self.values.get_mut(key) else {
             let placed = self.pack.whole(Kind::Blob, oid, blob);
-            self.values.insert(
-                key.clone(),
-                Value {
-                    placed,
-                    blob: blob.to_vec(),
-                },
-            );
+            self.values.insert(key.clone(), Value { placed, blob: blob.to_vec() });
             return;
         };
         self.scratch.clear();
@@ -158,24 +138,15 @@ impl Branch {
         before.blob.extend_from_slice(blob);
     }
 
-    pub(super) fn write_commit(
-        &mut self,
-        tree: Oid,
-        parents: &[Oid],
-        time: SystemTime,
-        message: &str,
-    ) -> Oid {
+    pub(super) fn write_commit(&mut self, tree: Oid, parents: &[Oid], time: SystemTime, message: &str) -> Oid {
         use std::fmt::Write;
-        let seconds = time
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs());
+        let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let mut content = format!("tree {tree}\n");
         for parent in parents {
             writeln!(content, "parent {parent}").expect("a string takes everything");
         }
         for role in ["author", "committer"] {
-            writeln!(content, "{role} {}{seconds} +0000", self.identity)
-                .expect("a string takes everything");
+            writeln!(content, "{role} {}{seconds} +0000", self.identity).expect("a string takes everything");
         }
         content.push('\n');
         content.push_str(message);

@@ -36,27 +36,15 @@ impl Branch {
         let refs = Refs::open(repository.path()).map_err(OpenError::from)?;
         for reference in [&config.metadata_reference, &config.data_reference] {
             if refs.read(reference).map_err(OpenError::from)?.is_some() {
-                return Err(CreateError::Exists {
-                    reference: reference.clone(),
-                });
+                return Err(CreateError::Exists { reference: reference.clone() });
             }
         }
-        let content = Content {
-            data: Tree::default(),
-            local: Tree::default(),
-            trie: Trie::default(),
-            root: Entries::default(),
-        };
-        let zero = Pair {
-            data: Oid::ZERO_SHA1,
-            metadata: Oid::ZERO_SHA1,
-        };
+        let content =
+            Content { data: Tree::default(), local: Tree::default(), trie: Trie::default(), root: Entries::default() };
+        let zero = Pair { data: Oid::ZERO_SHA1, metadata: Oid::ZERO_SHA1 };
         let mut branch = Branch::new(config, repository, refs, zero, State::default(), content);
         let tree = branch.data.write(&mut branch.pack);
-        let message = format!(
-            "start an empty store\n\n{}",
-            message::trailers(state.revision, state.revision, &[])
-        );
+        let message = format!("start an empty store\n\n{}", message::trailers(state.revision, state.revision, &[]));
         branch.data_commit = branch.write_commit(tree, &[], SystemTime::now(), &message);
         branch.begin(state, None)?;
         Ok(branch)
@@ -83,16 +71,8 @@ impl Branch {
         let Some(metadata) = refs.read(&names.metadata)? else {
             let (reference, metadata_reference) = (names.data, names.metadata);
             return match (data, Pair::read(&file)?) {
-                (Some(_), _) => Err(OpenError::NoMetadata {
-                    reference,
-                    metadata_reference,
-                }),
-                (None, Some(pair)) => Err(OpenError::Vanished {
-                    reference,
-                    metadata_reference,
-                    pair,
-                    file,
-                }),
+                (Some(_), _) => Err(OpenError::NoMetadata { reference, metadata_reference }),
+                (None, Some(pair)) => Err(OpenError::Vanished { reference, metadata_reference, pair, file }),
                 (None, None) => Ok(None),
             };
         };
@@ -101,11 +81,7 @@ impl Branch {
             let recorded = Pair::read(&file)?;
             if !is_half_done(recorded, parents, data) {
                 let (reference, expected) = (names.data, parents.data);
-                return Err(OpenError::ForeignChange {
-                    reference,
-                    expected,
-                    found: show(data),
-                });
+                return Err(OpenError::ForeignChange { reference, expected, found: show(data) });
             }
             // Everything that it leads to is read before it moves, so that it never points to something broken.
             let snapshot = Snapshot::read(&repository, &names, metadata)?;
@@ -116,43 +92,15 @@ impl Branch {
         Branch::resume(config, repository, refs, snapshot).map(Some)
     }
 
-    fn resume(
-        config: Config,
-        repository: Repository,
-        refs: Refs,
-        snapshot: Snapshot,
-    ) -> Result<Branch, OpenError> {
-        let Snapshot {
-            metadata,
-            parents,
-            data,
-            local,
-            trie,
-            state,
-            root,
-        } = snapshot;
-        let pair = Pair {
-            data: parents.data,
-            metadata,
-        };
+    fn resume(config: Config, repository: Repository, refs: Refs, snapshot: Snapshot) -> Result<Branch, OpenError> {
+        let Snapshot { metadata, parents, data, local, trie, state, root } = snapshot;
+        let pair = Pair { data: parents.data, metadata };
         let file = pair_file(&repository, &config);
         // A damaged record does no harm while the references agree.
         if Pair::read(&file).ok().flatten() != Some(pair) {
             pair.write(&file)?;
         }
-        Ok(Branch::new(
-            config,
-            repository,
-            refs,
-            pair,
-            state,
-            Content {
-                data,
-                local,
-                trie,
-                root,
-            },
-        ))
+        Ok(Branch::new(config, repository, refs, pair, state, Content { data, local, trie, root }))
     }
 
     pub(super) fn new(
@@ -163,16 +111,8 @@ impl Branch {
         state: State,
         content: Content,
     ) -> Branch {
-        let Content {
-            data,
-            local,
-            trie,
-            root,
-        } = content;
-        let (name, email) = (
-            message::identity(&config.committer_name),
-            message::identity(&config.committer_email),
-        );
+        let Content { data, local, trie, root } = content;
+        let (name, email) = (message::identity(&config.committer_name), message::identity(&config.committer_email));
         Branch {
             names: names(&config),
             identity: format!("{name} <{email}> "),
@@ -202,12 +142,8 @@ impl Branch {
     /// Writes the first metadata commit, and the data reference unless it is there already.
     pub(super) fn begin(&mut self, state: &State, data: Option<Oid>) -> Result<(), FlushError> {
         let metadata = self.write_metadata(state, None);
-        let pair = Pair {
-            data: self.data_commit,
-            metadata,
-        };
-        self.pack
-            .finish(&self.repository.path().join("objects/pack"))?;
+        let pair = Pair { data: self.data_commit, metadata };
+        self.pack.finish(&self.repository.path().join("objects/pack"))?;
         self.refs.update(&self.names.metadata, metadata, None)?;
         if data.is_none() {
             self.refs.update(&self.names.data, pair.data, None)?;
@@ -228,24 +164,15 @@ impl Branch {
 /// one if none is recorded, and the data reference has not moved.
 fn is_half_done(recorded: Option<Pair>, parents: Parents, data: Option<Oid>) -> bool {
     match recorded {
-        Some(recorded) => {
-            parents.previous == Some(recorded.metadata) && data == Some(recorded.data)
-        }
+        Some(recorded) => parents.previous == Some(recorded.metadata) && data == Some(recorded.data),
         None => parents.previous.is_none() && data.is_none(),
     }
 }
 
 fn names(config: &Config) -> Names {
-    Names {
-        data: config.data_reference.clone(),
-        metadata: config.metadata_reference.clone(),
-    }
+    Names { data: config.data_reference.clone(), metadata: config.metadata_reference.clone() }
 }
 
 fn pair_file(repository: &Repository, config: &Config) -> PathBuf {
-    repository
-        .path()
-        .join("gitcd")
-        .join(&config.name)
-        .join("pair")
+    repository.path().join("gitcd").join(&config.name).join("pair")
 }

@@ -31,16 +31,8 @@ fn config(repository: &Path) -> Config {
 
 /// Runs stock Git; gives what it printed.
 fn git(repository: &Path, arguments: &[&str]) -> String {
-    let output = Command::new("git")
-        .arg("-C")
-        .arg(repository)
-        .args(arguments)
-        .output()
-        .expect("git is installed");
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
+    let output = Command::new("git").arg("-C").arg(repository).args(arguments).output().expect("git is installed");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "git {arguments:?}: {out}{err}");
     out.into_owned()
 }
@@ -62,29 +54,15 @@ impl Store {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("there is room for a folder");
         let path = folder.path().join("store.git");
-        let state = State {
-            revision: 1,
-            compact_revision: 1,
-            incarnation: "first".into(),
-            leases: vec![(7, 60)],
-        };
+        let state = State { revision: 1, compact_revision: 1, incarnation: "first".into(), leases: vec![(7, 60)] };
         let branch = Branch::create(config(&path), &state).expect("the folder is empty");
-        Store {
-            _folder: folder,
-            path,
-            branch,
-            state,
-            model: Model::new(),
-            data_commits: 1,
-        }
+        Store { _folder: folder, path, branch, state, model: Model::new(), data_commits: 1 }
     }
 
     /// Puts (`Some`) and deletes (`None`) of one revision.
     fn commit(&mut self, changes: &[(&str, Option<&str>)]) {
-        let changes: Vec<(&[u8], Option<&[u8]>)> = changes
-            .iter()
-            .map(|(key, value)| (key.as_bytes(), value.map(str::as_bytes)))
-            .collect();
+        let changes: Vec<(&[u8], Option<&[u8]>)> =
+            changes.iter().map(|(key, value)| (key.as_bytes(), value.map(str::as_bytes))).collect();
         self.commit_bytes(&changes);
     }
 
@@ -105,38 +83,20 @@ impl Store {
                 };
                 self.model.insert(key.to_vec(), (value.to_vec(), record));
                 is_data |= starts;
-                Action::Put {
-                    value: value.to_vec().into(),
-                    record,
-                }
+                Action::Put { value: value.to_vec().into(), record }
             } else {
                 is_data |= self.model.remove(*key).is_some() && starts;
                 Action::Delete
             };
             last.insert(key.to_vec(), action);
         }
-        let changes = last
-            .into_iter()
-            .map(|(key, action)| Change {
-                key: key.into(),
-                action,
-            })
-            .collect();
+        let changes = last.into_iter().map(|(key, action)| Change { key: key.into(), action }).collect();
         let time = UNIX_EPOCH + Duration::from_secs(1_700_000_000 + revision as u64);
-        let revisions = Revisions {
-            first: revision,
-            last: revision,
-            time,
-            clients: vec!["tester/1".into()],
-            changes,
-        };
+        let revisions = Revisions { first: revision, last: revision, time, clients: vec!["tester/1".into()], changes };
         let before = self.branch.pending().commits;
         self.branch.commit(&revisions).expect("all keys fit");
         let made = self.branch.pending().commits - before;
-        assert!(
-            made <= usize::from(is_data),
-            "a data commit without a changed data key"
-        );
+        assert!(made <= usize::from(is_data), "a data commit without a changed data key");
         self.data_commits += made;
     }
 
@@ -146,22 +106,14 @@ impl Store {
     }
 
     fn reopen(&mut self) {
-        self.branch = Branch::open(config(&self.path))
-            .expect("the branch is intact")
-            .expect("the branch exists");
+        self.branch = Branch::open(config(&self.path)).expect("the branch is intact").expect("the branch exists");
     }
 
     fn loaded(&self) -> (State, Model) {
-        let loaded = self
-            .branch
-            .load(self.branch.head().metadata)
-            .expect("the head is intact");
+        let loaded = self.branch.load(self.branch.head().metadata).expect("the head is intact");
         let count = loaded.keys.len();
-        let keys: Model = loaded
-            .keys
-            .into_iter()
-            .map(|key| (key.key.to_vec(), (key.value.to_vec(), key.record)))
-            .collect();
+        let keys: Model =
+            loaded.keys.into_iter().map(|key| (key.key.to_vec(), (key.value.to_vec(), key.record))).collect();
         assert_eq!(keys.len(), count, "a key was loaded twice");
         (loaded.state, keys)
     }
@@ -182,28 +134,17 @@ impl Store {
         assert_eq!(self.branch.keys(), self.model.len());
         let fsck = self.git(&["fsck", "--full", "--strict"]);
         assert_eq!(fsck.trim(), "");
-        assert_eq!(
-            self.git(&["rev-list", "--count", DATA]).trim(),
-            self.data_commits.to_string()
-        );
+        assert_eq!(self.git(&["rev-list", "--count", DATA]).trim(), self.data_commits.to_string());
         let objects = self.git(&["count-objects", "-v"]);
-        assert!(
-            objects.contains("count: 0\n") && objects.contains("garbage: 0\n"),
-            "{objects}"
-        );
+        assert!(objects.contains("count: 0\n") && objects.contains("garbage: 0\n"), "{objects}");
         for pack in self.files("pack") {
             let pack = pack.to_str().expect("names of packs are ASCII");
             self.git(&["verify-pack", pack]);
             // The index must be byte for byte the one that Git makes.
             let index = self.path.join("made.idx");
-            let index = index
-                .to_str()
-                .expect("the temporary folder has a plain name");
+            let index = index.to_str().expect("the temporary folder has a plain name");
             self.git(&["index-pack", "--strict", "-o", index, pack]);
-            assert_eq!(
-                std::fs::read(index).unwrap(),
-                std::fs::read(pack.replace(".pack", ".idx")).unwrap()
-            );
+            assert_eq!(std::fs::read(index).unwrap(), std::fs::read(pack.replace(".pack", ".idx")).unwrap());
             std::fs::remove_file(index).unwrap();
         }
     }
@@ -211,9 +152,7 @@ impl Store {
     fn files(&self, extension: &str) -> Vec<PathBuf> {
         let folder = std::fs::read_dir(self.path.join("objects/pack")).expect("there is a pack");
         let files = folder.map(|entry| entry.unwrap().path());
-        files
-            .filter(|path| path.extension().is_some_and(|found| found == extension))
-            .collect()
+        files.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
     }
 }
 

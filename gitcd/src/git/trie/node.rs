@@ -22,29 +22,19 @@ pub(crate) struct Node {
 #[derive(Debug)]
 pub(super) enum Content {
     Leaf(Vec<Line>),
-    Inner {
-        children: Box<[Option<Node>; 16]>,
-        keys: usize,
-    },
+    Inner { children: Box<[Option<Node>; 16]>, keys: usize },
 }
 
 impl Default for Node {
     fn default() -> Self {
-        Node {
-            oid: None,
-            content: Content::Leaf(Vec::new()),
-        }
+        Node { oid: None, content: Content::Leaf(Vec::new()) }
     }
 }
 
 /// Which child of a node at `depth` holds the key with this hash.
 pub(super) fn digit(hash: &[u8; 20], depth: usize) -> usize {
     let byte = hash[depth / 2];
-    usize::from(if depth.is_multiple_of(2) {
-        byte >> 4
-    } else {
-        byte & 0xf
-    })
+    usize::from(if depth.is_multiple_of(2) { byte >> 4 } else { byte & 0xf })
 }
 
 pub(super) fn hash(key: &[u8]) -> [u8; 20] {
@@ -54,22 +44,13 @@ pub(super) fn hash(key: &[u8]) -> [u8; 20] {
 impl Node {
     /// A leaf that is in the repository.
     pub(crate) fn leaf(oid: Oid, lines: Vec<Line>) -> Self {
-        Node {
-            oid: Some(oid),
-            content: Content::Leaf(lines),
-        }
+        Node { oid: Some(oid), content: Content::Leaf(lines) }
     }
 
     /// An inner node that is in the repository.
     pub(crate) fn inner(oid: Oid, children: [Option<Node>; 16]) -> Self {
         let keys = children.iter().flatten().map(Node::keys).sum();
-        Node {
-            oid: Some(oid),
-            content: Content::Inner {
-                children: Box::new(children),
-                keys,
-            },
-        }
+        Node { oid: Some(oid), content: Content::Inner { children: Box::new(children), keys } }
     }
 
     pub(super) fn keys(&self) -> usize {
@@ -82,10 +63,7 @@ impl Node {
     /// The canonical node of sorted lines whose hashes agree in the first `depth` digits.
     pub(super) fn build(lines: Vec<Line>, depth: usize) -> Self {
         if lines.len() <= LEAF_KEYS {
-            return Node {
-                oid: None,
-                content: Content::Leaf(lines),
-            };
+            return Node { oid: None, content: Content::Leaf(lines) };
         }
         let keys = lines.len();
         let mut parts: [Vec<Line>; 16] = Default::default();
@@ -93,13 +71,7 @@ impl Node {
             parts[digit(&hash(&line.key), depth)].push(line);
         }
         let children = parts.map(|part| (!part.is_empty()).then(|| Node::build(part, depth + 1)));
-        Node {
-            oid: None,
-            content: Content::Inner {
-                children: Box::new(children),
-                keys,
-            },
-        }
+        Node { oid: None, content: Content::Inner { children: Box::new(children), keys } }
     }
 
     /// The node is about to change; gives about the length of its object, if it was not stale before.
@@ -113,13 +85,7 @@ impl Node {
         }
     }
 
-    pub(super) fn put(
-        &mut self,
-        line: Line,
-        hash: &[u8; 20],
-        depth: usize,
-        stale_bytes: &mut usize,
-    ) -> bool {
+    pub(super) fn put(&mut self, line: Line, hash: &[u8; 20], depth: usize, stale_bytes: &mut usize) -> bool {
         *stale_bytes += self.touch();
         match &mut self.content {
             Content::Leaf(lines) => {
@@ -153,9 +119,7 @@ impl Node {
     ) -> Option<Line> {
         let removed = match &mut self.content {
             Content::Leaf(lines) => {
-                let index = lines
-                    .binary_search_by(|other| other.key[..].cmp(key))
-                    .ok()?;
+                let index = lines.binary_search_by(|other| other.key[..].cmp(key)).ok()?;
                 lines.remove(index)
             }
             Content::Inner { children, keys } => {
@@ -182,20 +146,14 @@ impl Node {
     fn take_lines(&mut self, out: &mut Vec<Line>) {
         match &mut self.content {
             Content::Leaf(lines) => out.append(lines),
-            Content::Inner { children, .. } => children
-                .iter_mut()
-                .flatten()
-                .for_each(|child| child.take_lines(out)),
+            Content::Inner { children, .. } => children.iter_mut().flatten().for_each(|child| child.take_lines(out)),
         }
     }
 
     pub(super) fn each<'n>(&'n self, found: &mut impl FnMut(&'n Line)) {
         match &self.content {
             Content::Leaf(lines) => lines.iter().for_each(found),
-            Content::Inner { children, .. } => children
-                .iter()
-                .flatten()
-                .for_each(|child| child.each(found)),
+            Content::Inner { children, .. } => children.iter().flatten().for_each(|child| child.each(found)),
         }
     }
 
@@ -216,11 +174,7 @@ impl Node {
                 for (digit, child) in children.iter_mut().enumerate() {
                     let Some(child) = child else { continue };
                     let oid = child.write(pack, scratch);
-                    tree.extend_from_slice(if child.is_leaf() {
-                        b"100644 "
-                    } else {
-                        b"40000 "
-                    });
+                    tree.extend_from_slice(if child.is_leaf() { b"100644 " } else { b"40000 " });
                     tree.extend_from_slice(&[b"0123456789abcdef"[digit], 0]);
                     tree.extend_from_slice(oid.as_bytes());
                 }
@@ -239,12 +193,7 @@ impl Node {
 
     /// Fails unless this is the node that [`Self::build`] makes of its keys.
     pub(super) fn check(&self, node: &mut String) -> Result<(), ShapeError> {
-        let failed = |node: &str, problem| {
-            Err(ShapeError {
-                node: node.to_owned(),
-                problem,
-            })
-        };
+        let failed = |node: &str, problem| Err(ShapeError { node: node.to_owned(), problem });
         let depth = node.len();
         match &self.content {
             Content::Leaf(lines) => {
@@ -256,8 +205,7 @@ impl Node {
                 }
                 for line in lines {
                     let hash = hash(&line.key);
-                    if !(node.bytes().enumerate())
-                        .all(|(depth, name)| b"0123456789abcdef"[digit(&hash, depth)] == name)
+                    if !(node.bytes().enumerate()).all(|(depth, name)| b"0123456789abcdef"[digit(&hash, depth)] == name)
                     {
                         return failed(node, "it holds a key of another node");
                     }

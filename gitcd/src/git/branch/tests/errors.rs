@@ -34,31 +34,15 @@ fn what_does_not_fit_is_an_error_that_says_where() {
             .unwrap();
         let tree = String::from_utf8(tree.stdout).unwrap();
         let parents = store.git(&["log", "-1", "--format=%P", &good]);
-        let mut arguments = vec![
-            "-c",
-            "user.name=p",
-            "-c",
-            "user.email=p@localhost",
-            "commit-tree",
-            "-m",
-            "x",
-            tree.trim(),
-        ];
-        parents
-            .split_whitespace()
-            .for_each(|parent| arguments.extend(["-p", parent]));
+        let mut arguments =
+            vec!["-c", "user.name=p", "-c", "user.email=p@localhost", "commit-tree", "-m", "x", tree.trim()];
+        parents.split_whitespace().for_each(|parent| arguments.extend(["-p", parent]));
         store.git(&arguments).trim().to_owned()
     };
     let load = |commit: &str| {
-        let error = store
-            .branch
-            .load(Oid::from_str(commit).unwrap())
-            .unwrap_err();
+        let error = store.branch.load(Oid::from_str(commit).unwrap()).unwrap_err();
         let text = error.to_string();
-        assert!(
-            text.contains(&error.commit.to_string()) && text.contains("refs/"),
-            "{text}"
-        );
+        assert!(text.contains(&error.commit.to_string()) && text.contains("refs/"), "{text}");
         text
     };
     for (path, old, new, said) in [
@@ -67,12 +51,7 @@ fn what_does_not_fit_is_an_error_that_says_where() {
         ("leases", " 60", " x", "line 1"),
         ("keys", "/registry/b/c 2", "/registry/b/c x", "line 2"),
         ("keys", "/registry/b/c 2", "/registry/b/d 2", "no such file"),
-        (
-            "keys",
-            "/registry/b/c 2 2 1 2 r d\n",
-            "",
-            "\"b/c\": the metadata has no key",
-        ),
+        ("keys", "/registry/b/c 2 2 1 2 r d\n", "", "\"b/c\": the metadata has no key"),
         ("keys", "r d", "n d", "form 'n'"),
         ("keys", "/registry/a", "/other/a", "key prefix"),
     ] {
@@ -87,10 +66,7 @@ fn what_does_not_fit_is_an_error_that_says_where() {
     let blob = store.reference("main:b/c");
     std::fs::write(store.path.join(METADATA), format!("{blob}\n")).unwrap();
     let error = Branch::open(config(&store.path)).unwrap_err().to_string();
-    assert!(
-        error.contains("is a blob, not a commit") && error.contains(METADATA),
-        "{error}"
-    );
+    assert!(error.contains("is a blob, not a commit") && error.contains(METADATA), "{error}");
 }
 
 #[test]
@@ -100,33 +76,16 @@ fn a_revision_that_cannot_be_committed_changes_nothing() {
         key: key.into(),
         action: Action::Put {
             value: "1".into(),
-            record: Record {
-                create_revision: 2,
-                mod_revision: 2,
-                version: 1,
-                lease: 0,
-            },
+            record: Record { create_revision: 2, mod_revision: 2, version: 1, lease: 0 },
         },
     };
     let mut commit = |key: Vec<u8>| {
         let changes = vec![put(b"/registry/good".to_vec()), put(key)];
-        let revisions = Revisions {
-            first: 2,
-            last: 2,
-            time: SystemTime::now(),
-            clients: Vec::new(),
-            changes,
-        };
+        let revisions = Revisions { first: 2, last: 2, time: SystemTime::now(), clients: Vec::new(), changes };
         store.branch.commit(&revisions)
     };
-    assert!(matches!(
-        commit(b"/registry/events/a".to_vec()),
-        Err(CommitError::Ephemeral { .. })
-    ));
-    assert!(matches!(
-        commit([b"/registry".to_vec(), b"/a".repeat(3000)].concat()),
-        Err(CommitError::TooDeep { .. })
-    ));
+    assert!(matches!(commit(b"/registry/events/a".to_vec()), Err(CommitError::Ephemeral { .. })));
+    assert!(matches!(commit([b"/registry".to_vec(), b"/a".repeat(3000)].concat()), Err(CommitError::TooDeep { .. })));
     store.flush();
     store.check();
 }
@@ -157,9 +116,6 @@ fn a_folder_with_something_else_in_it_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("notes.txt"), "mine").unwrap();
     let error = Branch::create(config(folder.path()), &State::default()).unwrap_err();
-    assert!(
-        error.to_string().contains("is not a Git repository"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("is not a Git repository"), "{error}");
     assert!(!folder.path().join("HEAD").exists());
 }

@@ -91,25 +91,12 @@ fn somebody_elses_commit_is_noticed_and_left_alone() {
     let state = store.state.clone();
     let error = store.branch.flush(&state).unwrap_err();
     assert!(matches!(error, FlushError::ForeignChange { .. }), "{error}");
-    assert!(matches!(
-        store.branch.flush(&state),
-        Err(FlushError::Failed)
-    ));
-    assert_eq!(
-        (store.reference(METADATA), store.reference(DATA)),
-        (metadata, foreign.trim().to_owned())
-    );
+    assert!(matches!(store.branch.flush(&state), Err(FlushError::Failed)));
+    assert_eq!((store.reference(METADATA), store.reference(DATA)), (metadata, foreign.trim().to_owned()));
 
     let error = Branch::open(config(&store.path)).unwrap_err();
-    assert!(
-        matches!(error, OpenError::ForeignChange { .. })
-            && error.to_string().contains(foreign.trim()),
-        "{error}"
-    );
+    assert!(matches!(error, OpenError::ForeignChange { .. }) && error.to_string().contains(foreign.trim()), "{error}");
     // Even one that looks like a half-done move with another recorded pair.
     std::fs::remove_file(store.path.join("gitcd/default/pair")).unwrap();
-    assert!(matches!(
-        Branch::open(config(&store.path)),
-        Err(OpenError::ForeignChange { .. })
-    ));
+    assert!(matches!(Branch::open(config(&store.path)), Err(OpenError::ForeignChange { .. })));
 }
