@@ -1,7 +1,7 @@
 //! Measures how fast revisions become Git objects, and how fast a branch is read back.
 //!
 //! ```text
-//! cargo run --release -p gitcd --example commits [-- revisions]
+//! cargo run --release -p gitcd --example commits [-- revisions [part of a shape's name]]
 //! ```
 
 use std::path::Path;
@@ -24,37 +24,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         None => 20_000,
     };
     let shapes = [
-        Shape {
-            name: "5,000 keys in 50 directories",
-            directories: 50,
-            keys: 5_000,
-            revisions_per_flush: 10_000,
-        },
-        Shape {
-            name: "5,000 keys, a flush every 100",
-            directories: 50,
-            keys: 5_000,
-            revisions_per_flush: 100,
-        },
-        Shape {
-            name: "20,000 keys in one directory",
-            directories: 1,
-            keys: 20_000,
-            revisions_per_flush: 1_000,
-        },
-        Shape {
-            name: "100,000 keys in 100 directories",
-            directories: 100,
-            keys: 100_000,
-            revisions_per_flush: 10_000,
-        },
+        Shape { name: "5,000 keys in 50 directories", directories: 50, keys: 5_000, revisions_per_flush: 10_000 },
+        Shape { name: "5,000 keys, a flush every 100", directories: 50, keys: 5_000, revisions_per_flush: 100 },
+        Shape { name: "20,000 keys in one directory", directories: 1, keys: 20_000, revisions_per_flush: 1_000 },
+        Shape { name: "100,000 keys in 100 directories", directories: 100, keys: 100_000, revisions_per_flush: 10_000 },
     ];
-    for shape in shapes {
-        let revisions = if shape.revisions_per_flush < 10_000 {
-            revisions / 10
-        } else {
-            revisions
-        };
+    let wanted = std::env::args().nth(2).unwrap_or_default();
+    for shape in shapes.into_iter().filter(|shape| shape.name.contains(&wanted)) {
+        let revisions = if shape.revisions_per_flush < 10_000 { revisions / 10 } else { revisions };
         measure(&shape, revisions)?;
     }
     Ok(())
@@ -62,18 +39,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn measure(shape: &Shape, revisions: usize) -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
-    let mut state = State {
-        revision: 1,
-        incarnation: "bench".into(),
-        ..State::default()
-    };
+    let mut state = State { revision: 1, incarnation: "bench".into(), ..State::default() };
     let mut branch = Branch::create(config(folder.path()), &state)?;
     println!("{}:", shape.name);
 
     state.revision += 1;
-    let changes = (0..shape.keys)
-        .map(|key| change(shape, key, state.revision))
-        .collect();
+    let changes = (0..shape.keys).map(|key| change(shape, key, state.revision)).collect();
     let started = Instant::now();
     branch.commit(&one(state.revision, changes))?;
     branch.flush(&state)?;
@@ -83,22 +54,16 @@ fn measure(shape: &Shape, revisions: usize) -> Result<(), Box<dyn std::error::Er
     let (mut pack_bytes, mut index_bytes, mut flushes) = (0, 0, 0u32);
     for round in 0..revisions {
         state.revision += 1;
-        let made = one(
-            state.revision,
-            vec![change(shape, round * 7919 % shape.keys, state.revision)],
-        );
+        let made = one(state.revision, vec![change(shape, round * 7919 % shape.keys, state.revision)]);
         let started = Instant::now();
         branch.commit(&made)?;
         committing += started.elapsed();
         if (round + 1) % shape.revisions_per_flush == 0 || round + 1 == revisions {
             let started = Instant::now();
-            let flushed = branch.flush(&state)?;
+            let written = branch.flush(&state)?;
             flushing += started.elapsed();
-            (pack_bytes, index_bytes, flushes) = (
-                pack_bytes + flushed.pack_bytes,
-                index_bytes + flushed.index_bytes,
-                flushes + 1,
-            );
+            (pack_bytes, index_bytes, flushes) =
+                (pack_bytes + written.pack_bytes, index_bytes + written.index_bytes, flushes + 1);
         }
     }
     let rate = |time: Duration| revisions as f64 / time.as_secs_f64();
@@ -108,22 +73,14 @@ fn measure(shape: &Shape, revisions: usize) -> Result<(), Box<dyn std::error::Er
         rate(committing),
         flushing / flushes,
     );
-    println!(
-        "  bytes a revision: {} pack + {} index",
-        pack_bytes / revisions as u64,
-        index_bytes / revisions as u64
-    );
+    println!("  bytes a revision: {} pack + {} index", pack_bytes / revisions as u64, index_bytes / revisions as u64);
 
     let started = Instant::now();
     let branch = Branch::open(config(folder.path()))?.ok_or("the branch has just been written")?;
     let opened = started.elapsed();
     let started = Instant::now();
     let loaded = branch.load(branch.head().metadata)?;
-    println!(
-        "  opened in {opened:.2?}, {} keys loaded in {:.2?}",
-        loaded.keys.len(),
-        started.elapsed()
-    );
+    println!("  opened in {opened:.2?}, {} keys loaded in {:.2?}", loaded.keys.len(), started.elapsed());
     Ok(())
 }
 
@@ -141,13 +98,7 @@ fn config(folder: &Path) -> Config {
 
 fn one(revision: i64, changes: Vec<Change>) -> Revisions {
     let clients = vec!["kube-apiserver/v1.36.3".into()];
-    Revisions {
-        first: revision,
-        last: revision,
-        time: SystemTime::now(),
-        clients,
-        changes,
-    }
+    Revisions { first: revision, last: revision, time: SystemTime::now(), clients, changes }
 }
 
 /// A value of about 700 bytes, of which one field changes with the revision.
@@ -160,17 +111,9 @@ fn change(shape: &Shape, key: usize, revision: i64) -> Change {
          \"uid\":\"{key:08x}-1111-2222-3333-444455556666\",\"creationTimestamp\":\"2026-01-01T00:00:00Z\",\"labels\":{{\"app\":\"{name}\"}}}},\
          \"data\":{{\"counter\":\"{revision}\",\"filler\":\"{filler}\"}}}}\n"
     );
-    let record = Record {
-        create_revision: 2,
-        mod_revision: revision,
-        version: revision,
-        lease: 0,
-    };
+    let record = Record { create_revision: 2, mod_revision: revision, version: revision, lease: 0 };
     Change {
         key: format!("/registry/configmaps/namespace-{namespace}/{name}").into(),
-        action: Action::Put {
-            value: value.into(),
-            record,
-        },
+        action: Action::Put { value: value.into(), record },
     }
 }

@@ -19,6 +19,7 @@ use crate::store::Store;
 use crate::store::index::KeyRange;
 use crate::store::log::Entry;
 use crate::store::revision::Revision;
+use crate::store::version::{ValueLost, Version};
 
 /// How many revisions a commit takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -45,11 +46,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            granularity: Granularity::default(),
-            overhead_bytes_per_second: 32 << 10,
-            max_journal_bytes: 512 << 20,
-        }
+        Self { granularity: Granularity::default(), overhead_bytes_per_second: 32 << 10, max_journal_bytes: 512 << 20 }
     }
 }
 
@@ -305,17 +302,19 @@ impl Committer {
                     .filter(|version| self.config.keys.placement(&version.key) == Placement::Ephemeral);
                 ephemeral.cloned().collect::<Vec<_>>()
             });
-            let snapshot = Snapshot {
+            let write = |version: &Arc<Version>| Ok(write_of(version, version.value(segments)?));
+            let snapshot = |ephemeral| Snapshot {
                 incarnation: self.incarnation,
                 revision: base,
                 metadata,
                 compacted,
                 leases: self.store.leases(),
-                ephemeral: ephemeral.iter().map(|version| write_of(version)).collect(),
+                ephemeral,
             };
-            match snapshot.write(&self.folder) {
+            let written = ephemeral.iter().map(write).collect::<Result<_, ValueLost>>().map_err(|lost| chain(&lost));
+            match written.and_then(|writes| snapshot(writes).write(&self.folder).map_err(|error| chain(&error))) {
                 Ok(()) => self.store.trim_journal(sequence + 1),
-                Err(error) => tracing::warn!(error = chain(&error), "journal not trimmed"),
+                Err(error) => tracing::warn!(error, "journal not trimmed"),
             }
         } else if segments.bytes() > self.settings.max_journal_bytes {
             // Half of what could go: who resumes soon still finds its events.

@@ -173,9 +173,10 @@ impl Branches {
         let mut taken: BTreeMap<String, String> = BTreeMap::new();
         for name in self.names() {
             let config = self.branch(&name);
-            for (flag, value) in
-                [("data-reference-names", config.data_reference), ("metadata-reference-names", config.metadata_reference)]
-            {
+            for (flag, value) in [
+                ("data-reference-names", config.data_reference),
+                ("metadata-reference-names", config.metadata_reference),
+            ] {
                 if let Some(first) = taken.insert(value.clone(), name.clone()) {
                     return Err(ConfigError::Twice { flag, first, second: name, value });
                 }
@@ -205,14 +206,16 @@ pub fn listen_urls(urls: &str) -> Result<Vec<Listen>, ConfigError> {
             value: url.to_owned(),
             problem: problem.to_owned(),
         };
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("it must be http://HOST:PORT or https://HOST:PORT"))?;
+        let (scheme, rest) =
+            url.split_once("://").ok_or_else(|| wrong("it must be http://HOST:PORT or https://HOST:PORT"))?;
         let tls = match scheme {
             "http" => false,
             "https" => true,
             _ => return Err(wrong("the scheme must be http or https")),
         };
         let host = rest.trim_end_matches('/').replace("localhost:", "127.0.0.1:");
-        let address = host.parse().map_err(|_| wrong("the host must be an IP address or localhost, followed by a port"))?;
+        let address =
+            host.parse().map_err(|_| wrong("the host must be an IP address or localhost, followed by a port"))?;
         Ok(Listen { address, tls })
     };
     urls.split(';').filter(|url| !url.is_empty()).map(parse).collect()

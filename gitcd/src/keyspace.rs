@@ -49,9 +49,7 @@ impl KeySpace {
         let ephemeral = ephemeral.into_iter();
         Self {
             prefix: [prefix.trim_end_matches('/'), "/"].concat().into_bytes(),
-            ephemeral: ephemeral
-                .filter_map(|pattern| Pattern::parse(pattern.as_ref()))
-                .collect(),
+            ephemeral: ephemeral.filter_map(|pattern| Pattern::parse(pattern.as_ref())).collect(),
         }
     }
 
@@ -73,8 +71,7 @@ impl KeySpace {
     /// # Panics
     /// If `key` is not under the prefix, and so not placed as [`Placement::Data`].
     pub fn relative<'k>(&self, key: &'k [u8]) -> &'k [u8] {
-        key.strip_prefix(self.prefix.as_slice())
-            .expect("the caller asks for data keys only, which have the prefix")
+        key.strip_prefix(self.prefix.as_slice()).expect("the caller asks for data keys only, which have the prefix")
     }
 
     /// The key whose [`relative`](Self::relative) part is `relative`.
@@ -104,9 +101,9 @@ impl Pattern {
 
     fn covers(&self, key: &[u8]) -> bool {
         match self {
-            Self::Components(start) => key
-                .strip_prefix(start.as_slice())
-                .is_some_and(|rest| matches!(rest.first(), None | Some(b'/'))),
+            Self::Components(start) => {
+                key.strip_prefix(start.as_slice()).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+            }
             Self::Bytes(start) => key.starts_with(start),
         }
     }
@@ -138,11 +135,7 @@ mod tests {
             ("/", "a/b", Local),
             ("", "/a", Data),
         ] {
-            assert_eq!(
-                place(prefix, &[], key),
-                placement,
-                "{key:?} under {prefix:?}"
-            );
+            assert_eq!(place(prefix, &[], key), placement, "{key:?} under {prefix:?}");
         }
     }
 
@@ -160,11 +153,7 @@ mod tests {
             ("/", "pods", Local),
             ("", "/registry/pods", Data),
         ] {
-            assert_eq!(
-                place("/registry", &[pattern], key),
-                placement,
-                "{key:?}, {pattern:?}"
-            );
+            assert_eq!(place("/registry", &[pattern], key), placement, "{key:?}, {pattern:?}");
         }
     }
 
@@ -183,10 +172,7 @@ mod tests {
     #[test]
     fn the_key_of_a_local_revision_is_local_whatever_the_prefixes() {
         for prefix in ["/registry", "", "compact_rev_key"] {
-            assert_eq!(
-                place(prefix, &["*", "compact_rev_key"], "compact_rev_key"),
-                Local
-            );
+            assert_eq!(place(prefix, &["*", "compact_rev_key"], "compact_rev_key"), Local);
         }
     }
 

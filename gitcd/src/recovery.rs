@@ -11,9 +11,9 @@ use rustix::fs::FlockOperation;
 
 use crate::git::branch::{self, Branch, Config, CreateError, LoadError, State};
 use crate::git::refs::{RefError, Refs};
-use crate::journal::recovery::{RecoverError, Replayed, recover};
-use crate::journal::record::{Record, Write};
 use crate::journal;
+use crate::journal::record::{Record, Write};
+use crate::journal::recovery::{RecoverError, Replayed, recover};
 use crate::keyspace::Placement;
 use crate::snapshot::{Incarnation, Snapshot, SnapshotError};
 use crate::store::Start;
@@ -41,7 +41,9 @@ pub enum OpenError {
         reference: String,
     },
     /// Another process serves it.
-    #[error("branch {reference} of {repository:?} is served by another gitcd (it holds {lock:?}); a branch has one writer")]
+    #[error(
+        "branch {reference} of {repository:?} is served by another gitcd (it holds {lock:?}); a branch has one writer"
+    )]
     Locked {
         /// The repository.
         repository: PathBuf,
@@ -235,10 +237,8 @@ fn first_snapshot(incarnation: Incarnation, revision: Revision, metadata: Oid) -
 /// # Errors
 /// [`OpenError`], with nothing changed.
 pub fn open(config: &Config) -> Result<Opened, OpenError> {
-    let missing = || OpenError::Missing {
-        repository: config.repository.clone(),
-        reference: config.data_reference.clone(),
-    };
+    let missing =
+        || OpenError::Missing { repository: config.repository.clone(), reference: config.data_reference.clone() };
     if !config.repository.exists() {
         return Err(missing());
     }
@@ -288,18 +288,23 @@ fn resume(config: &Config, branch: Branch, snapshot: Snapshot, lock: StateLock) 
         return restart(branch, lock);
     }
     if recovered.torn_bytes > 0 {
-        tracing::info!(bytes = recovered.torn_bytes, "dropped the torn end of the journal; nothing in it was acknowledged");
+        tracing::info!(
+            bytes = recovered.torn_bytes,
+            "dropped the torn end of the journal; nothing in it was acknowledged"
+        );
     }
-    let Replay { mut index, leases, mut bases, .. } = replay;
+    let Replay { mut index, leases, mut bases, superseded, .. } = replay;
     bases.insert(0, (snapshot.revision, snapshot.metadata));
     while index.prune(Revision::new(head.get().max(snapshot.revision.get())), 1 << 16) {}
+    let evicted = superseded.iter().filter(|version| version.evict(&recovered.segments)).map(Arc::downgrade).collect();
+    drop(superseded);
     let journal = start_journal(&folder, snapshot.incarnation, recovered.newest, &recovered.segments)?;
     tracing::info!(
         revision = %index.revision(), committed = %head, keys = index.len(), elapsed = ?started.elapsed(),
         "branch recovered"
     );
     let committed = head.max(snapshot.revision);
-    let start = Start { index, leases, committed, journal, segments: recovered.segments };
+    let start = Start { index, leases, committed, journal, segments: recovered.segments, evicted };
     Ok(Opened { branch, start, bases, incarnation: snapshot.incarnation, lock })
 }
 
@@ -329,7 +334,7 @@ fn restart(branch: Branch, lock: StateLock) -> Result<Opened, OpenError> {
         "no local state of this branch: resuming from Git; revisions jump ahead, clients list again"
     );
     let bases = vec![(revision, bytes_of(head.metadata))];
-    let start = Start { index, leases, committed: revision, journal, segments };
+    let start = Start { index, leases, committed: revision, journal, segments, evicted: Vec::new() };
     Ok(Opened { branch, start, bases, incarnation, lock })
 }
 
@@ -367,6 +372,8 @@ struct Replay<'a> {
     /// Ephemeral keys of the snapshot are as of this revision.
     ephemeral_at: Revision,
     gap: Option<(Revision, Revision)>,
+    /// Old versions; their values leave memory in the end, somebody who asks gets them from the journal.
+    superseded: Vec<Arc<Version>>,
 }
 
 impl<'a> Replay<'a> {
@@ -388,7 +395,7 @@ impl<'a> Replay<'a> {
             }
         }
         let (base, ephemeral_at) = (snapshot.revision, snapshot.compacted);
-        Self { config, index, leases, bases: Vec::new(), base, ephemeral_at, gap: None }
+        Self { config, index, leases, bases: Vec::new(), base, ephemeral_at, gap: None, superseded: Vec::new() }
     }
 
     fn record(&mut self, replayed: Replayed) {
@@ -404,7 +411,9 @@ impl<'a> Replay<'a> {
             Record::Grant { id, ttl } => self.leases.grant(*id, *ttl, Instant::now()),
             Record::Revoke { id } => drop(self.leases.remove(*id)),
             Record::Compact(revision) => self.index.compact(*revision),
-            Record::Committed { revision, metadata } if *revision > self.base => self.bases.push((*revision, *metadata)),
+            Record::Committed { revision, metadata } if *revision > self.base => {
+                self.bases.push((*revision, *metadata))
+            }
             Record::Committed { .. } => {}
         }
     }
@@ -412,8 +421,8 @@ impl<'a> Replay<'a> {
     fn write(&mut self, write: &Write, replayed: &Replayed) {
         let mut versions = Vec::with_capacity(write.changes.len());
         for change in &write.changes {
-            let in_snapshot = write.revision <= self.ephemeral_at
-                && self.config.keys.placement(&change.key) == Placement::Ephemeral;
+            let in_snapshot =
+                write.revision <= self.ephemeral_at && self.config.keys.placement(&change.key) == Placement::Ephemeral;
             if in_snapshot {
                 continue;
             }
@@ -422,8 +431,7 @@ impl<'a> Replay<'a> {
                 None => Version::tombstone(key, write.revision),
                 Some(put) => {
                     let value = put.value.clone();
-                    let version =
-                        Version::put(key, write.revision, put.create_revision, put.version, put.lease, value);
+                    let version = Version::put(key, write.revision, put.create_revision, put.version, put.lease, value);
                     version.set_position(replayed.position(put.value_offset, put.value.len()));
                     version
                 }
@@ -432,10 +440,7 @@ impl<'a> Replay<'a> {
         }
         let client = (!write.client.is_empty()).then(|| write.client.as_str().into());
         let entry = self.index.apply(versions, write.time_ms, client);
-        // What is superseded is read from the journal when somebody asks for it.
-        for previous in entry.changes().iter().filter_map(|change| change.previous.as_ref()) {
-            previous.evict();
-        }
+        self.superseded.extend(entry.changes().iter().filter_map(|change| change.previous.clone()));
     }
 }
 

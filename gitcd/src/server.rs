@@ -16,10 +16,10 @@ use crate::api::{self, Backend, Member};
 use crate::committer::{self, Committer};
 use crate::config::Listen;
 use crate::git::branch;
+use crate::http;
 use crate::metrics::Source;
 use crate::recovery::{self, OpenError, StateLock};
 use crate::store::{self, Store};
-use crate::http;
 
 /// How long open connections may take to end.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -122,8 +122,7 @@ impl Server {
             let listener = TcpListener::bind(listen.address).await.map_err(error)?;
             listeners.push((listener, tls(&config, listen)?));
         }
-        let addresses: Vec<_> =
-            listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
+        let addresses: Vec<_> = listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
         let branch_config = config.branch.clone();
         let opened = tokio::task::spawn_blocking(move || recovery::open(&branch_config)).await;
         let opened = opened.expect("recovery does not panic").map_err(Box::new)?;

@@ -75,8 +75,8 @@ impl Snapshot {
             bytes => bytes.map_err(|source| SnapshotError::Io { path: path.clone(), source })?,
         };
         let Some((incarnation, payload)) = open(&bytes) else { return Err(SnapshotError::Damaged { path }) };
-        let records = Record::decode_all(payload)
-            .map_err(|source| SnapshotError::Decode { path: path.clone(), source })?;
+        let records =
+            Record::decode_all(payload).map_err(|source| SnapshotError::Decode { path: path.clone(), source })?;
         let mut snapshot = Self {
             incarnation,
             revision: Revision::ZERO,
@@ -87,7 +87,9 @@ impl Snapshot {
         };
         for record in records {
             match record {
-                Record::Committed { revision, metadata } => (snapshot.revision, snapshot.metadata) = (revision, metadata),
+                Record::Committed { revision, metadata } => {
+                    (snapshot.revision, snapshot.metadata) = (revision, metadata)
+                }
                 Record::Compact(revision) => snapshot.compacted = revision,
                 Record::Grant { id, ttl } => snapshot.leases.push((id, ttl)),
                 Record::Write(write) => snapshot.ephemeral.push(write),
@@ -145,8 +147,7 @@ fn open(bytes: &[u8]) -> Option<(Incarnation, &[u8])> {
 }
 
 /// A stored pair as the record of a write of its own.
-pub fn write_of(version: &Version) -> Write {
-    let value = version.value_in_memory();
+pub fn write_of(version: &Version, value: bytes::Bytes) -> Write {
     let put = Put {
         create_revision: version.create_revision,
         version: version.version,
@@ -174,7 +175,7 @@ mod tests {
             metadata: [9; 20],
             compacted: Revision::new(8),
             leases: vec![(5, 60)],
-            ephemeral: vec![write_of(&version)],
+            ephemeral: vec![write_of(&version, version.value_in_memory())],
         }
     }
 

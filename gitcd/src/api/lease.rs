@@ -57,7 +57,13 @@ impl Lease for Backend {
         let pb::LeaseTimeToLiveRequest { id, keys } = request.into_inner();
         let header = Some(self.header(self.store.revision()));
         let Some(lease) = self.store.lease(id) else {
-            return Ok(Response::new(pb::LeaseTimeToLiveResponse { header, id, ttl: -1, granted_ttl: 0, keys: Vec::new() }));
+            return Ok(Response::new(pb::LeaseTimeToLiveResponse {
+                header,
+                id,
+                ttl: -1,
+                granted_ttl: 0,
+                keys: Vec::new(),
+            }));
         };
         let ttl = lease.deadline.saturating_duration_since(Instant::now()).as_secs() as i64;
         let keys = if keys { lease.keys.into_iter().collect() } else { Vec::new() };

@@ -48,10 +48,7 @@ impl Maintenance for Backend {
         }))
     }
 
-    async fn defragment(
-        &self,
-        _: Request<pb::DefragmentRequest>,
-    ) -> Result<Response<pb::DefragmentResponse>, Status> {
+    async fn defragment(&self, _: Request<pb::DefragmentRequest>) -> Result<Response<pb::DefragmentResponse>, Status> {
         // There are no free pages that could be given back: packs are written once and have no holes.
         Ok(Response::new(pb::DefragmentResponse { header: Some(self.header(self.store.revision())) }))
     }

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 pub use self::cluster::Member;
+use crate::proto::etcdserverpb::ResponseHeader;
 use crate::proto::etcdserverpb::cluster_server::ClusterServer;
 use crate::proto::etcdserverpb::kv_server::KvServer;
 use crate::proto::etcdserverpb::lease_server::LeaseServer;
 use crate::proto::etcdserverpb::maintenance_server::MaintenanceServer;
 use crate::proto::etcdserverpb::watch_server::WatchServer;
-use crate::proto::etcdserverpb::ResponseHeader;
 use crate::proto::mvccpb::KeyValue;
 use crate::store::Store;
 use crate::store::revision::Revision;
@@ -93,8 +93,16 @@ pub fn routes(backend: &Backend) -> tonic::service::Routes {
     let decode_limit = 2 * (backend.limits.max_request_bytes + OVERHEAD_BYTES);
     let mut routes = tonic::service::Routes::builder();
     routes
-        .add_service(KvServer::new(backend.clone()).max_decoding_message_size(decode_limit).max_encoding_message_size(usize::MAX))
-        .add_service(WatchServer::new(backend.clone()).max_decoding_message_size(decode_limit).max_encoding_message_size(usize::MAX))
+        .add_service(
+            KvServer::new(backend.clone())
+                .max_decoding_message_size(decode_limit)
+                .max_encoding_message_size(usize::MAX),
+        )
+        .add_service(
+            WatchServer::new(backend.clone())
+                .max_decoding_message_size(decode_limit)
+                .max_encoding_message_size(usize::MAX),
+        )
         .add_service(LeaseServer::new(backend.clone()))
         .add_service(ClusterServer::new(backend.clone()))
         .add_service(MaintenanceServer::new(backend.clone()));

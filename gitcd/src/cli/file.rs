@@ -56,9 +56,8 @@ fn scalar(flag: &str, value: &serde_norway::Value) -> anyhow::Result<String> {
             items.iter().map(|item| scalar(flag, item)).collect::<anyhow::Result<Vec<_>>>()?.join(separator)
         }
         Value::Mapping(map) => {
-            let part = |(name, value): (&Value, &Value)| {
-                Ok(format!("{}={}", scalar(flag, name)?, scalar(flag, value)?))
-            };
+            let part =
+                |(name, value): (&Value, &Value)| Ok(format!("{}={}", scalar(flag, name)?, scalar(flag, value)?));
             map.iter().map(part).collect::<anyhow::Result<Vec<_>>>()?.join(",")
         }
         Value::Null | Value::Tagged(_) => bail!("a value is missing or of a kind that no flag has"),

@@ -108,7 +108,8 @@ impl Common {
 fn default_repository() -> anyhow::Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let data = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")));
-    let data = data.ok_or_else(|| anyhow::anyhow!("there is no home folder: say where the repository is with --repo"))?;
+    let data =
+        data.ok_or_else(|| anyhow::anyhow!("there is no home folder: say where the repository is with --repo"))?;
     Ok(data.join("gitcd/repo.git"))
 }
 

@@ -149,7 +149,13 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
         configs.push(Config {
             branch: branches.branch(&name),
             listen: listen_urls(urls)?,
-            advertise: advertise.of(&name).unwrap_or_default().split(';').filter(|url| !url.is_empty()).map(ToOwned::to_owned).collect(),
+            advertise: advertise
+                .of(&name)
+                .unwrap_or_default()
+                .split(';')
+                .filter(|url| !url.is_empty())
+                .map(ToOwned::to_owned)
+                .collect(),
             cluster_id: clusters.number("cluster-ids", &name)?,
             member_id: members.number("member-ids", &name)?,
             limits: api::Limits { max_request_bytes: args.max_request_bytes, max_txn_ops: args.max_txn_ops },

@@ -2,16 +2,6 @@
 //!
 //! Two sources of deltas: [`Edits`] collects changes whose places are known (a directory of ten thousand
 //! entries is never compared with anything), and [`between`] finds them for two versions of a value.
-//!
-//! ```
-//! use gitcd::git::delta;
-//!
-//! let (old, new) = (b"{\n  \"a\": 1\n}\n", b"{\n  \"a\": 22\n}\n");
-//! let mut bytes = Vec::new();
-//! delta::between(old, new, &mut bytes);
-//! assert_eq!(delta::apply(old, &bytes).as_deref(), Some(&new[..]));
-//! ```
-
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
@@ -28,7 +18,7 @@ const MAX_CANDIDATES: usize = 8;
 ///
 /// Cost of a change: a binary search, plus moving the parts behind it when the length changes.
 #[derive(Debug, Default, Clone)]
-pub struct Edits {
+pub(super) struct Edits {
     /// Sorted by place; no two touch.
     hunks: Vec<Hunk>,
 }
@@ -44,12 +34,12 @@ struct Hunk {
 
 impl Edits {
     /// Forgets everything: the current version is the one that later changes start from.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.hunks.clear();
     }
 
     /// Records that `removed` bytes at `at` of the current version have been replaced by `inserted` bytes.
-    pub fn splice(&mut self, at: usize, removed: usize, inserted: usize) {
+    pub(super) fn splice(&mut self, at: usize, removed: usize, inserted: usize) {
         let end = at + removed;
         let first = self.hunks.partition_point(|h| h.new_at + h.new_len < at);
         let last = first + self.hunks[first..].partition_point(|h| h.new_at <= end);
@@ -58,12 +48,7 @@ impl Edits {
                 Some(h) => h.old_at + h.old_len + (at - (h.new_at + h.new_len)),
                 None => at,
             };
-            Hunk {
-                old_at,
-                old_len: removed,
-                new_at: at,
-                new_len: inserted,
-            }
+            Hunk { old_at, old_len: removed, new_at: at, new_len: inserted }
         } else {
             let (low, high) = (self.hunks[first], self.hunks[last - 1]);
             let new_at = low.new_at.min(at);
@@ -71,12 +56,7 @@ impl Edits {
             let new_end = high_end.max(end);
             let old_at = low.old_at - (low.new_at - new_at);
             let old_end = high.old_at + high.old_len + (new_end - high_end);
-            Hunk {
-                old_at,
-                old_len: old_end - old_at,
-                new_at,
-                new_len: new_end - new_at - removed + inserted,
-            }
+            Hunk { old_at, old_len: old_end - old_at, new_at, new_len: new_end - new_at - removed + inserted }
         };
         match last - first {
             1 => self.hunks[first] = merged,
@@ -90,7 +70,7 @@ impl Edits {
     }
 
     /// Appends the delta from the starting version (of `old_len` bytes) to `new` to `out`.
-    pub fn encode(&self, old_len: usize, new: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, old_len: usize, new: &[u8], out: &mut Vec<u8>) {
         header(old_len, new.len(), out);
         let mut done = 0;
         for hunk in &self.hunks {
@@ -106,19 +86,12 @@ impl Edits {
 ///
 /// Good for pretty-printed JSON with a few changed lines; correct for anything. Takes time in proportion to the
 /// two lengths.
-pub fn between(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
+pub(super) fn between(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     header(old.len(), new.len(), out);
     let head = common(old.iter(), new.iter());
     let (old_rest, new_rest) = (&old[head..], &new[head..]);
     let tail = common(old_rest.iter().rev(), new_rest.iter().rev());
-    let mut program = Program {
-        old,
-        new,
-        start: 0,
-        len: 0,
-        copied_to: 0,
-        out,
-    };
+    let mut program = Program { old, new, start: 0, len: 0, copied_to: 0, out };
     program.keep(0, 0, head);
     let (old_end, new_end) = (old.len() - tail, new.len() - tail);
     if head < old_end && head < new_end {
@@ -133,13 +106,8 @@ fn common<'a>(old: impl Iterator<Item = &'a u8>, new: impl Iterator<Item = &'a u
 }
 
 /// Finds lines of `new[new_part]` in `old[old_part]`: first where the last match left off, then anywhere.
-fn lines(
-    program: &mut Program<'_>,
-    old_part: std::ops::Range<usize>,
-    new_part: std::ops::Range<usize>,
-) {
-    let mut places: HashMap<&[u8], Vec<usize>, BuildHasherDefault<DefaultHasher>> =
-        HashMap::default();
+fn lines(program: &mut Program<'_>, old_part: std::ops::Range<usize>, new_part: std::ops::Range<usize>) {
+    let mut places: HashMap<&[u8], Vec<usize>, BuildHasherDefault<DefaultHasher>> = HashMap::default();
     let mut at = old_part.start;
     for line in program.old[old_part.clone()].split_inclusive(|b| *b == b'\n') {
         let found = places.entry(line).or_default();
@@ -156,21 +124,14 @@ fn lines(
         } else {
             let candidates = places.get(line).map_or(&[][..], Vec::as_slice);
             // The nearest one ahead keeps the rest of the two versions in step.
-            candidates
-                .iter()
-                .find(|place| **place >= cursor)
-                .or(candidates.first())
-                .copied()
+            candidates.iter().find(|place| **place >= cursor).or(candidates.first()).copied()
         };
         if let Some(place) = found {
             program.keep(place, at, line.len());
             cursor = place + line.len();
         } else {
             // Take it for a changed line: the next one probably follows the old one.
-            cursor += here
-                .iter()
-                .position(|b| *b == b'\n')
-                .map_or(here.len(), |end| end + 1);
+            cursor += here.iter().position(|b| *b == b'\n').map_or(here.len(), |end| end + 1);
         }
         at += line.len();
     }
@@ -260,7 +221,8 @@ fn insert(bytes: &[u8], out: &mut Vec<u8>) {
 /// Applies a delta to `old`; `None` if it does not fit `old` or is malformed.
 ///
 /// Reading goes through libgit2; this is what tests hold the encoder against.
-pub fn apply(old: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
+#[cfg(test)]
+fn apply(old: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = delta.iter().copied();
     let mut length = || {
         let (mut value, mut shift) = (0usize, 0);
@@ -283,6 +245,9 @@ pub fn apply(old: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
             continue;
         }
         let (mut at, mut len) = (0usize, 0usize);
+        if opcode & 0x70 == 0 {
+            len = 0x1_0000;
+        }
         for bit in 0..7 {
             if opcode & (1 << bit) != 0 {
                 let byte = usize::from(bytes.next()?);
@@ -303,12 +268,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn text() -> impl Strategy<Value = Vec<u8>> {
-        let line = prop_oneof![
-            "  \"[a-c]\": [0-9]{1,12},\n",
-            "  \\}\n",
-            "[a-z]{0,20}\n",
-            "x"
-        ];
+        let line = prop_oneof!["  \"[a-c]\": [0-9]{1,12},\n", "  \\}\n", "[a-z]{0,20}\n", "x"];
         proptest::collection::vec(line, 0..20).prop_map(|lines| lines.concat().into_bytes())
     }
 
@@ -353,12 +313,9 @@ mod tests {
 
     #[test]
     fn several_changed_lines_cost_little_more_than_the_lines() {
-        let old: String = (0..100)
-            .map(|n| format!("  \"field{n}\": {n},\n"))
-            .collect();
-        let new = old
-            .replace("\"field10\": 10", "\"field10\": 7777")
-            .replace("\"field90\": 90", "\"field90\": 8888");
+        let lines: Vec<String> = (0..100).map(|n| format!("  \"field{n}\": {n},\n")).collect();
+        let old = lines.concat();
+        let new = old.replace("\"field10\": 10", "\"field10\": 7777").replace("\"field90\": 90", "\"field90\": 8888");
         let mut delta = Vec::new();
         between(old.as_bytes(), new.as_bytes(), &mut delta);
         assert!(delta.len() < 80, "{} bytes", delta.len());

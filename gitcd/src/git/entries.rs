@@ -23,7 +23,7 @@ const CHECKPOINT: usize = 16 * 1024;
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Entry {
+pub(super) enum Entry {
     /// A value.
     File,
     /// Another directory.
@@ -53,7 +53,7 @@ pub enum ParseError {
 ///
 /// Finding takes a binary search; replacing an id nothing more; adding and removing move the bytes behind.
 #[derive(Debug, Default)]
-pub struct Entries {
+pub(super) struct Entries {
     raw: Vec<u8>,
     /// Where each entry begins.
     starts: Vec<u32>,
@@ -77,7 +77,7 @@ impl Entries {
     ///
     /// # Errors
     /// [`ParseError`] if it is not a well-formed tree of files and directories.
-    pub fn parse(raw: Vec<u8>) -> Result<Self, ParseError> {
+    pub(super) fn parse(raw: Vec<u8>) -> Result<Self, ParseError> {
         let mut starts = Vec::with_capacity(raw.len() / 40);
         let mut at = 0;
         while at < raw.len() {
@@ -106,35 +106,28 @@ impl Entries {
             starts.push(u32::try_from(at).map_err(|_| malformed)?);
             at += len;
         }
-        let entries = Entries {
-            raw,
-            starts,
-            ..Entries::default()
-        };
+        let entries = Entries { raw, starts, ..Entries::default() };
         for index in 1..entries.len() {
-            let ((kind, name), (before_kind, before)) =
-                (entries.get(index), entries.get(index - 1));
+            let ((kind, name), (before_kind, before)) = (entries.get(index), entries.get(index - 1));
             if git_order(before, before_kind, name, kind) != Ordering::Less || before == name {
-                return Err(ParseError::Unsorted(
-                    String::from_utf8_lossy(name).into_owned(),
-                ));
+                return Err(ParseError::Unsorted(String::from_utf8_lossy(name).into_owned()));
             }
         }
         Ok(entries)
     }
 
     /// Number of entries.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.starts.len()
     }
 
     /// Whether there is no entry.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
 
     /// All entries, in Git's order.
-    pub fn iter(&self) -> impl Iterator<Item = (Entry, &[u8], Oid)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Entry, &[u8], Oid)> {
         (0..self.len()).map(|index| {
             let (kind, name) = self.get(index);
             (kind, name, self.id_at(index))
@@ -142,12 +135,12 @@ impl Entries {
     }
 
     /// The id of the entry of this kind and name.
-    pub fn find(&self, kind: Entry, name: &[u8]) -> Option<Oid> {
+    pub(super) fn find(&self, kind: Entry, name: &[u8]) -> Option<Oid> {
         self.search(kind, name).ok().map(|index| self.id_at(index))
     }
 
     /// Adds an entry, or gives the one of this kind and name another id. There must be none of the other kind.
-    pub fn set(&mut self, kind: Entry, name: &[u8], oid: Oid) {
+    pub(super) fn set(&mut self, kind: Entry, name: &[u8], oid: Oid) {
         match self.search(kind, name) {
             Ok(index) => {
                 let at = self.end(index) - ID_LEN;
@@ -155,10 +148,7 @@ impl Entries {
                 self.changed(at, ID_LEN, ID_LEN);
             }
             Err(index) => {
-                let at = self
-                    .starts
-                    .get(index)
-                    .map_or(self.raw.len(), |at| *at as usize);
+                let at = self.starts.get(index).map_or(self.raw.len(), |at| *at as usize);
                 let mode = match kind {
                     Entry::File => FILE,
                     Entry::Directory => DIRECTORY,
@@ -166,9 +156,9 @@ impl Entries {
                 let len = mode.len() + name.len() + 1 + ID_LEN;
                 let parts = [mode, name, b"\0", oid.as_bytes()];
                 if at == self.raw.len() {
-                    parts
-                        .into_iter()
-                        .for_each(|part| self.raw.extend_from_slice(part));
+                    for part in parts {
+                        self.raw.extend_from_slice(part);
+                    }
                 } else {
                     self.raw.splice(at..at, parts.concat());
                 }
@@ -182,7 +172,7 @@ impl Entries {
     }
 
     /// Removes an entry; gives its id.
-    pub fn remove(&mut self, kind: Entry, name: &[u8]) -> Option<Oid> {
+    pub(super) fn remove(&mut self, kind: Entry, name: &[u8]) -> Option<Oid> {
         let index = self.search(kind, name).ok()?;
         let oid = self.id_at(index);
         let (at, end) = (self.starts[index] as usize, self.end(index));
@@ -200,7 +190,7 @@ impl Entries {
     /// Deltas build on each other until a chain is full; the next version is then made from the first one, so that a
     /// large directory is not written out again every fifty versions. Gives the id, and the bytes that it took
     /// in the pack if it was written whole.
-    pub fn write(&mut self, pack: &mut pack::Writer, scratch: &mut Vec<u8>) -> (Oid, usize) {
+    pub(super) fn write(&mut self, pack: &mut pack::Writer, scratch: &mut Vec<u8>) -> (Oid, usize) {
         let oid = self.hash();
         let before = pack.len();
         let mut placed = None;
@@ -213,11 +203,7 @@ impl Entries {
         }
         let whole = placed.is_none();
         let placed = placed.unwrap_or_else(|| pack.whole(Kind::Tree, oid, &self.raw));
-        let version = || Version {
-            placed,
-            len: self.raw.len(),
-            since: Edits::default(),
-        };
+        let version = || Version { placed, len: self.raw.len(), since: Edits::default() };
         if whole {
             self.first = Some(version());
         }
@@ -241,10 +227,7 @@ impl Entries {
         if *hashed_len != len {
             (*hashed_len, *states) = (len, vec![Kind::Tree.hasher(len)]);
         }
-        let mut state = states
-            .last()
-            .expect("the state at byte 0 is never dropped")
-            .clone();
+        let mut state = states.last().expect("the state at byte 0 is never dropped").clone();
         let mut at = (states.len() - 1) * CHECKPOINT;
         while len - at > CHECKPOINT {
             state.update(&self.raw[at..at + CHECKPOINT]);
@@ -272,14 +255,11 @@ impl Entries {
 
     fn id_at(&self, index: usize) -> Oid {
         let end = self.end(index);
-        Oid::from_bytes(&self.raw[end - ID_LEN..end])
-            .expect("every entry ends with the 20 bytes of an id")
+        Oid::from_bytes(&self.raw[end - ID_LEN..end]).expect("every entry ends with the 20 bytes of an id")
     }
 
     fn end(&self, index: usize) -> usize {
-        self.starts
-            .get(index + 1)
-            .map_or(self.raw.len(), |at| *at as usize)
+        self.starts.get(index + 1).map_or(self.raw.len(), |at| *at as usize)
     }
 
     fn search(&self, kind: Entry, name: &[u8]) -> Result<usize, usize> {
@@ -327,8 +307,5 @@ fn git_order(a: &[u8], a_kind: Entry, b: &[u8], b_kind: Entry) -> Ordering {
         Entry::File => 0,
     };
     // Names have no NUL, so a file whose name is the beginning of the other comes first.
-    a[..len]
-        .cmp(&b[..len])
-        .then_with(|| next(a, a_kind).cmp(&next(b, b_kind)))
-        .then_with(|| a.len().cmp(&b.len()))
+    a[..len].cmp(&b[..len]).then_with(|| next(a, a_kind).cmp(&next(b, b_kind))).then_with(|| a.len().cmp(&b.len()))
 }

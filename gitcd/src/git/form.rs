@@ -83,11 +83,7 @@ pub fn decode(form: Form, blob: &[u8]) -> Result<Vec<u8>, DecodeError> {
     if form == Form::Raw {
         return Ok(blob.to_vec());
     }
-    let malformed = |offset, expected| DecodeError {
-        form: form.code(),
-        offset,
-        expected,
-    };
+    let malformed = |offset, expected| DecodeError { form: form.code(), offset, expected };
     if let Err(error) = str::from_utf8(blob) {
         return Err(malformed(error.valid_up_to(), "UTF-8"));
     }

@@ -22,7 +22,7 @@ pub struct Record {
 
 /// Where the value of a key is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Home {
+pub(super) enum Home {
     /// In the data tree.
     Data,
     /// In the metadata, under `local/`.
@@ -31,7 +31,7 @@ pub enum Home {
 
 /// One key of the metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub(super) struct Line {
     /// The whole key.
     pub key: Bytes,
     /// Its revisions.
@@ -54,17 +54,11 @@ pub struct LineError {
 
 impl Line {
     /// Appends the line with its line feed.
-    pub fn format(&self, out: &mut Vec<u8>) {
+    pub(super) fn format(&self, out: &mut Vec<u8>) {
         use std::io::Write;
         escape(&self.key, out);
-        let Record {
-            create_revision,
-            mod_revision,
-            version,
-            lease,
-        } = self.record;
-        write!(out, " {create_revision} {mod_revision} {version} ")
-            .expect("a vector takes everything");
+        let Record { create_revision, mod_revision, version, lease } = self.record;
+        write!(out, " {create_revision} {mod_revision} {version} ").expect("a vector takes everything");
         match lease {
             0 => out.push(b'-'),
             lease => write!(out, "{lease:x}").expect("a vector takes everything"),
@@ -80,17 +74,14 @@ impl Line {
     ///
     /// # Errors
     /// [`LineError`] with the number of the first line that [`Self::format`] does not write.
-    pub fn parse_all(text: &[u8]) -> Result<Vec<Line>, LineError> {
+    pub(super) fn parse_all(text: &[u8]) -> Result<Vec<Line>, LineError> {
         let mut lines = Vec::with_capacity(text.len() / 64);
         for (index, line) in text.split_inclusive(|b| *b == b'\n').enumerate() {
             let parsed = match line.split_last() {
                 Some((b'\n', line)) => Line::parse(line),
                 _ => Err("the end is missing"),
             };
-            lines.push(parsed.map_err(|problem| LineError {
-                number: index + 1,
-                problem,
-            })?);
+            lines.push(parsed.map_err(|problem| LineError { number: index + 1, problem })?);
         }
         Ok(lines)
     }
@@ -108,9 +99,7 @@ impl Line {
         let version = positive(field()?, "the version is not a positive number")?;
         let lease = match field()? {
             b"-" => 0,
-            digits => {
-                hexadecimal(digits).ok_or("the lease is neither a hexadecimal number nor -")?
-            }
+            digits => hexadecimal(digits).ok_or("the lease is neither a hexadecimal number nor -")?,
         };
         let form = match field()? {
             [letter] => Form::from_code(char::from(*letter)),
@@ -125,36 +114,19 @@ impl Line {
         if fields.next().is_some() {
             return Err("it has more than seven fields");
         }
-        let record = Record {
-            create_revision,
-            mod_revision,
-            version,
-            lease,
-        };
-        Ok(Line {
-            key: key.into(),
-            record,
-            form,
-            home,
-        })
+        let record = Record { create_revision, mod_revision, version, lease };
+        Ok(Line { key: key.into(), record, form, home })
     }
 }
 
 fn decimal(digits: &[u8]) -> Option<i64> {
     let canonical = digits.iter().all(u8::is_ascii_digit) && !digits.starts_with(b"0");
-    std::str::from_utf8(digits)
-        .ok()
-        .filter(|_| canonical)?
-        .parse()
-        .ok()
+    std::str::from_utf8(digits).ok().filter(|_| canonical)?.parse().ok()
 }
 
 /// A lease id; the digits that `{:x}` writes and no others.
 pub(super) fn hexadecimal(digits: &[u8]) -> Option<i64> {
-    let canonical = digits
-        .iter()
-        .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-        && !digits.starts_with(b"0");
+    let canonical = digits.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) && !digits.starts_with(b"0");
     // No digits, no lease: 0 stands for none and has no line.
     let digits = std::str::from_utf8(digits).ok().filter(|_| canonical)?;
     u64::from_str_radix(digits, 16).ok().map(|id| id as i64)
@@ -170,11 +142,7 @@ pub(super) fn escape(key: &[u8], out: &mut Vec<u8>) {
         if is_plain(*byte) {
             out.push(*byte);
         } else {
-            out.extend_from_slice(&[
-                b'%',
-                DIGITS[usize::from(byte >> 4)],
-                DIGITS[usize::from(byte & 0xf)],
-            ]);
+            out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xf)]]);
         }
     }
 }
@@ -227,7 +195,7 @@ mod tests {
             };
             let mut text = Vec::new();
             line.format(&mut text);
-            prop_assert!(text.ends_with(b"\n") && text.iter().filter(|b| **b == b'\n').count() == 1);
+            prop_assert_eq!(text.iter().position(|b| *b == b'\n'), Some(text.len() - 1));
             prop_assert_eq!(Line::parse_all(&text), Ok(vec![line]));
         }
     }
@@ -238,33 +206,17 @@ mod tests {
         for (bad, problem) in [
             ("/a 1 2 3 - r\n", "it has fewer than seven fields"),
             ("/a 1 2 3 - r d \n", "it has more than seven fields"),
-            (
-                "/%41 1 2 3 - r d\n",
-                "the key is not escaped as it should be",
-            ),
-            (
-                "/a 01 2 3 - r d\n",
-                "the create revision is not a positive number",
-            ),
-            (
-                "/a 1 0 3 - r d\n",
-                "the mod revision is not a positive number",
-            ),
+            ("/%41 1 2 3 - r d\n", "the key is not escaped as it should be"),
+            ("/a 01 2 3 - r d\n", "the create revision is not a positive number"),
+            ("/a 1 0 3 - r d\n", "the mod revision is not a positive number"),
             ("/a 1 2 x - r d\n", "the version is not a positive number"),
-            (
-                "/a 1 2 3 0x1 r d\n",
-                "the lease is neither a hexadecimal number nor -",
-            ),
+            ("/a 1 2 3 0x1 r d\n", "the lease is neither a hexadecimal number nor -"),
             ("/a 1 2 3 - z d\n", "the form is unknown"),
             ("/a 1 2 3 - r x\n", "the flag is neither d nor l"),
             ("/a 1 2 3 - r d", "the end is missing"),
         ] {
             let text = format!("{good}{bad}");
-            assert_eq!(
-                Line::parse_all(text.as_bytes()),
-                Err(LineError { number: 2, problem }),
-                "{bad:?}"
-            );
+            assert_eq!(Line::parse_all(text.as_bytes()), Err(LineError { number: 2, problem }), "{bad:?}");
         }
     }
 }

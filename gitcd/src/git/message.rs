@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// What happened to a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verb {
+pub(super) enum Verb {
     /// It was not there before.
     Create,
     /// It has another value.
@@ -32,7 +32,7 @@ impl Verb {
 
 /// Collects changes for a subject. Cheap for ten thousand changes: one text per group, not per change.
 #[derive(Debug, Default)]
-pub struct Subject {
+pub(super) struct Subject {
     groups: Vec<Group>,
     beyond: usize,
 }
@@ -51,30 +51,24 @@ fn component(path: &str) -> &str {
 
 impl Subject {
     /// Adds a change of the file at `path` in the tree.
-    pub fn add(&mut self, verb: Verb, path: &str) {
-        let same =
-            |group: &&mut Group| group.verb == verb && component(&group.path) == component(path);
+    pub(super) fn add(&mut self, verb: Verb, path: &str) {
+        let same = |group: &&mut Group| group.verb == verb && component(&group.path) == component(path);
         let is_full = self.groups.len() == MAX_SORTED;
         match self.groups.iter_mut().find(same) {
             Some(group) => group.count += 1,
             None if is_full => self.beyond += 1,
-            None => self.groups.push(Group {
-                verb,
-                path: path.into(),
-                count: 1,
-            }),
+            None => self.groups.push(Group { verb, path: path.into(), count: 1 }),
         }
     }
 
     /// Whether nothing was added.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
 
     /// `update deployments/default/nginx`, or `create 3 pods, update leases/kube-system/kube-scheduler`.
-    pub fn text(&mut self) -> String {
-        self.groups
-            .sort_by(|a, b| a.verb.cmp(&b.verb).then_with(|| a.path.cmp(&b.path)));
+    pub(super) fn text(&mut self) -> String {
+        self.groups.sort_by(|a, b| a.verb.cmp(&b.verb).then_with(|| a.path.cmp(&b.path)));
         let mut text = String::new();
         for group in self.groups.iter().take(MAX_GROUPS) {
             let separator = if text.is_empty() { "" } else { ", " };
@@ -85,13 +79,7 @@ impl Subject {
             }
             .expect("a string takes everything");
         }
-        let rest = self
-            .groups
-            .iter()
-            .skip(MAX_GROUPS)
-            .map(|group| group.count)
-            .sum::<usize>()
-            + self.beyond;
+        let rest = self.groups.iter().skip(MAX_GROUPS).map(|group| group.count).sum::<usize>() + self.beyond;
         if rest > 0 {
             write!(text, ", and {rest} more").expect("a string takes everything");
         }
@@ -100,11 +88,8 @@ impl Subject {
 }
 
 /// The trailers of a data commit.
-pub fn trailers(first: i64, last: i64, clients: &[String]) -> String {
-    let mut text = match first == last {
-        true => format!("Revision: {last}\n"),
-        false => format!("Revision: {first}-{last}\n"),
-    };
+pub(super) fn trailers(first: i64, last: i64, clients: &[String]) -> String {
+    let mut text = if first == last { format!("Revision: {last}\n") } else { format!("Revision: {first}-{last}\n") };
     let mut seen: Vec<String> = Vec::new();
     for client in clients {
         let client = one_line(client);
@@ -118,20 +103,14 @@ pub fn trailers(first: i64, last: i64, clients: &[String]) -> String {
 
 /// Clients choose their names: none may add lines to a message.
 fn one_line(client: &str) -> String {
-    let mut line: String = client
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
+    let mut line: String = client.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     line.truncate(line.floor_char_boundary(MAX_CLIENT));
     line.trim().to_owned()
 }
 
 /// A name or e-mail address as Git accepts it in a commit.
-pub fn identity(text: &str) -> String {
-    let text: String = text
-        .chars()
-        .filter(|c| !c.is_control() && !matches!(c, '<' | '>'))
-        .collect();
+pub(super) fn identity(text: &str) -> String {
+    let text: String = text.chars().filter(|c| !c.is_control() && !matches!(c, '<' | '>')).collect();
     text.trim().to_owned()
 }
 
@@ -141,57 +120,39 @@ mod tests {
 
     fn subject(changes: &[(Verb, &str)]) -> String {
         let mut subject = Subject::default();
-        changes
-            .iter()
-            .for_each(|(verb, path)| subject.add(*verb, path));
+        for (verb, path) in changes {
+            subject.add(*verb, path);
+        }
         subject.text()
     }
 
     #[test]
     fn one_change_is_named_and_several_of_a_kind_are_counted() {
-        assert_eq!(
-            subject(&[(Verb::Update, "deployments/default/nginx")]),
-            "update deployments/default/nginx"
-        );
+        assert_eq!(subject(&[(Verb::Update, "deployments/default/nginx")]), "update deployments/default/nginx");
         let several = [
             (Verb::Update, "leases/kube-system/kube-scheduler"),
             (Verb::Create, "pods/default/a"),
             (Verb::Create, "pods/default/b"),
             (Verb::Create, "pods/other/c"),
         ];
-        assert_eq!(
-            subject(&several),
-            "create 3 pods, update leases/kube-system/kube-scheduler"
-        );
+        assert_eq!(subject(&several), "create 3 pods, update leases/kube-system/kube-scheduler");
     }
 
     #[test]
     fn a_subject_stays_short_however_many_kinds_change() {
         let paths: Vec<String> = (10..90).map(|n| format!("kind{n}/name")).collect();
-        let changes: Vec<(Verb, &str)> = paths
-            .iter()
-            .map(|path| (Verb::Delete, path.as_str()))
-            .collect();
+        let changes: Vec<(Verb, &str)> = paths.iter().map(|path| (Verb::Delete, path.as_str())).collect();
         let text = subject(&changes);
         assert!(
-            text.starts_with("delete kind10/name, delete kind11/name")
-                && text.ends_with(", and 74 more"),
+            text.starts_with("delete kind10/name, delete kind11/name") && text.ends_with(", and 74 more"),
             "{text}"
         );
     }
 
     #[test]
     fn a_client_cannot_add_lines_to_a_message() {
-        let clients = [
-            "kube/1\nRevision: 9".to_owned(),
-            String::new(),
-            "b".into(),
-            "b".into(),
-        ];
-        assert_eq!(
-            trailers(4711, 4720, &clients),
-            "Revision: 4711-4720\nClient: kube/1 Revision: 9\nClient: b\n"
-        );
+        let clients = ["kube/1\nRevision: 9".to_owned(), String::new(), "b".into(), "b".into()];
+        assert_eq!(trailers(4711, 4720, &clients), "Revision: 4711-4720\nClient: kube/1 Revision: 9\nClient: b\n");
         assert_eq!(trailers(7, 7, &[]), "Revision: 7\n");
     }
 }

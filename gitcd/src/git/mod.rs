@@ -1,21 +1,22 @@
 //! What gitcd keeps in Git: paths, value forms, references, and the objects of a branch.
 //!
-//! Start with [`branch::Branch`]. It edits the [`tree`] of values and the [`trie`] of metadata in memory, writes what
-//! changed into a [`pack`], and moves the [`refs`]; [`load`] reads a branch back. The bytes are described in
+//! Start with [`branch::Branch`]. It edits the `tree` of values and the `trie` of metadata in memory, writes what
+//! changed into a `pack`, and moves the [`refs`]; `load` reads a branch back. The bytes are described in
 //! `docs/design/git.md`.
 
 pub mod branch;
-pub mod delta;
-pub mod entries;
+mod delta;
+mod entries;
 pub mod form;
-pub mod line;
-pub mod load;
-pub mod message;
-pub mod pack;
-pub mod pack_file;
-pub mod pair;
+mod line;
+mod load;
+mod message;
+mod pack;
+mod pack_file;
+mod pair;
 pub mod path;
+mod reader;
 pub mod refs;
-pub mod state;
-pub mod tree;
-pub mod trie;
+mod state;
+mod tree;
+mod trie;

@@ -11,15 +11,16 @@ use libdeflater::{CompressionLvl, Compressor};
 use sha1::{Digest, Sha1};
 
 /// Longest chain of deltas; readers resolve every link of it.
-pub const MAX_DEPTH: u8 = 50;
-/// A small delta is mostly object ids and copy instructions, which deflate cannot shrink: such a delta is stored.
-const STORE_BELOW: usize = 96;
+pub(super) const MAX_DEPTH: u8 = 50;
+/// What is smaller is stored: for a commit or a small delta, which are ids for the most part, deflate would take as long as
+/// all the rest together (it makes codes for every object anew) and save some seventy bytes.
+const STORE_BELOW: usize = 384;
 const HEADER_LEN: usize = 12;
 const OFS_DELTA: u8 = 6;
 
 /// What an object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// A commit.
     Commit = 1,
     /// A directory.
@@ -55,7 +56,7 @@ impl Kind {
 }
 
 /// The id of an object.
-pub fn id(kind: Kind, content: &[u8]) -> Oid {
+pub(super) fn id(kind: Kind, content: &[u8]) -> Oid {
     let mut hash = kind.hasher(content.len());
     hash.update(content);
     finish(hash)
@@ -67,7 +68,7 @@ pub(crate) fn finish(hash: Sha1) -> Oid {
 
 /// Where an object lies in a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Placed {
+pub(super) struct Placed {
     /// Place of its header, from the beginning of the pack.
     offset: u64,
     /// Number of deltas to apply to a whole object.
@@ -78,13 +79,13 @@ pub struct Placed {
 
 impl Placed {
     /// Whether a delta against this object would be one too many.
-    pub fn ends_chain(self) -> bool {
+    pub(super) fn ends_chain(self) -> bool {
         self.depth >= MAX_DEPTH
     }
 }
 
 /// A pack that is being built, and what is needed for its index.
-pub struct Writer {
+pub(super) struct Writer {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     placed: HashMap<Oid, Placed, BuildHasherDefault<IdHasher>>,
@@ -114,7 +115,7 @@ impl std::fmt::Debug for Writer {
         f.debug_struct("Writer")
             .field("bytes", &self.bytes.len())
             .field("objects", &self.entries.len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -124,8 +125,9 @@ impl Default for Writer {
             bytes: Vec::new(),
             entries: Vec::new(),
             placed: HashMap::default(),
-            compressor: Compressor::new(CompressionLvl::fastest()),
-            storer: Compressor::new(CompressionLvl::new(0).expect("0 is a level: no compression")),
+            // `CompressionLvl::fastest()` is 0.
+            compressor: Compressor::new(CompressionLvl::new(1).expect("1 is a level")),
+            storer: Compressor::new(CompressionLvl::new(0).expect("0 is a level")),
             scratch: Vec::new(),
             pack: 0,
         };
@@ -136,7 +138,7 @@ impl Default for Writer {
 
 impl Writer {
     /// Begins the next, empty pack; nothing placed before is in it.
-    pub fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.bytes.clear();
         self.bytes.extend_from_slice(b"PACK\0\0\0\x02\0\0\0\0");
         self.entries.clear();
@@ -145,40 +147,30 @@ impl Writer {
     }
 
     /// Bytes of the pack so far.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether there is no object yet.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// Number of objects so far.
-    pub fn objects(&self) -> usize {
-        self.entries.len()
-    }
-
     /// Whether `placed` is in this pack, so that a delta may refer to it.
-    pub fn holds(&self, placed: Placed) -> bool {
+    pub(super) fn holds(&self, placed: Placed) -> bool {
         placed.pack == self.pack
     }
 
     /// Adds an object as it is; one that this pack has is not written again.
     ///
     /// `oid` must be [`id`] of the same kind and content.
-    pub fn whole(&mut self, kind: Kind, oid: Oid, content: &[u8]) -> Placed {
+    pub(super) fn whole(&mut self, kind: Kind, oid: Oid, content: &[u8]) -> Placed {
         if let Some(placed) = self.placed.get(&oid) {
             return *placed;
         }
         let offset = self.header(kind as u8, content.len());
-        self.deflate(content, false);
+        self.deflate(content);
         self.close(oid, offset, 0)
     }
 
     /// Adds an object of `len` bytes as a delta against one of the same kind in this pack; an object that this pack
     /// has is not written again. `None`, with nothing written, if `base` is elsewhere or ends its chain.
-    pub fn delta(&mut self, oid: Oid, delta: &[u8], base: Placed) -> Option<Placed> {
+    pub(super) fn delta(&mut self, oid: Oid, delta: &[u8], base: Placed) -> Option<Placed> {
         if let Some(placed) = self.placed.get(&oid) {
             return Some(*placed);
         }
@@ -187,7 +179,7 @@ impl Writer {
         }
         let offset = self.header(OFS_DELTA, delta.len());
         self.distance(offset - base.offset);
-        self.deflate(delta, delta.len() < STORE_BELOW);
+        self.deflate(delta);
         Some(self.close(oid, offset, base.depth + 1))
     }
 
@@ -220,12 +212,8 @@ impl Writer {
         self.bytes.extend_from_slice(&groups[at..]);
     }
 
-    fn deflate(&mut self, content: &[u8], store: bool) {
-        let compressor = if store {
-            &mut self.storer
-        } else {
-            &mut self.compressor
-        };
+    fn deflate(&mut self, content: &[u8]) {
+        let compressor = if content.len() < STORE_BELOW { &mut self.storer } else { &mut self.compressor };
         let bound = compressor.zlib_compress_bound(content.len());
         if self.scratch.len() < bound {
             self.scratch.resize(bound, 0);
@@ -239,28 +227,19 @@ impl Writer {
     fn close(&mut self, oid: Oid, offset: u64, depth: u8) -> Placed {
         let crc = crc32fast::hash(&self.bytes[offset as usize..]);
         self.entries.push(Entry { oid, offset, crc });
-        let placed = Placed {
-            offset,
-            depth,
-            pack: self.pack,
-        };
+        let placed = Placed { offset, depth, pack: self.pack };
         self.placed.insert(oid, placed);
         placed
     }
 
     /// Completes the bytes: object count, checksum; sorts the entries for the index. [`Self::restart`] must follow.
     pub(super) fn seal(&mut self) -> Sealed<'_> {
-        let count =
-            u32::try_from(self.entries.len()).expect("memory ends before a pack has 2^32 objects");
+        let count = u32::try_from(self.entries.len()).expect("memory ends before a pack has 2^32 objects");
         self.bytes[8..HEADER_LEN].copy_from_slice(&count.to_be_bytes());
         let checksum: [u8; 20] = Sha1::digest(&self.bytes).into();
         self.bytes.extend_from_slice(&checksum);
         self.entries.sort_unstable_by_key(|entry| entry.oid);
-        Sealed {
-            bytes: &self.bytes,
-            entries: &self.entries,
-            checksum,
-        }
+        Sealed { bytes: &self.bytes, entries: &self.entries, checksum }
     }
 }
 

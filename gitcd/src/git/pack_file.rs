@@ -11,7 +11,7 @@ use super::pack::{Entry, Sealed, Writer};
 
 /// A pack that is on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finished {
+pub(super) struct Finished {
     /// Its checksum in hexadecimal, as in the names `pack-<checksum>.pack` and `.idx`.
     pub name: String,
     /// Size of the pack.
@@ -40,7 +40,7 @@ impl Writer {
     /// # Errors
     /// [`WriteError`]. An fsync that failed must not be tried again: what the objects in memory refer to is then not
     /// in the repository, so open the branch anew.
-    pub fn finish(&mut self, folder: &Path) -> Result<Finished, WriteError> {
+    pub(super) fn finish(&mut self, folder: &Path) -> Result<Finished, WriteError> {
         let finished = write(&self.seal(), folder);
         self.restart();
         finished
@@ -54,23 +54,17 @@ fn write(pack: &Sealed<'_>, folder: &Path) -> Result<Finished, WriteError> {
         write!(name, "{byte:02x}").expect("a string takes everything");
     }
     let index = index(pack);
-    fs::create_dir_all(folder).map_err(|source| WriteError {
-        action: "create",
+    fs::create_dir_all(folder).map_err(|source| WriteError { action: "create", path: folder.into(), source })?;
+    // Names that begin with `tmp_` are what `git prune` removes when a crash leaves them behind.
+    let pack_file = Temporary::write(&folder.join(format!("tmp_pack_{name}")), pack.bytes)?;
+    let index_file = Temporary::write(&folder.join(format!("tmp_idx_{name}")), &index)?;
+    pack_file.rename(&folder.join(format!("pack-{name}.pack")))?;
+    index_file.rename(&folder.join(format!("pack-{name}.idx")))?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|source| WriteError {
+        action: "fsync",
         path: folder.into(),
         source,
     })?;
-    // Names that begin with `tmp_` are what `git prune` removes when a crash leaves them behind.
-    let pack_file = Temporary::write(folder.join(format!("tmp_pack_{name}")), pack.bytes)?;
-    let index_file = Temporary::write(folder.join(format!("tmp_idx_{name}")), &index)?;
-    pack_file.rename(&folder.join(format!("pack-{name}.pack")))?;
-    index_file.rename(&folder.join(format!("pack-{name}.idx")))?;
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(|source| WriteError {
-            action: "fsync",
-            path: folder.into(),
-            source,
-        })?;
     Ok(Finished {
         name,
         pack_bytes: pack.bytes.len() as u64,
@@ -87,10 +81,7 @@ fn index(pack: &Sealed<'_>) -> Vec<u8> {
     let mut below = 0u32;
     let mut entries = pack.entries.iter().peekable();
     for first in 0..=u8::MAX {
-        while entries
-            .next_if(|entry| entry.oid.as_bytes()[0] == first)
-            .is_some()
-        {
+        while entries.next_if(|entry| entry.oid.as_bytes()[0] == first).is_some() {
             below += 1;
         }
         out.extend_from_slice(&below.to_be_bytes());
@@ -127,13 +118,9 @@ struct Temporary {
 }
 
 impl Temporary {
-    fn write(path: PathBuf, bytes: &[u8]) -> Result<Self, WriteError> {
-        let failed = |action, source| WriteError {
-            action,
-            path: path.clone(),
-            source,
-        };
-        match fs::remove_file(&path) {
+    fn write(path: &Path, bytes: &[u8]) -> Result<Self, WriteError> {
+        let failed = |action, source| WriteError { action, path: path.to_owned(), source };
+        match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(failed("replace", error));
             }
@@ -143,29 +130,19 @@ impl Temporary {
             .write(true)
             .create_new(true)
             .mode(0o444)
-            .open(&path)
+            .open(path)
             .map_err(|error| failed("create", error))?;
-        let temporary = Temporary {
-            path: Some(path.clone()),
-        };
-        file.write_all(bytes)
-            .map_err(|error| failed("write", error))?;
+        let temporary = Temporary { path: Some(path.to_owned()) };
+        file.write_all(bytes).map_err(|error| failed("write", error))?;
         file.sync_all().map_err(|error| failed("fsync", error))?;
         Ok(temporary)
     }
 
     fn rename(mut self, to: &Path) -> Result<(), WriteError> {
-        let from = self
-            .path
-            .take()
-            .expect("a temporary file has its path until it is renamed");
+        let from = self.path.take().expect("a temporary file has its path until it is renamed");
         fs::rename(&from, to).map_err(|source| {
             self.path = Some(from);
-            WriteError {
-                action: "create",
-                path: to.into(),
-                source,
-            }
+            WriteError { action: "create", path: to.into(), source }
         })
     }
 }

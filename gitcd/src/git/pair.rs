@@ -46,11 +46,7 @@ pub enum PairError {
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> PairError {
     let path = path.to_owned();
-    move |source| PairError::Io {
-        action,
-        path,
-        source,
-    }
+    move |source| PairError::Io { action, path, source }
 }
 
 impl Pair {
@@ -68,27 +64,19 @@ impl Pair {
 
     /// Records this pair; after a crash the file holds either the former pair or this one.
     pub(super) fn write(self, path: &Path) -> Result<(), PairError> {
-        let folder = path
-            .parent()
-            .expect("the pair file lies in a branch's state folder");
+        let folder = path.parent().expect("the pair file lies in a branch's state folder");
         fs::create_dir_all(folder).map_err(failed("create", folder))?;
         let temporary = path.with_extension("new");
         let mut file = File::create(&temporary).map_err(failed("create", &temporary))?;
-        file.write_all(format(self).as_bytes())
-            .map_err(failed("write", &temporary))?;
+        file.write_all(format(self).as_bytes()).map_err(failed("write", &temporary))?;
         file.sync_all().map_err(failed("fsync", &temporary))?;
         fs::rename(&temporary, path).map_err(failed("replace", path))?;
-        File::open(folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(failed("fsync", folder))
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed("fsync", folder))
     }
 }
 
 fn format(pair: Pair) -> String {
-    let body = format!(
-        "gitcd pair 1\ndata {}\nmetadata {}\n",
-        pair.data, pair.metadata
-    );
+    let body = format!("gitcd pair 1\ndata {}\nmetadata {}\n", pair.data, pair.metadata);
     format!("{body}crc32 {:08x}\n", crc32fast::hash(body.as_bytes()))
 }
 
@@ -96,10 +84,7 @@ fn parse(text: &[u8]) -> Option<Pair> {
     let text = std::str::from_utf8(text).ok()?;
     let mut lines = text.lines().skip(1);
     let mut id = |name| Oid::from_str(lines.next()?.strip_prefix(name)?).ok();
-    let pair = Pair {
-        data: id("data ")?,
-        metadata: id("metadata ")?,
-    };
+    let pair = Pair { data: id("data ")?, metadata: id("metadata ")? };
     // Whatever was read must be what would be written, checksum included.
     (format(pair) == text).then_some(pair)
 }
@@ -118,19 +103,13 @@ mod tests {
             metadata: Oid::from_bytes(&[0x77; 20]).expect("20 bytes"),
         };
         pair.write(&path).expect("the folder can be written");
-        assert_eq!(
-            Pair::read(&path).expect("it was written a moment ago"),
-            Some(pair)
-        );
+        assert_eq!(Pair::read(&path).expect("it was written a moment ago"), Some(pair));
         let text = fs::read(&path).expect("it was read a moment ago");
         for at in 0..text.len() {
             let mut damaged = text.clone();
             damaged[at] ^= 1;
             fs::write(&path, damaged).expect("the file can be written");
-            assert!(
-                matches!(Pair::read(&path), Err(PairError::Damaged { .. })),
-                "byte {at}"
-            );
+            assert!(matches!(Pair::read(&path), Err(PairError::Damaged { .. })), "byte {at}");
         }
     }
 }

@@ -58,10 +58,7 @@ const ESCAPED: [bool; 256] = {
 /// prefix and its slash, or a whole local key. Names of ordinary components are
 /// borrowed: nothing is allocated for them. There is always at least one name.
 pub fn encode(key: &[u8]) -> Components<'_> {
-    Components {
-        rest: Some(key),
-        long: None,
-    }
+    Components { rest: Some(key), long: None }
 }
 
 /// Whether Git can hold `key`: its path has at most [`MAX_DEPTH`] names.
@@ -100,10 +97,7 @@ where
         continued = piece.is_some();
         let piece = piece.unwrap_or(name);
         if piece != EMPTY && unescape(piece, &mut key).is_none() {
-            return Err(DecodeError::Escape {
-                name: show([name]),
-                path: show(path),
-            });
+            return Err(DecodeError::Escape { name: show([name]), path: show(path) });
         }
     }
     if depth == 0 || continued {
@@ -113,10 +107,7 @@ where
     if encode(&key).eq(path.clone().take(depth)) {
         Ok(key)
     } else {
-        Err(DecodeError::NotCanonical {
-            path: show(path),
-            canonical: show(encode(&key)),
-        })
+        Err(DecodeError::NotCanonical { path: show(path), canonical: show(encode(&key)) })
     }
 }
 
@@ -251,8 +242,7 @@ fn escape(component: &[u8]) -> Vec<u8> {
 }
 
 fn starts_with_dot_git(name: &[u8]) -> bool {
-    name.get(..4)
-        .is_some_and(|start| start.eq_ignore_ascii_case(b".git"))
+    name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(b".git"))
 }
 
 fn push_escape(byte: u8, to: &mut Vec<u8>) {
@@ -285,9 +275,6 @@ fn hex_digit(digit: u8) -> Option<u8> {
 
 /// A path for a person to read, whatever its bytes.
 fn show(path: impl IntoIterator<Item = impl AsRef<[u8]>>) -> String {
-    let names: Vec<_> = path
-        .into_iter()
-        .map(|name| name.as_ref().escape_ascii().to_string())
-        .collect();
+    let names: Vec<_> = path.into_iter().map(|name| name.as_ref().escape_ascii().to_string()).collect();
     names.join("/")
 }

@@ -70,10 +70,7 @@ impl Refs {
     /// [`RefError::Storage`] if the repository does not keep references in files,
     /// [`RefError::Open`] if there is no repository.
     pub fn open(git_dir: &Path) -> Result<Self, RefError> {
-        let open = |source| RefError::Open {
-            path: git_dir.to_owned(),
-            source,
-        };
+        let open = |source| RefError::Open { path: git_dir.to_owned(), source };
         // libgit2 would refuse such a repository, but not in words that help.
         for config in [git_dir.join("config"), git_dir.join(".git/config")] {
             if config.is_file() {
@@ -88,11 +85,7 @@ impl Refs {
             }
         }
         let repository = git2::Repository::open(git_dir).map_err(open)?;
-        Ok(Self {
-            root: repository.commondir().to_owned(),
-            patience: PATIENCE,
-            settled: Mutex::default(),
-        })
+        Ok(Self { root: repository.commondir().to_owned(), patience: PATIENCE, settled: Mutex::default() })
     }
 
     /// Makes updates wait for at most `patience` (2 s unless set) while another process holds a lock.
@@ -150,11 +143,7 @@ impl Refs {
                 return self.publish(&at, lock);
             }
             let name = at;
-            return Err(RefError::Moved {
-                name,
-                expected,
-                found,
-            });
+            return Err(RefError::Moved { name, expected, found });
         }
         let name = name.to_owned();
         Err(RefError::Symbolic { name })
@@ -199,12 +188,8 @@ impl Refs {
     /// Fails if `name`, which does not exist, cannot exist beside a name that does: files
     /// cannot be folders.
     fn check_names(&self, name: &str) -> Result<(), RefError> {
-        let conflict = |existing: &str| {
-            Err(RefError::Conflict {
-                name: name.to_owned(),
-                existing: existing.to_owned(),
-            })
-        };
+        let conflict =
+            |existing: &str| Err(RefError::Conflict { name: name.to_owned(), existing: existing.to_owned() });
         for (slash, _) in name.match_indices('/') {
             if self.stored(&name[..slash])? != Stored::Absent {
                 return conflict(&name[..slash]);
@@ -265,17 +250,13 @@ pub enum RefError {
         found: Option<Oid>,
     },
     /// Somebody else holds the lock, or died holding it.
-    #[error(
-        "{path:?} exists: another process is changing this reference; if none is, delete the file"
-    )]
+    #[error("{path:?} exists: another process is changing this reference; if none is, delete the file")]
     Locked {
         /// The lock file.
         path: PathBuf,
     },
     /// The new name is a folder of an existing one, or the other way round.
-    #[error(
-        "reference {name}: cannot be created while {existing} exists; delete or rename one of them"
-    )]
+    #[error("reference {name}: cannot be created while {existing} exists; delete or rename one of them")]
     Conflict {
         /// The reference to be created.
         name: String,
@@ -301,9 +282,7 @@ pub enum RefError {
         path: PathBuf,
     },
     /// The repository keeps its references in a way that gitcd cannot write.
-    #[error(
-        "repository {path:?}: references are stored as {storage:?}; run `git refs migrate --ref-format=files`"
-    )]
+    #[error("repository {path:?}: references are stored as {storage:?}; run `git refs migrate --ref-format=files`")]
     Storage {
         /// The repository.
         path: PathBuf,
@@ -353,23 +332,16 @@ fn object_id(text: &[u8]) -> Option<Oid> {
 }
 
 fn is_no_file(error: &std::io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory
-    )
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory)
 }
 
 fn parent(path: &Path) -> &Path {
-    path.parent()
-        .expect("files of references lie in the repository's folder")
+    path.parent().expect("files of references lie in the repository's folder")
 }
 
 fn sync_folder(path: &Path) -> Result<(), RefError> {
     let synced = File::open(path).and_then(|folder| folder.sync_all());
-    synced.map_err(|source| RefError::Io {
-        path: path.to_owned(),
-        source,
-    })
+    synced.map_err(|source| RefError::Io { path: path.to_owned(), source })
 }
 
 /// Removes `folder` and those in it as far as they hold no files. What cannot be removed stays:

@@ -5,7 +5,7 @@ use std::io::Write;
 use super::line::{LineError, escape, hexadecimal, unescape};
 
 /// Content of the file `format`.
-pub const FORMAT: &[u8] = b"gitcd metadata 1\n";
+pub(super) const FORMAT: &[u8] = b"gitcd metadata 1\n";
 
 /// Where a branch stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -23,15 +23,8 @@ pub struct State {
 impl State {
     /// The content of the file `state`.
     pub(super) fn format_numbers(&self) -> Vec<u8> {
-        let State {
-            revision,
-            compact_revision,
-            incarnation,
-            ..
-        } = self;
-        let mut text =
-            format!("revision {revision}\ncompact_revision {compact_revision}\nincarnation ")
-                .into_bytes();
+        let State { revision, compact_revision, incarnation, .. } = self;
+        let mut text = format!("revision {revision}\ncompact_revision {compact_revision}\nincarnation ").into_bytes();
         escape(incarnation.as_bytes(), &mut text);
         text.push(b'\n');
         text
@@ -53,42 +46,28 @@ impl State {
         let mut lines = text.split_inclusive(|b| *b == b'\n');
         let mut value = |number, name: &str| {
             let line = lines.next().and_then(|line| line.strip_suffix(b"\n"));
-            line.and_then(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b" "))
-                .ok_or(LineError {
-                    number,
-                    problem: "it must be revision, compact_revision, incarnation, in this order",
-                })
+            line.and_then(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b" ")).ok_or(LineError {
+                number,
+                problem: "it must be revision, compact_revision, incarnation, in this order",
+            })
         };
         let revision = value(1, "revision")?;
         let compact_revision = value(2, "compact_revision")?;
         let incarnation = value(3, "incarnation")?;
         let count = |number, digits| {
-            let value = std::str::from_utf8(digits)
-                .ok()
-                .and_then(|digits| digits.parse().ok())
-                .filter(|n: &i64| *n >= 0);
-            value.ok_or(LineError {
-                number,
-                problem: "the revision is not a number",
-            })
+            let value =
+                std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).filter(|n: &i64| *n >= 0);
+            value.ok_or(LineError { number, problem: "the revision is not a number" })
         };
-        let escaped = LineError {
-            number: 3,
-            problem: "the incarnation is not escaped as it should be",
-        };
+        let escaped = LineError { number: 3, problem: "the incarnation is not escaped as it should be" };
         let state = State {
             revision: count(1, revision)?,
             compact_revision: count(2, compact_revision)?,
-            incarnation: unescape(incarnation)
-                .and_then(|name| String::from_utf8(name).ok())
-                .ok_or(escaped)?,
+            incarnation: unescape(incarnation).and_then(|name| String::from_utf8(name).ok()).ok_or(escaped)?,
             leases: Vec::new(),
         };
         match lines.next() {
-            Some(_) => Err(LineError {
-                number: 4,
-                problem: "it is one too many",
-            }),
+            Some(_) => Err(LineError { number: 4, problem: "it is one too many" }),
             None => Ok(state),
         }
     }
@@ -98,23 +77,14 @@ impl State {
         let lines = text.split_inclusive(|b| *b == b'\n').enumerate();
         let parse = |line: &[u8]| {
             let (id, ttl) = line.strip_suffix(b"\n")?.split_first_chunk::<16>()?;
-            let digits = id
-                .iter()
-                .position(|b| *b != b'0')
-                .map_or(&id[16..], |first| &id[first..]);
-            let ttl = std::str::from_utf8(ttl.strip_prefix(b" ")?)
-                .ok()?
-                .parse()
-                .ok()?;
+            let digits = id.iter().position(|b| *b != b'0').map_or(&id[16..], |first| &id[first..]);
+            let ttl = std::str::from_utf8(ttl.strip_prefix(b" ")?).ok()?.parse().ok()?;
             Some((hexadecimal(digits)?, ttl))
         };
         lines
             .map(|(index, line)| {
                 let problem = "it is not an id of 16 hexadecimal digits and a number of seconds";
-                parse(line).ok_or(LineError {
-                    number: index + 1,
-                    problem,
-                })
+                parse(line).ok_or(LineError { number: index + 1, problem })
             })
             .collect()
     }
@@ -132,10 +102,8 @@ mod tests {
             incarnation: "a b\n\u{e9}".into(),
             leases: vec![(1, 60), (0x7fff_ffff_ffff_ffff, 1), (-2, 5)],
         };
-        let mut read =
-            State::parse_numbers(&state.format_numbers()).expect("it was written a moment ago");
-        read.leases =
-            State::parse_leases(&state.format_leases()).expect("they were written a moment ago");
+        let mut read = State::parse_numbers(&state.format_numbers()).expect("it was written a moment ago");
+        read.leases = State::parse_leases(&state.format_leases()).expect("they were written a moment ago");
         assert_eq!(read, state);
     }
 
@@ -148,15 +116,8 @@ mod tests {
             ("revision 1\ncompact_revision 1\nincarnation i\nmore 1\n", 4),
             ("revision 1\n", 2),
         ] {
-            assert_eq!(
-                State::parse_numbers(text.as_bytes()).map_err(|error| error.number),
-                Err(line),
-                "{text:?}"
-            );
+            assert_eq!(State::parse_numbers(text.as_bytes()).map_err(|error| error.number), Err(line), "{text:?}");
         }
-        assert_eq!(
-            State::parse_leases(b"0000000000000001 60\n1 60\n").map_err(|error| error.number),
-            Err(2)
-        );
+        assert_eq!(State::parse_leases(b"0000000000000001 60\n1 60\n").map_err(|error| error.number), Err(2));
     }
 }

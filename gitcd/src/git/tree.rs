@@ -13,7 +13,7 @@ use super::path::VALUE;
 
 /// A tree of files.
 #[derive(Debug, Default)]
-pub struct Tree {
+pub(super) struct Tree {
     root: Directory,
     files: usize,
     overhead: usize,
@@ -22,10 +22,10 @@ pub struct Tree {
 
 /// A directory and everything below it.
 #[derive(Debug, Default)]
-pub struct Directory {
+pub(super) struct Directory {
     entries: Entries,
     /// Those with a stale name may be missing in `entries`.
-    children: HashMap<Box<[u8]>, Directory>,
+    children: HashMap<Box<[u8]>, Box<Directory>>,
     /// Names of the children that have changed since they were last written.
     stale: Vec<Box<[u8]>>,
     is_stale: bool,
@@ -41,53 +41,66 @@ enum Written {
 
 impl Directory {
     /// A directory that is in the repository; every entry that is a directory must be among the children.
-    pub fn new(entries: Entries, children: HashMap<Box<[u8]>, Directory>) -> Self {
-        Directory {
-            entries,
-            children,
-            stale: Vec::new(),
-            is_stale: false,
-        }
+    pub(super) fn new(entries: Entries, children: HashMap<Box<[u8]>, Box<Directory>>) -> Self {
+        Directory { entries, children, stale: Vec::new(), is_stale: false }
     }
 
+    // Keys may be a thousand levels deep, so what can do without recursion does.
+
     fn put(&mut self, path: &[u8], oid: Oid) -> bool {
-        let (name, rest) = split(path);
-        if rest.is_some() && !self.children.contains_key(name) {
-            let mut child = Directory::default();
+        let mut directory = self;
+        let (mut name, mut rest) = split(path);
+        while rest.is_some() || directory.children.contains_key(name) {
+            directory = directory.stale_child(name);
+            (name, rest) = split(rest.unwrap_or(VALUE));
+        }
+        let before = directory.entries.len();
+        directory.entries.set(Entry::File, name, oid);
+        directory.entries.len() > before
+    }
+
+    /// The child of this name, made if there is none, about to change.
+    fn stale_child(&mut self, name: &[u8]) -> &mut Directory {
+        if !self.children.contains_key(name) {
+            let mut child = Box::<Directory>::default();
             if let Some(value) = self.entries.remove(Entry::File, name) {
                 child.entries.set(Entry::File, VALUE, value);
             }
             self.children.insert(name.into(), child);
         }
-        let Some(child) = self.children.get_mut(name) else {
-            let before = self.entries.len();
-            self.entries.set(Entry::File, name, oid);
-            return self.entries.len() > before;
-        };
+        let child = self.children.get_mut(name).expect("it was made above");
         if !std::mem::replace(&mut child.is_stale, true) {
             self.stale.push(name.into());
         }
-        child.put(rest.unwrap_or(VALUE), oid)
+        child
     }
 
     fn remove(&mut self, path: &[u8]) -> bool {
-        let (name, rest) = split(path);
-        let Some(child) = self.children.get_mut(name) else {
-            return rest.is_none() && self.entries.remove(Entry::File, name).is_some();
-        };
-        let removed = child.remove(rest.unwrap_or(VALUE));
-        if removed && !std::mem::replace(&mut child.is_stale, true) {
-            self.stale.push(name.into());
+        // Nothing may be marked or made on the way to a file that is not there.
+        if self.find(path).is_none() {
+            return false;
         }
-        removed
+        let mut directory = self;
+        let (mut name, mut rest) = split(path);
+        while rest.is_some() || directory.children.contains_key(name) {
+            directory = directory.stale_child(name);
+            (name, rest) = split(rest.unwrap_or(VALUE));
+        }
+        directory.entries.remove(Entry::File, name).is_some()
     }
 
     fn find(&self, path: &[u8]) -> Option<Oid> {
-        let (name, rest) = split(path);
-        match (self.children.get(name), rest) {
-            (Some(child), rest) => child.find(rest.unwrap_or(VALUE)),
-            (None, None) => self.entries.find(Entry::File, name),
-            (None, Some(_)) => None,
+        let mut directory = self;
+        let (mut name, mut rest) = split(path);
+        loop {
+            match (directory.children.get(name), rest) {
+                (Some(child), _) => {
+                    directory = child;
+                    (name, rest) = split(rest.unwrap_or(VALUE));
+                }
+                (None, None) => return directory.entries.find(Entry::File, name),
+                (None, Some(_)) => return None,
+            }
         }
     }
 
@@ -117,10 +130,7 @@ impl Directory {
         is_root: bool,
     ) -> Written {
         for name in std::mem::take(&mut self.stale) {
-            let child = self
-                .children
-                .get_mut(&name)
-                .expect("a stale name is that of a child until it is written");
+            let child = self.children.get_mut(&name).expect("a stale name is that of a child until it is written");
             child.is_stale = false;
             match child.write(pack, scratch, overhead, false) {
                 Written::Tree(oid) => self.entries.set(Entry::Directory, &name, oid),
@@ -136,10 +146,11 @@ impl Directory {
         if !is_root && self.entries.is_empty() {
             return Written::Empty;
         }
-        if !is_root && self.entries.len() == 1 {
-            if let Some(oid) = self.entries.find(Entry::File, VALUE) {
-                return Written::OnlyValue(oid);
-            }
+        if !is_root
+            && self.entries.len() == 1
+            && let Some(oid) = self.entries.find(Entry::File, VALUE)
+        {
+            return Written::OnlyValue(oid);
         }
         let (oid, whole) = self.entries.write(pack, scratch);
         *overhead += whole;
@@ -149,11 +160,8 @@ impl Directory {
 
 impl Tree {
     /// A tree that is in the repository.
-    pub fn new(root: Directory) -> Self {
-        let mut tree = Tree {
-            root,
-            ..Tree::default()
-        };
+    pub(super) fn new(root: Directory) -> Self {
+        let mut tree = Tree { root, ..Tree::default() };
         let mut files = 0;
         tree.each(|_, _| files += 1);
         tree.files = files;
@@ -161,62 +169,53 @@ impl Tree {
     }
 
     /// Number of files.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.files
     }
 
     /// Whether there is no file.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.files == 0
     }
 
     /// Sets the content of the file of a key.
-    pub fn put(&mut self, path: &[u8], oid: Oid) {
+    pub(super) fn put(&mut self, path: &[u8], oid: Oid) {
         self.files += usize::from(self.root.put(path, oid));
     }
 
     /// Removes the file of a key; whether there was one.
-    pub fn remove(&mut self, path: &[u8]) -> bool {
+    pub(super) fn remove(&mut self, path: &[u8]) -> bool {
         let removed = self.root.remove(path);
         self.files -= usize::from(removed);
         removed
     }
 
     /// The content of the file of a key.
-    pub fn find(&self, path: &[u8]) -> Option<Oid> {
+    pub(super) fn find(&self, path: &[u8]) -> Option<Oid> {
         self.root.find(path)
     }
 
     /// Whether other keys lie below this path, so that the value of its own key is the entry [`VALUE`] there.
-    pub fn is_directory(&self, path: &[u8]) -> bool {
+    pub(super) fn is_directory(&self, path: &[u8]) -> bool {
         let mut directory = &self.root;
-        path.split(|b| *b == b'/').all(|name| {
-            directory
-                .children
-                .get(name)
-                .map(|child| directory = child)
-                .is_some()
-        })
+        path.split(|b| *b == b'/').all(|name| directory.children.get(name).map(|child| directory = child).is_some())
     }
 
     /// Calls `found` for every file as of the last [`Self::write`], in Git's order, with the path that is in Git.
-    pub fn each(&self, mut found: impl FnMut(&[u8], Oid)) {
+    pub(super) fn each(&self, mut found: impl FnMut(&[u8], Oid)) {
         self.root.each(&mut Vec::new(), &mut found);
     }
 
     /// Adds every changed directory to the pack; gives the id of the root.
-    pub fn write(&mut self, pack: &mut pack::Writer) -> Oid {
-        match self
-            .root
-            .write(pack, &mut self.scratch, &mut self.overhead, true)
-        {
+    pub(super) fn write(&mut self, pack: &mut pack::Writer) -> Oid {
+        match self.root.write(pack, &mut self.scratch, &mut self.overhead, true) {
             Written::Tree(oid) => oid,
             Written::Empty | Written::OnlyValue(_) => unreachable!("the root is always written"),
         }
     }
 
     /// Bytes spent on whole directories since this was last asked.
-    pub fn take_overhead(&mut self) -> usize {
+    pub(super) fn take_overhead(&mut self) -> usize {
         std::mem::take(&mut self.overhead)
     }
 }

@@ -316,10 +316,8 @@ mod tests {
             (any::<i64>(), any::<i64>()).prop_map(|(id, ttl)| Record::Grant { id, ttl }),
             any::<i64>().prop_map(|id| Record::Revoke { id }),
             any::<i64>().prop_map(|revision| Record::Compact(Revision::new(revision))),
-            (any::<i64>(), any::<[u8; 20]>()).prop_map(|(revision, metadata)| Record::Committed {
-                revision: Revision::new(revision),
-                metadata
-            }),
+            (any::<i64>(), any::<[u8; 20]>())
+                .prop_map(|(revision, metadata)| Record::Committed { revision: Revision::new(revision), metadata }),
         ]
     }
 

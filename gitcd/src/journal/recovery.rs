@@ -89,8 +89,7 @@ impl Replayed {
 /// # Errors
 /// [`RecoverError`] for damage before the end. A torn last frame is no error: it was never acknowledged.
 pub fn recover(folder: &Path, mut replay: impl FnMut(Replayed)) -> Result<Recovered, RecoverError> {
-    let mut found =
-        Recovered { segments: Arc::new(Segments::default()), newest: 0, incarnation: None, torn_bytes: 0 };
+    let mut found = Recovered { segments: Arc::new(Segments::default()), newest: 0, incarnation: None, torn_bytes: 0 };
     let paths = list(folder)?;
     if let Some(pair) = paths.windows(2).find(|pair| pair[0].0 + 1 != pair[1].0) {
         return Err(RecoverError::Gap { folder: folder.to_owned(), missing: pair[0].0 + 1 });
@@ -262,7 +261,10 @@ mod tests {
             damaged[offset] ^= 0x40;
             std::fs::write(&path, &damaged).unwrap();
             let error = replayed(folder.path()).unwrap_err();
-            assert!(matches!(&error, RecoverError::Corrupt { path: p, offset } if *p == path && *offset < 300), "{error}");
+            assert!(
+                matches!(&error, RecoverError::Corrupt { path: p, offset } if *p == path && *offset < 300),
+                "{error}"
+            );
             assert_eq!(std::fs::read(&path).unwrap(), damaged);
         }
     }

@@ -137,6 +137,11 @@ impl Segments {
         self.sealed.lock().iter().map(|(sequence, last)| (*sequence, *last)).collect()
     }
 
+    /// Whether a segment is still there.
+    pub fn has(&self, sequence: u64) -> bool {
+        self.open.lock().contains_key(&sequence)
+    }
+
     /// Bytes on disk of all segments.
     pub fn bytes(&self) -> u64 {
         self.open.lock().values().map(|segment| segment.bytes).sum()

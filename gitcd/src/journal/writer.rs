@@ -150,13 +150,8 @@ impl Writer {
     /// grows until there is room.
     fn rotate(&mut self) -> Result<Option<Sealed>, AppendError> {
         let sealed = Sealed { sequence: self.current.header.sequence, last: self.current.last };
-        let next = start_segment(
-            &self.folder,
-            self.incarnation,
-            sealed.sequence + 1,
-            self.segment_bytes,
-            &self.segments,
-        );
+        let next =
+            start_segment(&self.folder, self.incarnation, sealed.sequence + 1, self.segment_bytes, &self.segments);
         match next {
             Ok(mut next) => {
                 next.last = sealed.last;

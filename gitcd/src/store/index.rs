@@ -109,7 +109,9 @@ impl Index {
             KeyRange::One(key) => (self.keys.get(&key[..]), None),
             _ => (None, range.bounds().map(|bounds| self.keys.range::<[u8], _>(bounds))),
         };
-        one.into_iter().chain(span.into_iter().flatten().map(|(_, history)| history)).filter_map(move |h| h.at(revision))
+        one.into_iter()
+            .chain(span.into_iter().flatten().map(|(_, history)| history))
+            .filter_map(move |h| h.at(revision))
     }
 
     /// The writes from `first` on, without a gap.

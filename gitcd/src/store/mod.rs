@@ -14,8 +14,8 @@ pub mod txn;
 pub mod version;
 mod writer;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -28,7 +28,7 @@ use self::log::Entry;
 use self::query::{Found, Range};
 use self::revision::Revision;
 use self::txn::{Done, Op};
-use self::version::ValueLost;
+use self::version::{ValueLost, Version};
 use crate::journal::{self, Segments};
 use crate::watch::Hub;
 
@@ -128,6 +128,8 @@ pub struct Start {
     pub journal: journal::Writer,
     /// The journal's segments.
     pub segments: Arc<Segments>,
+    /// Versions whose value is in the journal only.
+    pub evicted: Vec<Weak<Version>>,
 }
 
 impl Store {
@@ -137,7 +139,7 @@ impl Store {
     /// If no thread can be started.
     pub fn start(start: Start, limits: Limits) -> std::io::Result<(Arc<Self>, Handle)> {
         let (commands, inbox) = mpsc::channel(limits.queue);
-        let Start { index, mut leases, committed, journal, segments } = start;
+        let Start { index, mut leases, committed, journal, segments, evicted } = start;
         for version in index.range(&index::KeyRange::From(Bytes::new()), index.revision()) {
             leases.attach(&version.key, 0, version.lease);
         }
@@ -154,7 +156,7 @@ impl Store {
             lease_granted: tokio::sync::Notify::new(),
             counters: Counters::default(),
         });
-        let thread = writer::spawn(store.clone(), journal, inbox, limits)?;
+        let thread = writer::spawn(store.clone(), journal, inbox, limits, evicted)?;
         Ok((store, Handle { thread }))
     }
 
@@ -374,7 +376,6 @@ impl Store {
         answer.await.map_err(|_| Error::Stopped)?
     }
 }
-
 
 /// The writer thread, to wait for.
 #[derive(Debug)]

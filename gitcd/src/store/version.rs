@@ -108,13 +108,12 @@ impl Version {
         self.value.lock().journal = Some(at);
     }
 
-    /// Lets the value leave memory if the journal has it. Returns the bytes that this freed.
-    pub(crate) fn evict(&self) -> usize {
+    /// Lets the value leave memory if the journal has it. Returns whether it did.
+    pub(crate) fn evict(&self, segments: &Segments) -> bool {
         let mut value = self.value.lock();
-        if value.journal.is_none() {
-            return 0;
-        }
-        value.memory.take().map_or(0, |memory| memory.len())
+        // A segment may have been trimmed since: then memory is the only place left.
+        value.journal = value.journal.filter(|at| segments.has(at.segment));
+        value.journal.is_some() && value.memory.take().is_some()
     }
 
     /// Brings an evicted value back before the segments below `first_kept` go.

@@ -104,16 +104,9 @@ pub(super) fn spawn(
     journal: journal::Writer,
     mut inbox: mpsc::Receiver<Command>,
     limits: Limits,
+    evicted: Vec<Weak<Version>>,
 ) -> std::io::Result<std::thread::JoinHandle<()>> {
-    let writer = Writer {
-        store,
-        journal,
-        limits,
-        old: VecDeque::new(),
-        old_bytes: 0,
-        evicted: Vec::new(),
-        pruning: true,
-    };
+    let writer = Writer { store, journal, limits, old: VecDeque::new(), old_bytes: 0, evicted, pruning: true };
     std::thread::Builder::new().name("writer".into()).spawn(move || {
         let store = writer.store.clone();
         // Whatever ends this thread, nobody may wait for it for ever.
@@ -138,10 +131,7 @@ impl Writer {
         let mut commands = Vec::with_capacity(self.limits.batch);
         loop {
             // History is pruned while nobody waits, a little at a time.
-            if self.pruning
-                && inbox.is_empty()
-                && self.prune()
-            {
+            if self.pruning && inbox.is_empty() && self.prune() {
                 continue;
             }
             if inbox.blocking_recv_many(&mut commands, self.limits.batch) == 0 {
@@ -310,7 +300,7 @@ impl Writer {
             self.old_bytes -= length;
             self.old.pop_front();
             if let Some(version) = version
-                && version.evict() > 0
+                && version.evict(&self.store.segments)
             {
                 self.evicted.push(Arc::downgrade(&version));
             }

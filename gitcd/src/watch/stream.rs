@@ -15,11 +15,11 @@ use crate::proto::etcdserverpb::watch_create_request::FilterType;
 use crate::proto::etcdserverpb::watch_request::RequestUnion;
 use crate::proto::etcdserverpb::{ResponseHeader, WatchCreateRequest, WatchRequest, WatchResponse};
 use crate::proto::mvccpb::{Event, KeyValue, event::EventType};
+use crate::store::Store;
 use crate::store::index::KeyRange;
 use crate::store::log::Change;
 use crate::store::revision::Revision;
 use crate::store::version::{ValueLost, Version};
-use crate::store::Store;
 
 /// The id in answers that concern no watcher or all of them.
 const NO_WATCH: i64 = -1;
@@ -126,7 +126,9 @@ impl Session {
         }
         let id = if create.watch_id == 0 { self.free_id() } else { create.watch_id };
         if self.watchers.contains_key(&id) {
-            return self.send_at(self.store.revision(), refused("mvcc: duplicate watch ID provided on the WatchStream")).await;
+            return self
+                .send_at(self.store.revision(), refused("mvcc: duplicate watch ID provided on the WatchStream"))
+                .await;
         }
         // An empty key means the smallest one.
         let key = if create.key.is_empty() { Bytes::from_static(&[0]) } else { create.key };
@@ -173,7 +175,8 @@ impl Session {
         if self.watchers.remove(&id).is_none() {
             return Ok(());
         }
-        self.send_at(self.store.revision(), WatchResponse { watch_id: id, canceled: true, ..WatchResponse::default() }).await
+        self.send_at(self.store.revision(), WatchResponse { watch_id: id, canceled: true, ..WatchResponse::default() })
+            .await
     }
 
     /// Says the current revision, after everything up to it has been sent.
@@ -254,9 +257,9 @@ impl Session {
         while rest.peek().is_some() {
             let mut part = WatchResponse { fragment: true, ..response.clone() };
             let mut bytes = 0;
-            while let Some(event) = rest.next_if(|event| {
-                bytes == 0 || bytes + event.encoded_len() < self.settings.max_request_bytes
-            }) {
+            while let Some(event) =
+                rest.next_if(|event| bytes == 0 || bytes + event.encoded_len() < self.settings.max_request_bytes)
+            {
                 bytes += event.encoded_len();
                 part.events.push(event);
             }

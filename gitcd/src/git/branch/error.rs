@@ -22,10 +22,7 @@ pub enum CommitError {
         key: String,
     },
     /// Git gives up on deeper trees.
-    #[error(
-        "the key {key:?} has more components than a Git tree may have levels ({})",
-        path::MAX_DEPTH
-    )]
+    #[error("the key {key:?} has more components than a Git tree may have levels ({})", path::MAX_DEPTH)]
     TooDeep {
         /// The key.
         key: String,
@@ -99,9 +96,7 @@ pub enum OpenError {
         found: String,
     },
     /// The data reference has history, but there is no metadata.
-    #[error(
-        "{reference} has history, but {metadata_reference} does not exist; run `gitcd init` to derive it"
-    )]
+    #[error("{reference} has history, but {metadata_reference} does not exist; run `gitcd init` to derive it")]
     NoMetadata {
         /// The data reference.
         reference: String,
@@ -179,9 +174,7 @@ pub enum AdoptError {
         reference: String,
     },
     /// There is metadata already.
-    #[error(
-        "{reference} exists already; delete it with `git update-ref -d {reference}` to derive it anew"
-    )]
+    #[error("{reference} exists already; delete it with `git update-ref -d {reference}` to derive it anew")]
     Exists {
         /// The metadata reference.
         reference: String,
@@ -197,9 +190,7 @@ pub enum AdoptError {
         source: path::DecodeError,
     },
     /// A file whose key does not belong into the data tree.
-    #[error(
-        "the file {path:?} of commit {commit} would be a key that is ephemeral or local; remove it"
-    )]
+    #[error("the file {path:?} of commit {commit} would be a key that is ephemeral or local; remove it")]
     Placement {
         /// Its path.
         path: String,

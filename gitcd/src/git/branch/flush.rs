@@ -46,25 +46,14 @@ impl Branch {
         let found = self.refs.read(&self.names.data)?;
         if found != Some(self.head.data) {
             let reference = self.names.data.clone();
-            return Err(FlushError::ForeignChange {
-                reference,
-                expected: self.head.data,
-                found: show(found),
-            });
+            return Err(FlushError::ForeignChange { reference, expected: self.head.data, found: show(found) });
         }
         let metadata = self.write_metadata(state, Some(self.head.metadata));
-        let pair = Pair {
-            data: self.data_commit,
-            metadata,
-        };
-        let finished = self
-            .pack
-            .finish(&self.repository.path().join("objects/pack"))?;
-        self.refs
-            .update(&self.names.metadata, metadata, Some(self.head.metadata))?;
+        let pair = Pair { data: self.data_commit, metadata };
+        let finished = self.pack.finish(&self.repository.path().join("objects/pack"))?;
+        self.refs.update(&self.names.metadata, metadata, Some(self.head.metadata))?;
         if pair.data != self.head.data {
-            self.refs
-                .update(&self.names.data, pair.data, Some(self.head.data))?;
+            self.refs.update(&self.names.data, pair.data, Some(self.head.data))?;
         }
         pair.write(&self.pair_file())?;
         self.head = pair;
@@ -81,20 +70,12 @@ impl Branch {
     }
 
     /// Adds the metadata commit that describes `self.data_commit` to the pack.
-    pub(super) fn write_metadata(
-        &mut self,
-        state: &State,
-        previous: Option<git2::Oid>,
-    ) -> git2::Oid {
+    pub(super) fn write_metadata(&mut self, state: &State, previous: Option<git2::Oid>) -> git2::Oid {
         self.write_file(b"format", FORMAT);
         self.write_file(b"state", &state.format_numbers());
         self.write_file(b"leases", &state.format_leases());
         let (keys, is_leaf) = self.trie.write(&mut self.pack);
-        let (kind, other) = if is_leaf {
-            (Entry::File, Entry::Directory)
-        } else {
-            (Entry::Directory, Entry::File)
-        };
+        let (kind, other) = if is_leaf { (Entry::File, Entry::Directory) } else { (Entry::Directory, Entry::File) };
         self.root.remove(other, b"keys");
         self.root.set(kind, b"keys", keys);
         if std::mem::take(&mut self.local_changed) {

@@ -209,11 +209,7 @@ pub(super) fn walk<S: Sink>(text: &[u8], sink: &mut S) -> Result<(), Malformed> 
             }
         }
         cursor.space::<S>();
-        return if cursor.at == text.len() {
-            Ok(())
-        } else {
-            Err(cursor.expected("the end"))
-        };
+        return if cursor.at == text.len() { Ok(()) } else { Err(cursor.expected("the end")) };
     }
 }
 
@@ -229,10 +225,7 @@ impl<'t> Cursor<'t> {
     }
 
     fn expected(&self, expected: &'static str) -> Malformed {
-        Malformed {
-            offset: self.at,
-            expected,
-        }
+        Malformed { offset: self.at, expected }
     }
 
     fn space<S: Sink>(&mut self) {

@@ -47,17 +47,12 @@ fn json(space: &'static str) -> impl Strategy<Value = String> {
         any::<i64>().prop_map(|number| number.to_string()),
     ];
     let name = prop_oneof![
-        prop::sample::select(vec![r#""a""#, r#""""#, r#""\\\"""#, r#""metadata""#])
-            .prop_map(str::to_owned),
+        prop::sample::select(vec![r#""a""#, r#""""#, r#""\\\"""#, r#""metadata""#]).prop_map(str::to_owned),
         "\"[a-zA-Z:{}, ]{0,12}\"",
     ];
     let tree = scalar.prop_recursive(6, 60, 6, move |inner| {
-        let field = (name.clone(), inner.clone())
-            .prop_map(move |(name, value)| [&name, ":", &value].join(space));
-        prop_oneof![
-            list("[", "]", space, inner.boxed()),
-            list("{", "}", space, field.boxed()),
-        ]
+        let field = (name.clone(), inner.clone()).prop_map(move |(name, value)| [&name, ":", &value].join(space));
+        prop_oneof![list("[", "]", space, inner.boxed()), list("{", "}", space, field.boxed()),]
     });
     list("[", "]", space, tree.boxed()).prop_map(move |text| format!("{space}{text}"))
 }
@@ -71,11 +66,7 @@ fn list(
     prop::collection::vec(member, 0..6).prop_map(move |members| {
         let comma = [space, ",", space].concat();
         let inner = members.join(&comma);
-        if inner.is_empty() {
-            [open, close].join(space)
-        } else {
-            [open, &inner, close].join(space)
-        }
+        if inner.is_empty() { [open, close].join(space) } else { [open, &inner, close].join(space) }
     })
 }
 
@@ -208,11 +199,7 @@ fn objects_of_a_real_kubernetes_come_back_and_look_as_usual() {
 fn nesting_is_followed_to_the_limit_and_no_further() {
     let nested = |depth| ["[".repeat(depth), "]".repeat(depth)].concat();
     // The innermost pair is empty, which opens no level.
-    let deepest = format!(
-        "{{\"a\":\"{}\",\"b\":{}}}",
-        "x".repeat(100_000),
-        nested(MAX_NESTING)
-    );
+    let deepest = format!("{{\"a\":\"{}\",\"b\":{}}}", "x".repeat(100_000), nested(MAX_NESTING));
     let (form, blob) = encode(deepest.as_bytes());
     assert_eq!(form, Form::Compact);
     assert_eq!(decode(form, &blob).as_deref(), Ok(deepest.as_bytes()));
@@ -223,12 +210,7 @@ fn nesting_is_followed_to_the_limit_and_no_further() {
 
 #[test]
 fn a_value_that_indentation_would_blow_up_is_kept_raw() {
-    let value = format!(
-        "{}{}{}",
-        "[".repeat(500),
-        vec!["1"; 100_000].join(","),
-        "]".repeat(500)
-    );
+    let value = format!("{}{}{}", "[".repeat(500), vec!["1"; 100_000].join(","), "]".repeat(500));
     assert_eq!(encode(value.as_bytes()).0, Form::Raw);
     let small = format!("{}1{}", "[".repeat(40), "]".repeat(40));
     assert_eq!(encode(small.as_bytes()).0, Form::Compact);
@@ -238,21 +220,9 @@ fn a_value_that_indentation_would_blow_up_is_kept_raw() {
 
 #[test]
 fn a_blob_in_another_form_than_recorded_is_an_error_with_its_place() {
-    let error = |form, offset, expected| {
-        Err(DecodeError {
-            form,
-            offset,
-            expected,
-        })
-    };
-    assert_eq!(
-        decode(Form::Compact, b"kind: Pod\n"),
-        error('c', 0, "a JSON object or array")
-    );
-    assert_eq!(
-        decode(Form::CompactNewline, b"{\"a\":\n tru}"),
-        error('n', 7, "true, false or null")
-    );
+    let error = |form, offset, expected| Err(DecodeError { form, offset, expected });
+    assert_eq!(decode(Form::Compact, b"kind: Pod\n"), error('c', 0, "a JSON object or array"));
+    assert_eq!(decode(Form::CompactNewline, b"{\"a\":\n tru}"), error('n', 7, "true, false or null"));
     assert_eq!(decode(Form::Compact, b"[\"\xff\"]"), error('c', 2, "UTF-8"));
     assert_eq!(decode(Form::Compact, b"[1] 2"), error('c', 4, "the end"));
 }

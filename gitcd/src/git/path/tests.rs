@@ -136,10 +136,7 @@ proptest! {
 fn the_rules_of_the_design_hold_by_example() {
     for (key, path) in [
         ("pods/default/nginx", "pods/default/nginx"),
-        (
-            "clusterroles/system:kube-scheduler",
-            "clusterroles/system:kube-scheduler",
-        ),
+        ("clusterroles/system:kube-scheduler", "clusterroles/system:kube-scheduler"),
         ("", "%"),
         ("a//b/", "a/%/b/%"),
         (".", "%2E"),
@@ -164,35 +161,20 @@ fn the_rules_of_the_design_hold_by_example() {
 fn a_long_component_is_cut_between_escapes() {
     let exact = "x".repeat(CHUNK);
     assert_eq!(joined(exact.as_bytes()), exact);
-    assert_eq!(
-        joined(format!("{exact}y/z").as_bytes()),
-        format!("{exact}%+/y/z")
-    );
+    assert_eq!(joined(format!("{exact}y/z").as_bytes()), format!("{exact}%+/y/z"));
     for before in 1..=2 {
         let start = "x".repeat(CHUNK - before);
-        assert_eq!(
-            joined(format!("{start}%y").as_bytes()),
-            format!("{start}%+/%25y")
-        );
+        assert_eq!(joined(format!("{start}%y").as_bytes()), format!("{start}%+/%25y"));
     }
     let start = "x".repeat(CHUNK - 3);
-    assert_eq!(
-        joined(format!("{start}%y").as_bytes()),
-        format!("{start}%25%+/y")
-    );
+    assert_eq!(joined(format!("{start}%y").as_bytes()), format!("{start}%25%+/y"));
 }
 
 #[test]
 fn a_later_chunk_never_begins_with_dot_git() {
     let start = "x".repeat(CHUNK);
-    assert_eq!(
-        joined(format!("{start}.git").as_bytes()),
-        format!("{start}%+/%2Egit")
-    );
-    assert_eq!(
-        joined(format!("{start}.").as_bytes()),
-        format!("{start}%+/%2E")
-    );
+    assert_eq!(joined(format!("{start}.git").as_bytes()), format!("{start}%+/%2Egit"));
+    assert_eq!(joined(format!("{start}.").as_bytes()), format!("{start}%+/%2E"));
 }
 
 #[test]
@@ -202,38 +184,16 @@ fn decoding_names_the_path_and_the_remedy() {
         canonical: canonical.to_owned(),
     };
     assert_eq!(decode_str("a/%41"), Err(not_canonical("a/%41", "a/A")));
-    assert_eq!(
-        decode_str("a/.git"),
-        Err(not_canonical("a/.git", "a/%2Egit"))
-    );
-    assert_eq!(
-        decode_str("short%+/rest"),
-        Err(not_canonical("short%+/rest", "shortrest"))
-    );
+    assert_eq!(decode_str("a/.git"), Err(not_canonical("a/.git", "a/%2Egit")));
+    assert_eq!(decode_str("short%+/rest"), Err(not_canonical("short%+/rest", "shortrest")));
     assert_eq!(decode_str("a//b"), Err(not_canonical("a//b", "a/%/b")));
-    for (path, name) in [
-        ("a/%zz", "%zz"),
-        ("a/b%2", "b%2"),
-        ("%2e", "%2e"),
-        ("%value", "%value"),
-    ] {
-        let error = DecodeError::Escape {
-            path: path.to_owned(),
-            name: name.to_owned(),
-        };
+    for (path, name) in [("a/%zz", "%zz"), ("a/b%2", "b%2"), ("%2e", "%2e"), ("%value", "%value")] {
+        let error = DecodeError::Escape { path: path.to_owned(), name: name.to_owned() };
         assert_eq!(decode_str(path), Err(error));
     }
-    assert!(matches!(
-        decode_str("a/%value/b"),
-        Err(DecodeError::Escape { .. })
-    ));
+    assert!(matches!(decode_str("a/%value/b"), Err(DecodeError::Escape { .. })));
     let cut_off = format!("{}%+", "x".repeat(CHUNK));
-    assert_eq!(
-        decode_str(&cut_off),
-        Err(DecodeError::Incomplete {
-            path: cut_off.clone()
-        })
-    );
+    assert_eq!(decode_str(&cut_off), Err(DecodeError::Incomplete { path: cut_off.clone() }));
     assert!(matches!(decode([]), Err(DecodeError::Incomplete { .. })));
     assert!(decode([&b"a/b"[..]]).is_err(), "a name with a slash");
 }
@@ -298,11 +258,7 @@ fn stock_git_accepts_and_checks_out_trees_of_nasty_keys() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let at = folder.path();
     git(at, &["init", "-q"], b"");
-    let blob = git(
-        at,
-        &["hash-object", "-w", "--stdin"],
-        b"[submodule \"-x\"]\n\tpath = -x\n\turl = -x\n",
-    );
+    let blob = git(at, &["hash-object", "-w", "--stdin"], b"[submodule \"-x\"]\n\tpath = -x\n\turl = -x\n");
     let files = nasty_tree();
     let mut index = Vec::new();
     for path in files.keys() {
@@ -313,11 +269,7 @@ fn stock_git_accepts_and_checks_out_trees_of_nasty_keys() {
     git(at, &["update-index", "-z", "--index-info"], &index);
     let tree = git(at, &["write-tree"], b"");
     let identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"];
-    let commit = git(
-        at,
-        &[&identity[..], &["commit-tree", "-m", "nasty", &tree]].concat(),
-        b"",
-    );
+    let commit = git(at, &[&identity[..], &["commit-tree", "-m", "nasty", &tree]].concat(), b"");
     git(at, &["update-ref", "HEAD", &commit], b"");
 
     git(at, &["fsck", "--strict", "--full"], b"");
@@ -327,10 +279,7 @@ fn stock_git_accepts_and_checks_out_trees_of_nasty_keys() {
     let listed = git(at, &["ls-tree", "-r", "-z", "--name-only", "HEAD"], b"");
     let mut keys = BTreeMap::new();
     for path in listed.split_terminator('\0') {
-        keys.insert(
-            path.as_bytes().to_vec(),
-            decode_str(path).expect("our own path"),
-        );
+        keys.insert(path.as_bytes().to_vec(), decode_str(path).expect("our own path"));
     }
     assert!(keys == files, "other keys came back than were put in");
 }

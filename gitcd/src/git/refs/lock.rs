@@ -45,11 +45,7 @@ impl Lock {
         loop {
             let error = match fs::hard_link(&staged.0, &path) {
                 Ok(()) => {
-                    return Ok(Self {
-                        path,
-                        is_held: true,
-                        _staged: staged,
-                    });
+                    return Ok(Self { path, is_held: true, _staged: staged });
                 }
                 Err(error) => error,
             };
@@ -78,10 +74,7 @@ impl Lock {
 
     /// Makes the lock the reference.
     pub(super) fn rename_to(mut self, path: &Path) -> Result<(), RefError> {
-        fs::rename(&self.path, path).map_err(|source| RefError::Io {
-            path: path.to_owned(),
-            source,
-        })?;
+        fs::rename(&self.path, path).map_err(|source| RefError::Io { path: path.to_owned(), source })?;
         self.is_held = false;
         Ok(())
     }
@@ -90,10 +83,7 @@ impl Lock {
     pub(super) fn release(refs: &Refs, name: &str) -> Result<bool, RefError> {
         let folder = staging_folder(refs, name);
         let lock = lock_file(refs, name);
-        let io = |path: &Path, source| RefError::Io {
-            path: path.to_owned(),
-            source,
-        };
+        let io = |path: &Path, source| RefError::Io { path: path.to_owned(), source };
         let entries = match fs::read_dir(&folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -102,9 +92,7 @@ impl Lock {
         let mut released = false;
         for entry in entries {
             let entry = entry.map_err(|source| io(&folder, source))?;
-            let staged = entry
-                .metadata()
-                .map_err(|source| io(&entry.path(), source))?;
+            let staged = entry.metadata().map_err(|source| io(&entry.path(), source))?;
             if !staged.is_file() {
                 continue;
             }
@@ -143,17 +131,11 @@ fn stage(folder: &Path, id: Oid) -> Result<Staged, RefError> {
     let path = folder.join(format!("{:016x}.lock", rand::random::<u64>()));
     let write = || {
         fs::create_dir_all(folder)?;
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&path)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
         let staged = Staged(path.clone());
         file.write_all(format!("{id}\n").as_bytes())?;
         file.sync_all()?;
         Ok(staged)
     };
-    write().map_err(|source| RefError::Io {
-        path: path.clone(),
-        source,
-    })
+    write().map_err(|source| RefError::Io { path: path.clone(), source })
 }

@@ -32,9 +32,7 @@ fn scan<T>(root: &Path, want: impl Fn(Oid, &[u8]) -> Option<T>) -> Result<Option
         if matches!(line.first(), None | Some(b'#' | b'^')) {
             continue;
         }
-        let entry = line
-            .split_at_checked(40)
-            .and_then(|(id, name)| Some((object_id(id)?, name.strip_prefix(b" ")?)));
+        let entry = line.split_at_checked(40).and_then(|(id, name)| Some((object_id(id)?, name.strip_prefix(b" ")?)));
         let Some((id, name)) = entry else {
             return Err(RefError::Corrupt { path });
         };

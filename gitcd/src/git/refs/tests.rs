@@ -19,10 +19,7 @@ fn git(folder: &Path, arguments: &[&str]) -> String {
         .expect("the git program starts");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "git {arguments:?}: {errors}");
-    String::from_utf8(output.stdout)
-        .expect("git prints text")
-        .trim()
-        .to_owned()
+    String::from_utf8(output.stdout).expect("git prints text").trim().to_owned()
 }
 
 /// A bare repository and some commits in it.
@@ -31,10 +28,7 @@ fn repository(commits: usize) -> (TempDir, Vec<Oid>) {
     git(folder.path(), &["init", "-q", "--bare"]);
     let tree = git(folder.path(), &["write-tree"]);
     let commit = |number: usize| {
-        let id = git(
-            folder.path(),
-            &["commit-tree", "-m", &number.to_string(), &tree],
-        );
+        let id = git(folder.path(), &["commit-tree", "-m", &number.to_string(), &tree]);
         Oid::from_str(&id).expect("git prints ids")
     };
     let commits = (0..commits).map(commit).collect();
@@ -53,14 +47,10 @@ fn a_reference_is_created_moved_and_seen_by_git() {
     assert_eq!(refs.read(MAIN).unwrap(), None);
     refs.update(MAIN, ids[0], None).unwrap();
     refs.update(MAIN, ids[1], Some(ids[0])).unwrap();
-    refs.update("refs/gitcd/metadata/a/b", ids[0], None)
-        .unwrap();
+    refs.update("refs/gitcd/metadata/a/b", ids[0], None).unwrap();
     assert_eq!(refs.read(MAIN).unwrap(), Some(ids[1]));
     assert_eq!(git(folder.path(), &["rev-parse", MAIN]), ids[1].to_string());
-    assert_eq!(
-        git(folder.path(), &["rev-parse", "refs/gitcd/metadata/a/b"]),
-        ids[0].to_string()
-    );
+    assert_eq!(git(folder.path(), &["rev-parse", "refs/gitcd/metadata/a/b"]), ids[0].to_string());
     git(folder.path(), &["fsck", "--full", "--strict"]);
     let left = walk(folder.path());
     assert!(!left.iter().any(|path| path.contains(".lock")), "{left:?}");
@@ -68,18 +58,8 @@ fn a_reference_is_created_moved_and_seen_by_git() {
 
 /// All files below `folder`.
 fn walk(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    entries
-        .flat_map(|path| {
-            if path.is_dir() {
-                walk(&path)
-            } else {
-                vec![path.display().to_string()]
-            }
-        })
-        .collect()
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path.display().to_string()] }).collect()
 }
 
 #[test]
@@ -87,15 +67,8 @@ fn an_unexpected_value_stays_and_is_named() {
     let (folder, ids) = repository(3);
     let refs = open(&folder);
     let moved = |result: Result<(), RefError>, want_expected, want_found| match result {
-        Err(RefError::Moved {
-            name,
-            expected,
-            found,
-        }) => {
-            assert_eq!(
-                (name.as_str(), expected, found),
-                (MAIN, want_expected, want_found)
-            );
+        Err(RefError::Moved { name, expected, found }) => {
+            assert_eq!((name.as_str(), expected, found), (MAIN, want_expected, want_found));
         }
         other => panic!("{other:?}"),
     };
@@ -103,11 +76,7 @@ fn an_unexpected_value_stays_and_is_named() {
     refs.update(MAIN, ids[0], None).unwrap();
     moved(refs.update(MAIN, ids[1], None), None, Some(ids[0]));
     git(folder.path(), &["update-ref", MAIN, &ids[2].to_string()]);
-    moved(
-        refs.update(MAIN, ids[1], Some(ids[0])),
-        Some(ids[0]),
-        Some(ids[2]),
-    );
+    moved(refs.update(MAIN, ids[1], Some(ids[0])), Some(ids[0]), Some(ids[2]));
     assert_eq!(refs.read(MAIN).unwrap(), Some(ids[2]));
 }
 
@@ -117,10 +86,7 @@ fn packed_references_are_read_and_overridden() {
     let refs = open(&folder);
     refs.update(MAIN, ids[0], None).unwrap();
     refs.update("refs/heads/other/one", ids[2], None).unwrap();
-    git(
-        folder.path(),
-        &["tag", "-a", "-m", "a line with ^ follows", "v1", MAIN],
-    );
+    git(folder.path(), &["tag", "-a", "-m", "a line with ^ follows", "v1", MAIN]);
     for round in 0..2 {
         git(folder.path(), &["pack-refs", "--all"]);
         assert!(!folder.path().join(MAIN).exists());
@@ -128,10 +94,7 @@ fn packed_references_are_read_and_overridden() {
         assert_eq!(refs.read("refs/heads/other/one").unwrap(), Some(ids[2]));
         assert!(refs.update(MAIN, ids[2], None).is_err());
         refs.update(MAIN, ids[round + 1], Some(ids[round])).unwrap();
-        assert_eq!(
-            git(folder.path(), &["rev-parse", MAIN]),
-            ids[round + 1].to_string()
-        );
+        assert_eq!(git(folder.path(), &["rev-parse", MAIN]), ids[round + 1].to_string());
     }
 }
 
@@ -144,18 +107,9 @@ fn symbolic_references_are_followed() {
     refs.update("HEAD", ids[0], None).unwrap();
     assert_eq!(refs.read(MAIN).unwrap(), Some(ids[0]));
     assert_eq!(git(folder.path(), &["symbolic-ref", "HEAD"]), MAIN);
-    git(
-        folder.path(),
-        &["symbolic-ref", "refs/heads/a", "refs/heads/b"],
-    );
-    git(
-        folder.path(),
-        &["symbolic-ref", "refs/heads/b", "refs/heads/a"],
-    );
-    assert!(matches!(
-        refs.read("refs/heads/a"),
-        Err(RefError::Symbolic { .. })
-    ));
+    git(folder.path(), &["symbolic-ref", "refs/heads/a", "refs/heads/b"]);
+    git(folder.path(), &["symbolic-ref", "refs/heads/b", "refs/heads/a"]);
+    assert!(matches!(refs.read("refs/heads/a"), Err(RefError::Symbolic { .. })));
     let update = refs.update("refs/heads/a", ids[0], None);
     assert!(matches!(update, Err(RefError::Symbolic { .. })));
 }
@@ -194,18 +148,11 @@ fn a_lock_that_gitcd_left_in_a_crash_is_released() {
     update().unwrap();
     // A kill after the rename leaves the reference and its staged twin.
     let lock = super::Lock::acquire(&refs, MAIN, ids[0]).unwrap();
-    fs::rename(
-        folder.path().join("refs/heads/main.lock"),
-        folder.path().join(MAIN),
-    )
-    .unwrap();
+    fs::rename(folder.path().join("refs/heads/main.lock"), folder.path().join(MAIN)).unwrap();
     std::mem::forget(lock);
     assert!(!refs.release(MAIN).unwrap());
     assert_eq!(refs.read(MAIN).unwrap(), Some(ids[0]));
-    assert_eq!(
-        walk(&folder.path().join("gitcd-refs")),
-        Vec::<String>::new()
-    );
+    assert_eq!(walk(&folder.path().join("gitcd-refs")), Vec::<String>::new());
 }
 
 #[test]
@@ -225,32 +172,16 @@ fn a_name_that_is_a_folder_of_another_is_refused() {
     }
     git(folder.path(), &["update-ref", "-d", "refs/heads/a/b"]);
     fs::create_dir_all(folder.path().join("refs/heads/a/b/c")).unwrap();
-    refs.update("refs/heads/a", ids[0], None)
-        .expect("empty folders are no obstacle");
+    refs.update("refs/heads/a", ids[0], None).expect("empty folders are no obstacle");
 }
 
 #[test]
 fn names_that_are_no_references_are_refused() {
     let (folder, ids) = repository(1);
     let refs = open(&folder);
-    for name in [
-        "",
-        "main",
-        "refs/heads/../x",
-        "refs/heads/",
-        "objects/ab/cd",
-        "refs/a.lock",
-        "/x",
-        "a b",
-    ] {
-        assert!(
-            matches!(refs.read(name), Err(RefError::Invalid { .. })),
-            "{name:?}"
-        );
-        assert!(matches!(
-            refs.update(name, ids[0], None),
-            Err(RefError::Invalid { .. })
-        ));
+    for name in ["", "main", "refs/heads/../x", "refs/heads/", "objects/ab/cd", "refs/a.lock", "/x", "a b"] {
+        assert!(matches!(refs.read(name), Err(RefError::Invalid { .. })), "{name:?}");
+        assert!(matches!(refs.update(name, ids[0], None), Err(RefError::Invalid { .. })));
     }
 }
 
@@ -258,22 +189,10 @@ fn names_that_are_no_references_are_refused() {
 fn garbage_in_place_of_a_reference_is_an_error_with_its_path() {
     let (folder, ids) = repository(1);
     let refs = open(&folder);
-    for garbage in [
-        "",
-        "\0\0\0\0",
-        "abc\n",
-        "ref: ../../etc/passwd\n",
-        "ref: main\n",
-    ] {
+    for garbage in ["", "\0\0\0\0", "abc\n", "ref: ../../etc/passwd\n", "ref: main\n"] {
         fs::write(folder.path().join(MAIN), garbage).unwrap();
-        assert!(
-            matches!(refs.read(MAIN), Err(RefError::Corrupt { .. })),
-            "{garbage:?}"
-        );
-        assert!(matches!(
-            refs.update(MAIN, ids[0], None),
-            Err(RefError::Corrupt { .. })
-        ));
+        assert!(matches!(refs.read(MAIN), Err(RefError::Corrupt { .. })), "{garbage:?}");
+        assert!(matches!(refs.update(MAIN, ids[0], None), Err(RefError::Corrupt { .. })));
     }
     fs::remove_file(folder.path().join(MAIN)).unwrap();
     fs::write(folder.path().join("packed-refs"), "torn").unwrap();
@@ -283,33 +202,21 @@ fn garbage_in_place_of_a_reference_is_an_error_with_its_path() {
 #[test]
 fn repositories_that_keep_references_elsewhere_are_refused() {
     let (folder, _) = repository(0);
-    git(
-        folder.path(),
-        &["config", "core.repositoryFormatVersion", "1"],
-    );
-    git(
-        folder.path(),
-        &["config", "extensions.refStorage", "reftable"],
-    );
+    git(folder.path(), &["config", "core.repositoryFormatVersion", "1"]);
+    git(folder.path(), &["config", "extensions.refStorage", "reftable"]);
     match Refs::open(folder.path()) {
         Err(RefError::Storage { storage, .. }) => assert_eq!(storage, "reftable"),
         other => panic!("{other:?}"),
     }
     let empty = tempfile::tempdir().unwrap();
-    assert!(matches!(
-        Refs::open(empty.path()),
-        Err(RefError::Open { .. })
-    ));
+    assert!(matches!(Refs::open(empty.path()), Err(RefError::Open { .. })));
 }
 
 #[test]
 fn the_folder_around_a_repository_will_do() {
     let folder = tempfile::tempdir().unwrap();
     git(folder.path(), &["init", "-q"]);
-    git(
-        folder.path(),
-        &["commit", "-q", "--allow-empty", "-m", "first"],
-    );
+    git(folder.path(), &["commit", "-q", "--allow-empty", "-m", "first"]);
     let id = Oid::from_str(&git(folder.path(), &["rev-parse", "HEAD"])).unwrap();
     assert_eq!(open(&folder).read("HEAD").unwrap(), Some(id));
     let main = Refs::open(&folder.path().join(".git")).unwrap();
@@ -348,8 +255,5 @@ fn of_racing_updates_from_one_value_exactly_one_succeeds() {
         threads.map(|thread| thread.join().expect("no panic"))
     });
     assert_eq!(won.iter().sum::<usize>(), ids.len() - 1, "{won:?}");
-    assert_eq!(
-        git(folder.path(), &["rev-parse", MAIN]),
-        ids[39].to_string()
-    );
+    assert_eq!(git(folder.path(), &["rev-parse", MAIN]), ids[39].to_string());
 }

@@ -1,0 +1,41 @@
+# Everything a person needs; each target sets up what it uses.
+SHELL := bash
+CARGO ?= cargo
+ASSETS = $(shell hack/assets.sh)
+
+.DEFAULT_GOAL := help
+.PHONY: help up down test check deny bench soak assets build
+
+help: ## Show this help
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build gitcd and trishanku
+	$(CARGO) build --release -p gitcd -p trishanku
+
+up: build ## Bring up a Kubernetes control plane on a Git branch, on this machine (Ctrl-C ends it)
+	@assets="$$(hack/assets.sh)" && exec target/release/trishanku up --assets "$$assets" $(ARGS)
+
+down: ## End what `make up ARGS=--detach` left running
+	@$(CARGO) run --release --quiet -p trishanku -- down $(ARGS)
+
+test: ## Run all tests (with the real etcd, kube-apiserver, kubectl, git)
+	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" && $(CARGO) test --workspace --locked $(ARGS)
+
+check: deny ## Format, lints, licences
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+deny: ## Licences, bans and sources of the dependencies; advisories where the network allows
+	@hack/deny.sh
+
+bench: ## Measure gitcd and etcd side by side; writes docs/benchmarks.md
+	@assets="$$(hack/assets.sh etcd)" && export KUBEBUILDER_ASSETS="$$assets" && \
+	$(CARGO) build --release -p gitcd -p gitcd-bench && \
+	target/release/gitcd-bench --write docs/benchmarks.md $(ARGS)
+
+soak: ## The long form of the crash test: 50 cycles of kill -9 under load
+	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" GITCD_CRASH_CYCLES=50 && \
+	$(CARGO) test -p gitcd --test crash --locked -- --nocapture $(ARGS)
+
+assets: ## Get the Kubernetes and etcd binaries; prints their folder
+	@hack/assets.sh

@@ -1,0 +1,166 @@
+//! From revisions to objects of the open pack.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use git2::Oid;
+
+use super::super::entries::Entry;
+use super::super::line::{Home, Line};
+use super::super::message::{self, Subject, Verb};
+use super::super::pack::{self, Kind};
+use super::super::{delta, form, load, path};
+use super::{Action, Branch, Change, CommitError, Record, Revisions, Value};
+use crate::keyspace::Placement;
+
+impl Branch {
+    /// Adds revisions to the open pack: values, changed directories, and one data commit unless only local keys changed.
+    ///
+    /// Takes a few microseconds a change and directory level, plus hashing every changed directory. Nothing is read from or
+    /// written to disk.
+    ///
+    /// # Errors
+    /// [`CommitError`]; nothing has been added then.
+    pub fn commit(&mut self, revisions: &Revisions) -> Result<(), CommitError> {
+        self.check(revisions)?;
+        let mut subject = Subject::default();
+        for change in &revisions.changes {
+            match &change.action {
+                Action::Put { value, record } => {
+                    self.put(&change.key, value, *record, &mut subject);
+                }
+                Action::Delete => self.delete(&change.key, &mut subject),
+            }
+        }
+        self.time = Some(revisions.time);
+        if !subject.is_empty() {
+            let tree = self.data.write(&mut self.pack);
+            self.overhead += self.data.take_overhead();
+            let trailers = message::trailers(revisions.first, revisions.last, &revisions.clients);
+            let message = format!("{}\n\n{trailers}", subject.text());
+            self.data_commit = self.write_commit(tree, &[self.data_commit], revisions.time, &message);
+            self.commits += 1;
+        }
+        Ok(())
+    }
+
+    fn check(&self, revisions: &Revisions) -> Result<(), CommitError> {
+        if self.failed {
+            return Err(CommitError::Failed);
+        }
+        for Change { key, action } in &revisions.changes {
+            // What is in Git may always be deleted, though it be ephemeral by now.
+            if matches!(action, Action::Put { .. }) {
+                let committed = match self.config.keys.placement(key) {
+                    Placement::Data => self.config.keys.relative(key),
+                    Placement::Local => key,
+                    Placement::Ephemeral => {
+                        return Err(CommitError::Ephemeral { key: key.escape_ascii().to_string() });
+                    }
+                };
+                if !path::fits(committed) {
+                    return Err(CommitError::TooDeep { key: key.escape_ascii().to_string() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, key: &Bytes, value: &Bytes, record: Record, subject: &mut Subject) {
+        let (form, blob) = form::encode(value);
+        let is_data = self.config.keys.placement(key) == Placement::Data;
+        // The value of a local key is exact: nobody reads it in a diff.
+        let (home, form, blob) =
+            if is_data { (Home::Data, form, &*blob) } else { (Home::Local, form::Form::Raw, &**value) };
+        let line = Line { key: key.clone(), record, form, home };
+        load::place(&self.config.keys, &line, &mut self.path);
+        let is_new = self.trie.put(line);
+        let oid = pack::id(Kind::Blob, blob);
+        if !is_data {
+            self.local.put(&self.path, oid);
+            self.local_values.insert(key.clone(), (oid, value.clone()));
+            self.local_changed = true;
+            return;
+        }
+        if self.data.find(&self.path) != Some(oid) {
+            self.data.put(&self.path, oid);
+            self.write_value(key, oid, blob);
+        }
+        self.describe(if is_new { Verb::Create } else { Verb::Update }, subject);
+    }
+
+    fn delete(&mut self, key: &Bytes, subject: &mut Subject) {
+        let Some(line) = self.trie.remove(key) else {
+            return;
+        };
+        self.values.remove(key);
+        load::place(&self.config.keys, &line, &mut self.path);
+        match line.home {
+            Home::Data => {
+                self.describe(Verb::Delete, subject);
+                self.data.remove(&self.path);
+            }
+            Home::Local => {
+                self.local.remove(&self.path);
+                self.local_values.remove(key);
+                self.local_changed = true;
+            }
+        }
+    }
+
+    /// Adds the change of the key at `self.path` to the subject, with the place of its value in the tree.
+    fn describe(&self, verb: Verb, subject: &mut Subject) {
+        let path = std::str::from_utf8(&self.path).expect("the path encoding escapes everything but ASCII");
+        if self.data.is_directory(&self.path) {
+            subject.add(verb, &format!("{path}/%value"));
+        } else {
+            subject.add(verb, path);
+        }
+    }
+
+    fn write_value(&mut self, key: &Bytes, oid: Oid, blob: &[u8]) {
+        let Some(before) = self.values.get_mut(key) else {
+            let placed = self.pack.whole(Kind::Blob, oid, blob);
+            self.values.insert(key.clone(), Value { placed, blob: blob.to_vec() });
+            return;
+        };
+        self.scratch.clear();
+        let mut placed = None;
+        if !before.placed.ends_chain() {
+            delta::between(&before.blob, blob, &mut self.scratch);
+            // Deflate would make about as little of the whole.
+            if self.scratch.len() < blob.len() / 2 {
+                placed = self.pack.delta(oid, &self.scratch, before.placed);
+            }
+        }
+        before.placed = placed.unwrap_or_else(|| self.pack.whole(Kind::Blob, oid, blob));
+        before.blob.clear();
+        before.blob.extend_from_slice(blob);
+    }
+
+    pub(super) fn write_commit(&mut self, tree: Oid, parents: &[Oid], time: SystemTime, message: &str) -> Oid {
+        use std::fmt::Write;
+        let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let mut content = format!("tree {tree}\n");
+        for parent in parents {
+            writeln!(content, "parent {parent}").expect("a string takes everything");
+        }
+        for role in ["author", "committer"] {
+            writeln!(content, "{role} {}{seconds} +0000", self.identity).expect("a string takes everything");
+        }
+        content.push('\n');
+        content.push_str(message);
+        let oid = pack::id(Kind::Commit, content.as_bytes());
+        self.pack.whole(Kind::Commit, oid, content.as_bytes());
+        oid
+    }
+
+    /// Adds a file to the metadata's root, writing it unless the last metadata commit has it already.
+    pub(super) fn write_file(&mut self, name: &[u8], content: &[u8]) {
+        let oid = pack::id(Kind::Blob, content);
+        if self.root.find(Entry::File, name) != Some(oid) {
+            self.pack.whole(Kind::Blob, oid, content);
+            self.root.set(Entry::File, name, oid);
+        }
+    }
+}

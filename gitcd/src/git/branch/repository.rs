@@ -1,0 +1,53 @@
+//! The repository that a branch lives in.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use git2::{Repository, RepositoryInitOptions};
+
+use super::{Config, CreateError, OpenError};
+
+/// The repository at a path; `None` if nothing is there, or nothing but gitcd's own folder.
+pub(super) fn open_repository(path: &Path) -> Result<Option<Repository>, OpenError> {
+    let below = path.join(".git");
+    let path = if below.is_dir() { below.as_path() } else { path };
+    if is_free(path).map_err(|source| OpenError::Io { path: path.into(), source })? {
+        return Ok(None);
+    }
+    match Repository::open_bare(path) {
+        Ok(repository) => Ok(Some(repository)),
+        Err(source) => Err(OpenError::NotARepository { path: path.into(), source }),
+    }
+}
+
+fn is_free(path: &Path) -> io::Result<bool> {
+    match fs::read_dir(path) {
+        Ok(entries) => {
+            for entry in entries {
+                if entry?.file_name() != "gitcd" {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes a bare repository, durably.
+pub(super) fn init(config: &Config) -> Result<Repository, CreateError> {
+    let path = &config.repository;
+    let mut options = RepositoryInitOptions::new();
+    options.bare(true).no_reinit(true).external_template(false).mkpath(true).initial_head(&config.data_reference);
+    let repository = Repository::init_opts(path, &options)
+        .map_err(|source| CreateError::Repository { path: path.clone(), source })?;
+    let git_dir = repository.path();
+    // libgit2 leaves this to the system: after a power loss there would be commits in a folder that is no repository.
+    for name in ["HEAD", "config", "refs/heads", "refs", "objects/pack", "objects", ".", ".."] {
+        let path = git_dir.join(name);
+        File::open(&path).and_then(|file| file.sync_all()).map_err(|source| CreateError::Io { path, source })?;
+    }
+    Ok(repository)
+}
