@@ -144,7 +144,7 @@ impl Server {
         let listeners = listeners
             .into_iter()
             .map(|(listener, tls)| {
-                let router = api::routes(&backend).into_axum_router().merge(http::routes(source.clone()));
+                let router = api::routes(&backend).merge(http::routes(source.clone()));
                 tokio::spawn(serve(listener, tls, router.into(), wait_for(stopped.clone())))
             })
             .collect();

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::{Limits, status};
+use crate::git::path;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use crate::proto::etcdserverpb::range_request::{SortOrder, SortTarget};
@@ -50,13 +51,16 @@ fn sort(order: SortOrder, target: SortTarget) -> Option<Sort> {
         SortTarget::Value => SortBy::Value,
     };
     // Pairs come by key, ascending; a target without an order means ascending.
-    let descending = order == SortOrder::Descend;
-    (descending || by != SortBy::Key).then_some(Sort { by, descending })
+    let (descending, after_limit) = (order == SortOrder::Descend, order == SortOrder::None);
+    (descending || by != SortBy::Key).then_some(Sort { by, descending, after_limit })
 }
 
 pub(super) fn put(request: pb::PutRequest) -> Result<Put, Status> {
     if request.key.is_empty() {
         return Err(status::empty_key());
+    }
+    if !path::fits(&request.key) {
+        return Err(status::too_deep());
     }
     if request.ignore_value && !request.value.is_empty() {
         return Err(status::value_provided());
@@ -120,8 +124,8 @@ fn compare(compare: pb::Compare) -> Compare {
         Ok(CompareResult::Greater) => Relation::Greater,
         Ok(CompareResult::Less) => Relation::Less,
         Ok(CompareResult::NotEqual) => Relation::NotEqual,
-        // etcd takes what it does not know for equal too.
-        Ok(CompareResult::Equal) | Err(_) => Relation::Equal,
+        Ok(CompareResult::Equal) => Relation::Equal,
+        Err(_) => Relation::Any,
     };
     // A missing or other operand counts as zero, as protobuf's getters give it.
     let union = compare.target_union;
@@ -134,9 +138,8 @@ fn compare(compare: pb::Compare) -> Compare {
             Target::Value(if let Some(TargetUnion::Value(value)) = union { value } else { Bytes::new() })
         }
         Ok(CompareTarget::Lease) => Target::Lease(if let Some(TargetUnion::Lease(n)) = union { n } else { 0 }),
-        Ok(CompareTarget::Version) | Err(_) => {
-            Target::Version(if let Some(TargetUnion::Version(n)) = union { n } else { 0 })
-        }
+        Ok(CompareTarget::Version) => Target::Version(if let Some(TargetUnion::Version(n)) = union { n } else { 0 }),
+        Err(_) => Target::Unknown,
     };
     Compare { keys: KeyRange::new(compare.key, compare.range_end), relation, target }
 }

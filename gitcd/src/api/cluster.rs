@@ -47,7 +47,8 @@ impl Cluster for Backend {
             client_ur_ls: self.member.client_urls.clone(),
             is_learner: false,
         };
-        let header = Some(self.header(self.store.revision()));
+        // The members have no revision of the keys, says etcd.
+        let header = Some(self.header_base());
         Ok(Response::new(pb::MemberListResponse { header, members: vec![member] }))
     }
 

@@ -88,7 +88,7 @@ impl Backend {
 }
 
 /// All gRPC services of a branch.
-pub fn routes(backend: &Backend) -> tonic::service::Routes {
+pub fn routes(backend: &Backend) -> axum::Router {
     // Larger messages are decoded, so that the answer is etcd's error and not the transport's.
     let decode_limit = 2 * (backend.limits.max_request_bytes + OVERHEAD_BYTES);
     let mut routes = tonic::service::Routes::builder();
@@ -106,7 +106,7 @@ pub fn routes(backend: &Backend) -> tonic::service::Routes {
         .add_service(LeaseServer::new(backend.clone()))
         .add_service(ClusterServer::new(backend.clone()))
         .add_service(MaintenanceServer::new(backend.clone()));
-    routes.routes()
+    routes.routes().into_axum_router().layer(tower::util::MapResponseLayer::new(status::of_transport))
 }
 
 /// A pair on the wire.

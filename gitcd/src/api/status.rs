@@ -25,9 +25,21 @@ statuses! {
     lease_not_found = NotFound "etcdserver: requested lease not found";
     lease_exists = FailedPrecondition "etcdserver: lease already exists";
     lease_ttl_too_large = OutOfRange "etcdserver: too large lease TTL";
+    too_deep = InvalidArgument "gitcd: the key has more than 1024 components: Git cannot hold a tree that deep";
     stopped = Unavailable "etcdserver: server stopped";
     bad_leader_transferee = FailedPrecondition "etcdserver: bad leader transferee";
     single_member = Unimplemented "gitcd: a branch has one member; other writers take another branch";
+}
+
+/// gRPC answers a message above the limit of the transport with `ResourceExhausted`, but tonic with `OutOfRange`, by
+/// which etcd's clients know a compacted revision.
+pub(super) fn of_transport<B>(mut response: http::Response<B>) -> http::Response<B> {
+    let headers = response.headers_mut();
+    let is = |name: &str, start: &[u8]| headers.get(name).is_some_and(|value| value.as_bytes().starts_with(start));
+    if is("grpc-status", b"11") && is("grpc-message", b"Error,%20decoded%20message%20length%20too%20large") {
+        headers.insert("grpc-status", http::HeaderValue::from_static("8"));
+    }
+    response
 }
 
 /// What the store's error is on the wire.

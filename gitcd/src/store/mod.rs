@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::index::Index;
 use self::lease::{Lease, Leases};
 use self::log::Entry;
-use self::query::{Found, Range};
+use self::query::{Found, Range, View};
 use self::revision::Revision;
 use self::txn::{Done, Op};
 use self::version::{ValueLost, Version};
@@ -190,12 +190,12 @@ impl Store {
     /// the writer; costs a walk over the range.
     ///
     /// # Errors
-    /// [`Error::Future`], [`Error::Compacted`].
+    /// [`Error::Future`], [`Error::Compacted`], [`Error::ValueLost`].
     pub fn range(&self, range: &Range) -> Result<Found, Error> {
         let index = self.index.read();
         let current = self.revision();
         range.check(current, index.compacted())?;
-        Ok(range.answer(&index, current))
+        range.answer(View { index: &index, at: current, segments: &self.segments })
     }
 
     /// Does one operation. What only reads is answered at once; a write when it is durable.
@@ -205,7 +205,7 @@ impl Store {
     pub async fn execute(&self, op: Op, client: Option<Arc<str>>) -> Result<Done, Error> {
         if op.is_read_only() {
             let index = self.index.read();
-            return txn::read(&op, &index, self.revision());
+            return txn::read(&op, View { index: &index, at: self.revision(), segments: &self.segments });
         }
         self.send(|reply| writer::Command::Write { op, client, reply }).await
     }

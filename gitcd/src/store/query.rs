@@ -6,6 +6,15 @@ use super::Error;
 use super::index::{Index, KeyRange};
 use super::revision::Revision;
 use super::version::Version;
+use crate::journal::Segments;
+
+/// What an operation reads: the index as it was at a revision, with the values that have left memory.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    pub index: &'a Index,
+    pub at: Revision,
+    pub segments: &'a Segments,
+}
 
 /// A range read with all of etcd's options.
 #[derive(Clone, Debug)]
@@ -31,6 +40,8 @@ pub struct Sort {
     pub by: SortBy,
     /// Highest first.
     pub descending: bool,
+    /// Only the target was asked for, no order: etcd then sorts what the limit lets through, and one more.
+    pub after_limit: bool,
 }
 
 /// etcd's sort targets.
@@ -93,22 +104,33 @@ impl Range {
         }
     }
 
-    /// Answers from the index as it was at `current` or, if asked, at an older revision. Walks the whole range,
-    /// since etcd counts all of it.
-    pub(super) fn answer(&self, index: &Index, current: Revision) -> Found {
-        let at = self.revision.unwrap_or(current);
-        self.select(current, index.range(&self.keys, at))
+    /// Answers from the view or, if asked, from an older revision of it. Walks the whole range, since etcd counts all
+    /// of it.
+    ///
+    /// # Errors
+    /// [`Error::ValueLost`] if values that it sorts by cannot be read back.
+    pub(super) fn answer(&self, view: View) -> Result<Found, Error> {
+        let at = self.revision.unwrap_or(view.at);
+        self.select(view.at, view.index.range(&self.keys, at), view.segments)
     }
 
     /// The same over pairs that are given in the order of their keys.
-    pub(super) fn select<'a>(&self, current: Revision, all: impl Iterator<Item = &'a Arc<Version>>) -> Found {
+    ///
+    /// # Errors
+    /// As for [`Range::answer`].
+    pub(super) fn select<'a>(
+        &self,
+        current: Revision,
+        all: impl Iterator<Item = &'a Arc<Version>>,
+        segments: &Segments,
+    ) -> Result<Found, Error> {
         let mut found = Found { revision: current, pairs: Vec::new(), more: false, count: 0 };
-        let all_needed = self.sort.is_some() || !self.filter.is_none();
+        let all_needed = self.sort.is_some_and(|sort| !sort.after_limit) || !self.filter.is_none();
         let wanted = match self.limit {
             _ if self.count_only => 0,
             0 => usize::MAX,
             _ if all_needed => usize::MAX,
-            limit => limit,
+            limit => limit.saturating_add(1),
         };
         for version in all {
             found.count += 1;
@@ -117,37 +139,43 @@ impl Range {
             }
         }
         if self.count_only {
-            return found;
+            return Ok(found);
         }
         if let Some(sort) = self.sort {
-            sort.apply(&mut found.pairs);
+            sort.apply(&mut found.pairs, segments)?;
         }
-        if all_needed {
-            found.more = self.limit > 0 && found.pairs.len() > self.limit;
-            if found.more {
-                found.pairs.truncate(self.limit);
-            }
-        } else {
-            found.more = found.count > found.pairs.len();
+        found.more = self.limit > 0 && found.pairs.len() > self.limit;
+        if found.more {
+            found.pairs.truncate(self.limit);
         }
-        found
+        Ok(found)
     }
 }
 
 impl Sort {
-    fn apply(self, pairs: &mut [Arc<Version>]) {
-        // Stable, as etcd's: equal ones stay in the order of their keys (reversed order included).
-        let ordered = |left: &Arc<Version>, right: &Arc<Version>| match self.by {
-            SortBy::Key => left.key.cmp(&right.key),
-            SortBy::Version => left.version.cmp(&right.version),
-            SortBy::Create => left.create_revision.cmp(&right.create_revision),
-            SortBy::Mod => left.mod_revision.cmp(&right.mod_revision),
-            SortBy::Value => left.value_in_memory().cmp(&right.value_in_memory()),
-        };
+    fn apply(self, pairs: &mut Vec<Arc<Version>>, segments: &Segments) -> Result<(), Error> {
+        match self.by {
+            SortBy::Key => self.sort(pairs, |version| version.key.clone()),
+            SortBy::Version => self.sort(pairs, |version| version.version),
+            SortBy::Create => self.sort(pairs, |version| version.create_revision),
+            SortBy::Mod => self.sort(pairs, |version| version.mod_revision),
+            SortBy::Value => {
+                // Old values may have left memory: each is read once.
+                let valued = pairs.drain(..).map(|version| Ok((version.value(segments)?, version)));
+                let mut valued = valued.collect::<Result<Vec<_>, Error>>()?;
+                self.sort(&mut valued, |(value, _)| value.clone());
+                pairs.extend(valued.into_iter().map(|(_, version)| version));
+            }
+        }
+        Ok(())
+    }
+
+    /// Stable, as etcd's: equal ones stay in the order of their keys (reversed order included).
+    fn sort<T, K: Ord>(self, pairs: &mut [T], by: impl Fn(&T) -> K) {
         if self.descending {
-            pairs.sort_by(|left, right| ordered(right, left));
+            pairs.sort_by(|left, right| by(right).cmp(&by(left)));
         } else {
-            pairs.sort_by(ordered);
+            pairs.sort_by_key(by);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Write transactions: compare, choose a branch, check it, then change. Pure: index in, versions out.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use bytes::Bytes;
 use super::Error;
 use super::index::{Index, KeyRange};
 use super::lease::Leases;
-use super::query::{Found, Range};
+use super::query::{Found, Range, View};
 use super::revision::Revision;
 use super::version::Version;
 
@@ -77,6 +78,8 @@ pub enum Relation {
     NotEqual,
     Greater,
     Less,
+    /// Holds in any case: etcd takes a relation that it does not know so.
+    Any,
 }
 
 /// What is compared.
@@ -88,6 +91,8 @@ pub enum Target {
     Mod(i64),
     Value(Bytes),
     Lease(i64),
+    /// Equal in any case: etcd takes a target that it does not know so.
+    Unknown,
 }
 
 /// The answer to an [`Op`].
@@ -149,29 +154,39 @@ impl Op {
 }
 
 impl Compare {
-    fn holds(&self, index: &Index, at: Revision) -> bool {
-        let mut pairs = index.range(&self.keys, at).peekable();
+    fn holds(&self, view: View) -> Result<bool, Error> {
+        let mut pairs = view.index.range(&self.keys, view.at).peekable();
         if pairs.peek().is_none() {
             // As in etcd: an absent key is compared as all zeros, but has no value that could be compared.
-            return !matches!(self.target, Target::Value(_)) && self.holds_for(None);
+            return Ok(!matches!(self.target, Target::Value(_)) && self.holds_for(None, view)?);
         }
-        pairs.all(|version| self.holds_for(Some(version)))
+        for version in pairs {
+            if !self.holds_for(Some(version), view)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
-    fn holds_for(&self, stored: Option<&Version>) -> bool {
+    fn holds_for(&self, stored: Option<&Version>, view: View) -> Result<bool, Error> {
         let ordering = match &self.target {
             Target::Version(given) => stored.map_or(0, |v| v.version).cmp(given),
             Target::Create(given) => stored.map_or(0, |v| v.create_revision.get()).cmp(given),
             Target::Mod(given) => stored.map_or(0, |v| v.mod_revision.get()).cmp(given),
             Target::Lease(given) => stored.map_or(0, |v| v.lease).cmp(given),
-            Target::Value(given) => stored.map_or_else(Bytes::new, Version::value_in_memory).cmp(given),
+            Target::Value(given) => {
+                let value = stored.map(|version| version.value(view.segments)).transpose()?;
+                value.unwrap_or_default().cmp(given)
+            }
+            Target::Unknown => Ordering::Equal,
         };
-        match self.relation {
+        Ok(match self.relation {
             Relation::Equal => ordering.is_eq(),
             Relation::NotEqual => ordering.is_ne(),
             Relation::Greater => ordering.is_gt(),
             Relation::Less => ordering.is_lt(),
-        }
+            Relation::Any => true,
+        })
     }
 }
 
@@ -184,28 +199,31 @@ enum Chosen<'a> {
     Txn(bool, Vec<Chosen<'a>>),
 }
 
-fn choose<'a>(op: &'a Op, index: &Index, at: Revision) -> Chosen<'a> {
-    match op {
+fn choose<'a>(op: &'a Op, view: View) -> Result<Chosen<'a>, Error> {
+    Ok(match op {
         Op::Range(range) => Chosen::Range(range),
         Op::Put(put) => Chosen::Put(put),
         Op::Delete(delete) => Chosen::Delete(delete),
         Op::Txn(txn) => {
-            let succeeded = txn.compares.iter().all(|compare| compare.holds(index, at));
+            let mut succeeded = true;
+            for compare in &txn.compares {
+                succeeded = succeeded && compare.holds(view)?;
+            }
             let branch = if succeeded { &txn.success } else { &txn.failure };
-            Chosen::Txn(succeeded, branch.iter().map(|op| choose(op, index, at)).collect())
+            Chosen::Txn(succeeded, branch.iter().map(|op| choose(op, view)).collect::<Result<_, _>>()?)
         }
-    }
+    })
 }
 
-/// Answers an operation that only reads, at `at`.
+/// Answers an operation that only reads.
 ///
 /// # Errors
-/// [`Error::Future`] or [`Error::Compacted`] for a revision that cannot be read.
-pub(super) fn read(op: &Op, index: &Index, at: Revision) -> Result<Done, Error> {
-    let chosen = choose(op, index, at);
-    check(&chosen, index, at, None)?;
-    let mut run = Run { index, at, now: at, written: Written::default() };
-    Ok(run.execute(chosen))
+/// [`Error::Future`] or [`Error::Compacted`] for a revision that cannot be read, [`Error::ValueLost`].
+pub(super) fn read(op: &Op, view: View) -> Result<Done, Error> {
+    let chosen = choose(op, view)?;
+    check(&chosen, view.index, view.at, None)?;
+    let mut run = Run { view, now: view.at, written: Written::default() };
+    run.execute(chosen)
 }
 
 /// Computes what an operation changes on top of the newest state. Nothing is applied: the caller does that with
@@ -213,12 +231,11 @@ pub(super) fn read(op: &Op, index: &Index, at: Revision) -> Result<Done, Error> 
 ///
 /// # Errors
 /// Before anything is computed: a revision that cannot be read, an unknown lease, a missing key to keep the value of.
-pub(super) fn write(op: &Op, index: &Index, leases: &Leases) -> Result<(Done, Vec<Arc<Version>>), Error> {
-    let at = index.revision();
-    let chosen = choose(op, index, at);
-    check(&chosen, index, at, Some(leases))?;
-    let mut run = Run { index, at, now: at.next(), written: Written::default() };
-    let done = run.execute(chosen);
+pub(super) fn write(op: &Op, newest: View, leases: &Leases) -> Result<(Done, Vec<Arc<Version>>), Error> {
+    let chosen = choose(op, newest)?;
+    check(&chosen, newest.index, newest.at, Some(leases))?;
+    let mut run = Run { view: newest, now: newest.at.next(), written: Written::default() };
+    let done = run.execute(chosen)?;
     Ok((done, run.written.order))
 }
 
@@ -243,8 +260,7 @@ fn check(op: &Chosen, index: &Index, at: Revision, leases: Option<&Leases>) -> R
 }
 
 struct Run<'a> {
-    index: &'a Index,
-    at: Revision,
+    view: View<'a>,
     /// The revision that the changes get.
     now: Revision,
     /// What was changed so far: later operations see it.
@@ -271,34 +287,34 @@ impl Written {
 }
 
 impl Run<'_> {
-    fn execute(&mut self, op: Chosen) -> Done {
-        match op {
-            Chosen::Range(range) => Done::Range(self.range(range)),
+    fn execute(&mut self, op: Chosen) -> Result<Done, Error> {
+        Ok(match op {
+            Chosen::Range(range) => Done::Range(self.range(range)?),
             Chosen::Put(put) => self.put(put),
             Chosen::Delete(delete) => self.delete(delete),
             Chosen::Txn(succeeded, ops) => {
-                let done = ops.into_iter().map(|op| self.execute(op)).collect();
+                let done = ops.into_iter().map(|op| self.execute(op)).collect::<Result<_, _>>()?;
                 Done::Txn(TxnDone { revision: self.revision(), succeeded, done })
             }
-        }
+        })
     }
 
     /// The revision that a reader inside the transaction sees.
     fn revision(&self) -> Revision {
-        if self.written.order.is_empty() { self.at } else { self.now }
+        if self.written.order.is_empty() { self.view.at } else { self.now }
     }
 
     fn newest(&self, key: &[u8]) -> Option<Arc<Version>> {
         match self.written.find(key) {
             Some(version) => (!version.is_tombstone()).then(|| version.clone()),
-            None => self.index.newest(key).cloned(),
+            None => self.view.index.newest(key).cloned(),
         }
     }
 
     /// The newest pairs of a range, own changes included.
     fn pairs(&self, keys: &KeyRange) -> BTreeMap<Bytes, Arc<Version>> {
         let mut pairs: BTreeMap<_, _> =
-            self.index.range(keys, self.at).map(|version| (version.key.clone(), version.clone())).collect();
+            self.view.index.range(keys, self.view.at).map(|version| (version.key.clone(), version.clone())).collect();
         for version in self.written.order.iter().filter(|version| keys.contains(&version.key)) {
             if version.is_tombstone() {
                 pairs.remove(&version.key);
@@ -309,12 +325,12 @@ impl Run<'_> {
         pairs
     }
 
-    fn range(&self, range: &Range) -> Found {
+    fn range(&self, range: &Range) -> Result<Found, Error> {
         let own_changes_matter = range.revision.is_none() && !self.written.order.is_empty();
         if own_changes_matter {
-            return range.select(self.revision(), self.pairs(&range.keys).values());
+            return range.select(self.revision(), self.pairs(&range.keys).values(), self.view.segments);
         }
-        Found { revision: self.revision(), ..range.answer(self.index, self.at) }
+        Ok(Found { revision: self.revision(), ..range.answer(self.view)? })
     }
 
     fn put(&mut self, put: &Put) -> Done {
@@ -337,7 +353,7 @@ impl Run<'_> {
     fn delete(&mut self, delete: &Delete) -> Done {
         let pairs = match &delete.keys {
             KeyRange::One(key) => self.newest(key).into_iter().collect::<Vec<_>>(),
-            keys if self.written.order.is_empty() => self.index.range(keys, self.at).cloned().collect(),
+            keys if self.written.order.is_empty() => self.view.index.range(keys, self.view.at).cloned().collect(),
             keys => self.pairs(keys).into_values().collect(),
         };
         for pair in &pairs {

@@ -9,12 +9,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::lease::Lease;
 use super::log::Entry;
+use super::query::View;
 use super::revision::Revision;
 use super::txn::{self, Done, Op};
 use super::version::Version;
 use super::{Error, Store};
 use crate::journal::record::{PutRef, Record, encode_write};
-use crate::journal::{self, AppendError, Position};
+use crate::journal::{self, AppendError, Position, Segments};
 
 /// Bounds of the writer.
 #[derive(Clone, Debug)]
@@ -169,6 +170,7 @@ impl Writer {
             let mut round = Round {
                 index: &mut index,
                 leases: &mut leases,
+                segments: &store.segments,
                 frame: self.journal.frame(),
                 batch: &mut batch,
                 segment,
@@ -339,6 +341,7 @@ impl Writer {
 struct Round<'a> {
     index: &'a mut super::index::Index,
     leases: &'a mut super::lease::Leases,
+    segments: &'a Segments,
     frame: &'a mut Vec<u8>,
     batch: &'a mut Batch,
     segment: u64,
@@ -378,7 +381,8 @@ impl Round<'_> {
     }
 
     fn write(&mut self, op: &Op, client: Option<Arc<str>>) -> Result<Done, Error> {
-        let (done, versions) = txn::write(op, self.index, self.leases)?;
+        let view = View { index: self.index, at: self.index.revision(), segments: self.segments };
+        let (done, versions) = txn::write(op, view, self.leases)?;
         if !versions.is_empty() {
             self.apply(versions, client);
         }
@@ -449,7 +453,10 @@ impl Round<'_> {
         if revision > self.index.revision() {
             return Err(Error::Future);
         }
-        if revision <= self.batch.compact.unwrap_or(Revision::ZERO).max(self.index.compacted()) {
+        let compacted = self.batch.compact.unwrap_or(Revision::ZERO).max(self.index.compacted());
+        // As in etcd, a store that was never compacted can be compacted at 0, which does nothing.
+        let nothing = revision == Revision::ZERO && compacted == Revision::ZERO;
+        if revision <= compacted && !nothing {
             return Err(Error::Compacted);
         }
         Record::Compact(revision).encode(self.frame);

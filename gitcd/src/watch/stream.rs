@@ -124,18 +124,15 @@ impl Session {
         if create.start_revision < 0 {
             return self.send_at(self.store.revision(), refused(COMPACTED)).await;
         }
-        let id = if create.watch_id == 0 { self.free_id() } else { create.watch_id };
-        if self.watchers.contains_key(&id) {
-            return self
-                .send_at(self.store.revision(), refused("mvcc: duplicate watch ID provided on the WatchStream"))
-                .await;
-        }
         // An empty key means the smallest one.
         let key = if create.key.is_empty() { Bytes::from_static(&[0]) } else { create.key };
         let keys = KeyRange::new(key, create.range_end);
-        let empty = matches!(&keys, KeyRange::Span(start, end) if start >= end);
-        if empty {
+        if matches!(&keys, KeyRange::Span(start, end) if start >= end) {
             return self.send_at(self.store.revision(), refused("mvcc: watcher range is empty")).await;
+        }
+        let id = if create.watch_id == 0 { self.free_id() } else { create.watch_id };
+        if self.watchers.contains_key(&id) {
+            return self.send_at(self.store.revision(), refused("mvcc: duplicate watch ID provided on the WatchStream")).await;
         }
         let (mut current, mut start) = (Revision::ZERO, Revision::new(create.start_revision));
         let registration = self.store.hub().register(keys.clone(), &self.mailbox, id, || {
@@ -245,7 +242,8 @@ impl Session {
         self.watchers.remove(&id);
         let compact_revision = self.store.compacted().get();
         let canceled = WatchResponse { watch_id: id, canceled: true, compact_revision, ..WatchResponse::default() };
-        self.send_at(self.store.revision(), canceled).await
+        // etcd gives no revision here: the compact revision is what counts.
+        self.send_at(Revision::ZERO, canceled).await
     }
 
     async fn send_events(&self, id: i64, revision: Revision, events: Vec<Event>, fragment: bool) -> Result<(), Gone> {

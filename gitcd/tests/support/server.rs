@@ -88,7 +88,12 @@ impl Launch {
     /// Starts the program, without waiting for it to serve.
     pub(crate) fn spawn(self) -> Server {
         let temporary = tempfile::tempdir().expect("the temporary folder is writable");
-        let folder = self.folder.unwrap_or_else(|| temporary.path().to_owned());
+        let folder = self.folder.unwrap_or_else(|| {
+            if self.kind == Kind::Gitcd {
+                Repository::init(&temporary.path().join("repo.git"));
+            }
+            temporary.path().to_owned()
+        });
         let mut server = Server {
             kind: self.kind,
             program: self.program,
