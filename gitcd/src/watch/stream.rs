@@ -132,7 +132,9 @@ impl Session {
         }
         let id = if create.watch_id == 0 { self.free_id() } else { create.watch_id };
         if self.watchers.contains_key(&id) {
-            return self.send_at(self.store.revision(), refused("mvcc: duplicate watch ID provided on the WatchStream")).await;
+            return self
+                .send_at(self.store.revision(), refused("mvcc: duplicate watch ID provided on the WatchStream"))
+                .await;
         }
         let (mut current, mut start) = (Revision::ZERO, Revision::new(create.start_revision));
         let registration = self.store.hub().register(keys.clone(), &self.mailbox, id, || {
