@@ -24,8 +24,8 @@ pub(crate) fn folder() -> anyhow::Result<PathBuf> {
     // What cargo tells this test about itself. Build scripts that look at such variables, ring's among them, would run again, and
     // everything above them would be compiled again: minutes, each time.
     for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+        let variable = name.to_string_lossy();
+        if variable.starts_with("CARGO_PKG_") || variable.starts_with("CARGO_MANIFEST_") {
             command.env_remove(&name);
         }
     }

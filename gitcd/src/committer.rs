@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use crate::git::branch::{Action, Branch, Change, Config, Record, Revisions, State};
 use crate::keyspace::Placement;
-use crate::snapshot::{Incarnation, Snapshot, write_of};
+use crate::snapshot::{Incarnation, Snapshot, hex, write_of};
 use crate::store::Store;
 use crate::store::index::KeyRange;
 use crate::store::log::Entry;
@@ -51,11 +51,11 @@ impl Default for Settings {
 }
 
 /// The shortest time between two packs.
-const MIN_FLUSH_INTERVAL: Duration = Duration::from_millis(1000);
+const MIN_FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 /// A pack is written at this size in any case; it is held in memory until then.
 const MAX_PACK_BYTES: usize = 24 << 20;
 /// An idle branch whose ephemeral keys change still moves the start of its journal so often.
-const IDLE_FLUSH_INTERVAL: Duration = Duration::from_secs(600);
+const IDLE_FLUSH_INTERVAL: Duration = Duration::from_mins(10);
 /// Entries taken from the log at a time.
 const TAKE: usize = 4096;
 /// Commits may take this share of one processor core before revisions are put together.
@@ -268,13 +268,13 @@ impl Committer {
         let state = State {
             revision: self.staged.get(),
             compact_revision: self.store.compacted().get(),
-            incarnation: self.incarnation.iter().map(|byte| format!("{byte:02x}")).collect(),
+            incarnation: hex(&self.incarnation),
             leases: self.store.leases(),
         };
         let flushed = self.branch.flush(&state).map_err(|error| chain(&error))?;
         self.counters.commits.fetch_add(flushed.data_commits as u64, Ordering::Relaxed);
         self.counters.packs.fetch_add(1, Ordering::Relaxed);
-        self.counters.pack_bytes.fetch_add(flushed.pack_bytes as u64, Ordering::Relaxed);
+        self.counters.pack_bytes.fetch_add(flushed.pack_bytes, Ordering::Relaxed);
         let metadata = flushed.pair.metadata.as_bytes().try_into().expect("an object id has 20 bytes");
         self.bases.push_back((self.staged, metadata));
         self.store.committed(self.staged, metadata);

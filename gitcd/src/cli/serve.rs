@@ -65,6 +65,7 @@ pub(super) struct Args {
 
 /// Flags of earlier releases that have nothing to set any more.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_field_names, reason = "the fields are the flags' names")]
 struct Former {
     #[arg(long, env = "GITCD_WATCH_DISPATCH_CHANNEL_SIZE", hide = true)]
     watch_dispatch_channel_size: Option<String>,

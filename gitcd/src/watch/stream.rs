@@ -41,6 +41,7 @@ pub struct Settings {
     pub max_request_bytes: usize,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "they are the options of the request")]
 struct Watcher {
     keys: KeyRange,
     /// Nothing below this is of interest any more.
