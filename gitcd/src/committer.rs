@@ -46,7 +46,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { granularity: Granularity::default(), overhead_bytes_per_second: 32 << 10, max_journal_bytes: 512 << 20 }
+        Self { granularity: Granularity::default(), overhead_bytes_per_second: 27 << 10, max_journal_bytes: 512 << 20 }
     }
 }
 
