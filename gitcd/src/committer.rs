@@ -12,7 +12,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use crate::git::branch::{Action, Branch, Change, Config, Record, Revisions, State};
+use crate::git::branch::{
+    Action, Branch, Change, CommitError, Config, FlushError, OpenError, Record, Revisions, State,
+};
+use crate::git::refs::RefError;
 use crate::keyspace::Placement;
 use crate::snapshot::{Incarnation, Snapshot, hex, write_of};
 use crate::store::Store;
@@ -153,21 +156,31 @@ impl Committer {
             match step {
                 Ok(()) if stopped && self.staged >= self.store.revision() => return true,
                 Ok(()) => {}
-                Err(reason) => {
+                Err(Failure::Passing(reason)) => {
                     self.counters.failures.fetch_add(1, Ordering::Relaxed);
                     tracing::error!(reason, "cannot commit; the journal keeps everything, trying again");
                     if stopped {
                         return false;
                     }
                     self.wait(RETRY);
-                    self.reopen();
+                    if let Err(Failure::Lasting(reason)) = self.reopen() {
+                        return self.give_up(&reason);
+                    }
                 }
+                Err(Failure::Lasting(reason)) => return self.give_up(&reason),
             }
         }
     }
 
+    /// Leaves it to a person: trying again cannot help, and writes that never reach Git must not be taken silently.
+    fn give_up(&self, reason: &str) -> bool {
+        self.counters.failures.fetch_add(1, Ordering::Relaxed);
+        self.store.poison(reason);
+        false
+    }
+
     /// Stages what is new, flushes if it is time.
-    fn step(&mut self, durable: Revision, stopped: bool) -> Result<(), String> {
+    fn step(&mut self, durable: Revision, stopped: bool) -> Result<(), Failure> {
         while self.staged < durable {
             let entries = self.store.log(self.staged.next(), TAKE);
             let Some(last) = entries.last().map(|entry| entry.revision) else { break };
@@ -197,7 +210,7 @@ impl Committer {
     }
 
     /// One commit.
-    fn stage(&mut self, entries: &[Entry]) -> Result<(), String> {
+    fn stage(&mut self, entries: &[Entry]) -> Result<(), Failure> {
         let (first, last) = (&entries[0], &entries[entries.len() - 1]);
         let mut changes: BTreeMap<Bytes, Action> = BTreeMap::new();
         let mut clients: Vec<String> = Vec::new();
@@ -210,7 +223,7 @@ impl Committer {
                 let action = if version.is_tombstone() {
                     Action::Delete
                 } else {
-                    let value = version.value(self.store.segments()).map_err(|lost| lost.to_string())?;
+                    let value = version.value(self.store.segments()).map_err(|lost| Failure::Lasting(lost.to_string()))?;
                     let record = Record {
                         create_revision: version.create_revision.get(),
                         mod_revision: version.mod_revision.get(),
@@ -238,7 +251,7 @@ impl Committer {
                 clients,
                 changes: changes.into_iter().map(|(key, action)| Change { key, action }).collect(),
             };
-            self.branch.commit(&revisions).map_err(|error| chain(&error))?;
+            self.branch.commit(&revisions)?;
             self.pace.observe(started.elapsed(), count);
             self.oldest.get_or_insert(started);
             self.counters.revisions.fetch_add(entries.len() as u64, Ordering::Relaxed);
@@ -264,14 +277,14 @@ impl Committer {
         self.bases.back().map_or(Revision::ZERO, |(revision, _)| *revision)
     }
 
-    fn flush(&mut self) -> Result<(), String> {
+    fn flush(&mut self) -> Result<(), Failure> {
         let state = State {
             revision: self.staged.get(),
             compact_revision: self.store.compacted().get(),
             incarnation: hex(&self.incarnation),
             leases: self.store.leases(),
         };
-        let flushed = self.branch.flush(&state).map_err(|error| chain(&error))?;
+        let flushed = self.branch.flush(&state)?;
         self.counters.commits.fetch_add(flushed.data_commits as u64, Ordering::Relaxed);
         self.counters.packs.fetch_add(1, Ordering::Relaxed);
         self.counters.pack_bytes.fetch_add(flushed.pack_bytes, Ordering::Relaxed);
@@ -330,22 +343,58 @@ impl Committer {
     }
 
     /// After an error memory may be ahead of the repository: start again from what is there.
-    fn reopen(&mut self) {
-        match Branch::open(self.config.clone()) {
-            Ok(Some(branch)) => {
-                self.staged = Revision::new(branch.state().revision).max(self.floor);
-                self.branch = branch;
-                self.oldest = None;
-            }
-            Ok(None) => tracing::error!("the branch's references are gone"),
-            Err(error) => tracing::error!(error = chain(&error), "cannot reopen the branch"),
-        }
+    fn reopen(&mut self) -> Result<(), Failure> {
+        let gone = || Failure::Lasting(format!("{:?} has no references of the branch", self.config.repository));
+        let branch = Branch::open(self.config.clone())?.ok_or_else(gone)?;
+        self.staged = Revision::new(branch.state().revision).max(self.floor);
+        self.branch = branch;
+        self.oldest = None;
+        Ok(())
     }
 
     fn wait(&self, time: Duration) {
         let until = Instant::now() + time;
         // Ends early only if the store stops.
         let _ = self.store.wait_for_writes(Revision::new(i64::MAX), Some(until));
+    }
+}
+
+/// Why something was not committed.
+#[derive(Debug)]
+enum Failure {
+    /// It may work in a moment: the disk is full, somebody holds a lock.
+    Passing(String),
+    /// It will not work until a person has looked.
+    Lasting(String),
+}
+
+impl From<CommitError> for Failure {
+    fn from(error: CommitError) -> Self {
+        let text = chain(&error);
+        match error {
+            CommitError::Failed => Self::Passing(text),
+            _ => Self::Lasting(text),
+        }
+    }
+}
+
+impl From<FlushError> for Failure {
+    fn from(error: FlushError) -> Self {
+        let text = chain(&error);
+        match error {
+            FlushError::ForeignChange { .. } | FlushError::Reference(RefError::Moved { .. }) => Self::Lasting(text),
+            _ => Self::Passing(text),
+        }
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        let text = chain(&error);
+        match error {
+            OpenError::Io { .. } | OpenError::Reference(_) | OpenError::Pair(_) => Self::Passing(text),
+            _ => Self::Lasting(text),
+        }
     }
 }
 

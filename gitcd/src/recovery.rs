@@ -241,10 +241,10 @@ fn first_snapshot(incarnation: Incarnation, revision: Revision, metadata: Oid) -
 pub fn open(config: &Config) -> Result<Opened, OpenError> {
     let missing =
         || OpenError::Missing { repository: config.repository.clone(), reference: config.data_reference.clone() };
-    if !config.repository.exists() {
+    // Before the lock, which would leave a folder in whatever this is.
+    if branch::is_absent(&config.repository)? {
         return Err(missing());
     }
-    // Before the lock, which would leave a folder in whatever this is.
     let refs = Refs::open(&git_dir(&config.repository))?;
     let lock = StateLock::take(config)?;
     refs.release(&config.data_reference)?;

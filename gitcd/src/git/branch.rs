@@ -74,6 +74,7 @@ pub use super::state::State;
 pub use super::trie::ShapeError;
 pub use error::{AdoptError, CommitError, CreateError, FlushError, OpenError};
 pub use flush::Flushed;
+pub use repository::is_absent;
 
 /// Which branch of which repository, and how it is written.
 #[derive(Debug, Clone)]

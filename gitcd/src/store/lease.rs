@@ -35,8 +35,9 @@ impl Leases {
         self.insert(id, Lease { ttl, deadline: now + lifetime(ttl), keys: BTreeSet::new() });
     }
 
-    /// Puts a lease back as it was.
+    /// Puts a lease back as it was. One with the same id is replaced: the journal may grant what the snapshot has.
     pub fn insert(&mut self, id: i64, lease: Lease) {
+        self.remove(id);
         self.by_deadline.insert((lease.deadline, id));
         self.by_id.insert(id, lease);
     }
@@ -105,6 +106,15 @@ mod tests {
         assert_eq!(leases.keep_alive(2, start + Duration::from_secs(6)), Some(5));
         assert_eq!(leases.next_deadline().unwrap().1, 1);
         assert_eq!(leases.keep_alive(3, start), None);
+    }
+
+    #[test]
+    fn a_lease_that_is_granted_again_runs_out_once() {
+        let (start, mut leases) = (Instant::now(), Leases::default());
+        leases.grant(1, 5, start);
+        leases.grant(1, 5, start + Duration::from_millis(1));
+        leases.remove(1).unwrap();
+        assert_eq!(leases.next_deadline(), None);
     }
 
     #[test]

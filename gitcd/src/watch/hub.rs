@@ -28,9 +28,13 @@ impl Mailbox {
         *marked = from.min(*marked);
     }
 
-    /// Takes all marks.
-    pub fn take(&self) -> HashMap<i64, Revision> {
-        std::mem::take(&mut self.pending.lock())
+    /// Takes the marks up to `visible`. Later ones were made for writes that nobody can see yet: they stay, since
+    /// who takes a mark looks only once; the stream is woken again when they are visible.
+    pub fn take(&self, visible: Revision) -> HashMap<i64, Revision> {
+        let mut pending = self.pending.lock();
+        let (taken, later) = std::mem::take(&mut *pending).into_iter().partition(|(_, from)| *from <= visible);
+        *pending = later;
+        taken
     }
 
     /// Waits for the next mark (or for one since the last wait). Returns false if the server is stopping.
@@ -198,5 +202,21 @@ impl Drop for Registration {
             }
         }
         self.hub.watchers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_for_a_write_that_is_not_visible_yet_stays() {
+        let mailbox = Mailbox::default();
+        mailbox.mark(1, Revision::new(15));
+        mailbox.mark(2, Revision::new(12));
+        assert_eq!(mailbox.take(Revision::new(12)), HashMap::from([(2, Revision::new(12))]));
+        mailbox.mark(1, Revision::new(20));
+        assert_eq!(mailbox.take(Revision::new(20)), HashMap::from([(1, Revision::new(15))]));
+        assert!(mailbox.take(Revision::new(20)).is_empty());
     }
 }

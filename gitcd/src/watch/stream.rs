@@ -207,7 +207,7 @@ impl Session {
 
     /// Sends what the marked watchers have to see.
     async fn deliver(&mut self) -> Result<(), Gone> {
-        for (id, from) in self.mailbox.take() {
+        for (id, from) in self.mailbox.take(self.store.revision()) {
             self.deliver_to(id, from).await?;
         }
         Ok(())

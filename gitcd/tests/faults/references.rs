@@ -1,7 +1,10 @@
 //! Something else than gitcd's own commits in the references of the branch.
 
-use super::{explains, recovers, write};
-use crate::support::{DATA, Kind, METADATA, Repository, Server};
+use tonic::Code;
+
+use super::{explains, holds, key, recovers, value, write};
+use crate::support::build::put;
+use crate::support::{DATA, Kind, METADATA, Repository, Server, eventually};
 
 const WRITES: usize = 10;
 
@@ -100,4 +103,64 @@ async fn a_commit_of_another_format_in_the_metadata_reference_is_refused() {
         repository.git(&["commit-tree", &tree, "-m", "not metadata"])
     };
     refused_until_put_right(METADATA, other, &[]).await;
+}
+
+/// While gitcd serves, `change` moves a reference. Writes are then refused with the reason, in the error as in `/health`,
+/// and reads go on; put right, nothing that was acknowledged is missing.
+async fn refuses_writes_until_put_right(reference: &str, change: impl FnOnce(&Repository)) {
+    let mut server = Server::start(Kind::Gitcd).await;
+    let client = server.client().await;
+    write(&client, 0..WRITES).await;
+    let repository = server.repository();
+    let last = WRITES as i64 + 1;
+    eventually("the first commits", async || (repository.committed_revision() == last).then_some(())).await;
+    change(&repository);
+
+    let mut acknowledged = WRITES;
+    let refused = eventually("writes to be refused", async || {
+        match client.put(put(&key(acknowledged), &value(acknowledged))).await.result() {
+            Ok(_) => {
+                acknowledged += 1;
+                None
+            }
+            Err(status) => Some(status),
+        }
+    })
+    .await;
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    let (status, health) = server.answer("/health").await;
+    assert_eq!(status, 503, "{health}");
+    for words in [refused.message(), &health] {
+        assert!(words.contains(reference), "{words}");
+    }
+    holds(&client, 0..acknowledged).await;
+
+    // The end does not hide it, and neither does the next start.
+    server.ask_to_stop();
+    explains(&server.exit().await, &[reference]);
+    let exit = server.restart_in_vain().await;
+    explains(&exit, &["git update-ref"]);
+    let command = exit.output.rsplit('`').nth(1).expect("the remedy is in backticks").to_owned();
+    let words: Vec<_> = command.split(' ').skip(1).collect();
+    repository.git(&words);
+    recovers(&mut server, 0..acknowledged).await;
+}
+
+#[tokio::test]
+async fn somebody_elses_commit_while_gitcd_serves_stops_writes_but_not_reads() {
+    refuses_writes_until_put_right(DATA, |repository| {
+        let tree = repository.reference(&format!("{DATA}^{{tree}}"));
+        let parent = repository.reference(DATA);
+        let commit = repository.git(&["commit-tree", &tree, "-p", &parent, "-m", "by hand"]);
+        repository.git(&["update-ref", DATA, commit.trim()]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_data_reference_that_is_deleted_while_gitcd_serves_stops_writes_but_not_reads() {
+    refuses_writes_until_put_right(DATA, |repository| {
+        repository.git(&["update-ref", "-d", DATA]);
+    })
+    .await;
 }

@@ -82,8 +82,12 @@ async fn refused_without_permission(mode: u32) {
     std::fs::copy(env!("CARGO_BIN_EXE_gitcd"), &copy).expect("the temporary folder is writable");
     allow(&copy, 0o755);
 
-    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--reset-env"];
     let root = rustix::process::geteuid().is_root();
+    if root {
+        // Git itself looks at nothing in a folder of somebody else.
+        std::os::unix::fs::chown(&path, Some(65534), None).expect("root may do everything");
+    }
     let mut other = Launch::new(Kind::Gitcd)
         .folder(owner.folder())
         .program(&copy)
@@ -91,6 +95,9 @@ async fn refused_without_permission(mode: u32) {
         .spawn();
     let exit = other.exit().await;
     allow(&path, 0o755);
+    if root {
+        std::os::unix::fs::chown(&path, Some(0), None).expect("root may do everything");
+    }
     explains(&exit, &[&path.display().to_string(), "ermission denied"]);
     recovers(&mut owner, 0..WRITES).await;
 }

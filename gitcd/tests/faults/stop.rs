@@ -60,7 +60,8 @@ async fn write_on(channel: Channel, next: Arc<AtomicUsize>) -> Vec<(usize, i64)>
             }
             Err(status) => {
                 // A request that arrived is answered; one that found the door closed never arrived.
-                assert_eq!(status.code(), Code::Unavailable, "{status}");
+                // (A request that still waits in the client when the connection ends is cancelled there.)
+                assert!(matches!(status.code(), Code::Unavailable | Code::Cancelled), "{status}");
                 return acknowledged;
             }
         }

@@ -10,11 +10,18 @@ pub(crate) const METADATA: &str = "refs/gitcd/metadata/main";
 /// A bare repository that gitcd serves.
 pub(crate) struct Repository {
     path: PathBuf,
+    /// Put before `git`: `nsenter …` and the like.
+    wrapper: Vec<String>,
 }
 
 impl Repository {
     pub(crate) fn at(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self::through(&[], path)
+    }
+
+    /// The same for a `git` that the program of `wrapper` runs.
+    pub(crate) fn through(wrapper: &[&str], path: &Path) -> Self {
+        Self { path: path.to_owned(), wrapper: wrapper.iter().map(ToString::to_string).collect() }
     }
 
     /// `gitcd init`.
@@ -28,7 +35,7 @@ impl Repository {
         let words = [wrapper, &[env!("CARGO_BIN_EXE_gitcd"), "init", &repository]].concat();
         let output = Command::new(words[0]).args(&words[1..]).output().expect("the program has been built");
         assert!(output.status.success(), "{words:?}: {output:?}");
-        Self::at(path)
+        Self::through(wrapper, path)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -138,8 +145,10 @@ impl Repository {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new("git");
+        let words: Vec<_> = self.wrapper.iter().map(String::as_str).chain(["git"]).collect();
+        let mut command = Command::new(words[0]);
         command
+            .args(&words[1..])
             // The tests run git as root on repositories of other users.
             .args(["-c", "safe.directory=*", "-C"])
             .arg(&self.path)

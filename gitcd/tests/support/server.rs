@@ -179,6 +179,11 @@ impl Server {
         body
     }
 
+    /// The status and the body of an HTTP path, whatever they are.
+    pub(crate) async fn answer(&self, path: &str) -> (u16, String) {
+        http::fetch(self.address, path).await.expect("the server answers HTTP")
+    }
+
     /// SIGKILL: nothing is flushed, no handler runs.
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().expect("the server runs");
@@ -220,6 +225,17 @@ impl Server {
     pub(crate) fn begin_restart(&mut self) {
         assert!(self.child.is_none(), "only what has ended is started again");
         self.spawn();
+    }
+
+    /// Starts it again; gives its last words if it ends instead of serving.
+    pub(crate) async fn restart_or_end(&mut self) -> Option<Exit> {
+        self.begin_restart();
+        let served = super::eventually("a healthy server or its end", async || {
+            let healthy = matches!(http::fetch(self.address, "/health").await, Ok((200, _)));
+            (healthy || self.ended().is_some()).then_some(healthy)
+        })
+        .await;
+        if served { None } else { Some(self.exit().await) }
     }
 
     /// Starts it again in the expectation that it refuses, and gives its last words.

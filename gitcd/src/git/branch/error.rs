@@ -38,7 +38,8 @@ pub enum CommitError {
 pub enum FlushError {
     /// Somebody else moved the data reference.
     #[error(
-        "{reference} is at {found}, but gitcd left it at {expected}: somebody else changed it; nothing has been moved"
+        "{reference} is at {found}, but gitcd left it at {expected}: somebody else changed it; save what is to be kept of \
+         the change on another branch, move it back with `git update-ref {reference} {expected}` and restart gitcd"
     )]
     ForeignChange {
         /// The data reference.

@@ -12,13 +12,21 @@ use super::{Config, CreateError, OpenError};
 pub(super) fn open_repository(path: &Path) -> Result<Option<Repository>, OpenError> {
     let below = path.join(".git");
     let path = if below.is_dir() { below.as_path() } else { path };
-    if is_free(path).map_err(|source| OpenError::Io { path: path.into(), source })? {
+    if is_absent(path)? {
         return Ok(None);
     }
     match Repository::open_bare(path) {
         Ok(repository) => Ok(Some(repository)),
         Err(source) => Err(OpenError::NotARepository { path: path.into(), source }),
     }
+}
+
+/// Whether nothing is at a path, or nothing but gitcd's own folder.
+///
+/// # Errors
+/// [`OpenError::Io`] if that cannot be seen.
+pub fn is_absent(path: &Path) -> Result<bool, OpenError> {
+    is_free(path).map_err(|source| OpenError::Io { path: path.into(), source })
 }
 
 fn is_free(path: &Path) -> io::Result<bool> {
