@@ -2,12 +2,12 @@
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use trishanku::plane::home::Home;
 use trishanku::plane::state::{State, Store};
@@ -118,7 +118,10 @@ impl Cluster {
     /// If it does not run, or does not end properly.
     pub fn down(&self) -> anyhow::Result<()> {
         let supervisor = self.supervisor().take().context("it does not run")?;
-        let status = supervisor.stop()?;
+        let process = i32::try_from(supervisor.process.id()).ok().and_then(Pid::from_raw);
+        // It is not waited for yet, so its id cannot be recycled.
+        kill_process(process.context("a process has an id")?, Signal::INT)?;
+        let status = supervisor.wait()?;
         ensure!(status.success(), "`trishanku up` ended with {status}");
         Ok(())
     }
@@ -211,20 +214,34 @@ impl Cluster {
 }
 
 impl Supervisor {
-    fn stop(mut self) -> anyhow::Result<std::process::ExitStatus> {
-        drop(self.input);
-        let deadline = Instant::now() + STOP_WITHIN;
-        loop {
-            if let Some(status) = self.process.try_wait()? {
-                return Ok(status);
-            }
-            if Instant::now() >= deadline {
-                self.process.kill()?;
-                self.process.wait()?;
-                bail!("the supervisor did not end within {STOP_WITHIN:?}");
-            }
-            std::thread::sleep(Duration::from_millis(50));
+    /// Lets go of its standard input, at which it ends everything.
+    fn stop(self) -> anyhow::Result<ExitStatus> {
+        let Self { process, input } = self;
+        drop(input);
+        wait_for(process)
+    }
+
+    /// Waits for its end, with its standard input still open.
+    fn wait(self) -> anyhow::Result<ExitStatus> {
+        let Self { process, input } = self;
+        let status = wait_for(process);
+        drop(input);
+        status
+    }
+}
+
+fn wait_for(mut process: Child) -> anyhow::Result<ExitStatus> {
+    let deadline = Instant::now() + STOP_WITHIN;
+    loop {
+        if let Some(status) = process.try_wait()? {
+            return Ok(status);
         }
+        if Instant::now() >= deadline {
+            process.kill()?;
+            process.wait()?;
+            bail!("the supervisor did not end within {STOP_WITHIN:?}");
+        }
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

@@ -17,7 +17,7 @@ use crate::git::branch::{
 };
 use crate::git::refs::RefError;
 use crate::keyspace::Placement;
-use crate::snapshot::{Incarnation, Snapshot, write_of};
+use crate::snapshot::{Incarnation, Snapshot, hex, write_of};
 use crate::store::Store;
 use crate::store::index::KeyRange;
 use crate::store::log::Entry;
@@ -49,16 +49,16 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { granularity: Granularity::default(), overhead_bytes_per_second: 32 << 10, max_journal_bytes: 512 << 20 }
+        Self { granularity: Granularity::default(), overhead_bytes_per_second: 27 << 10, max_journal_bytes: 512 << 20 }
     }
 }
 
 /// The shortest time between two packs.
-const MIN_FLUSH_INTERVAL: Duration = Duration::from_millis(1000);
+const MIN_FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 /// A pack is written at this size in any case; it is held in memory until then.
 const MAX_PACK_BYTES: usize = 24 << 20;
 /// An idle branch whose ephemeral keys change still moves the start of its journal so often.
-const IDLE_FLUSH_INTERVAL: Duration = Duration::from_secs(600);
+const IDLE_FLUSH_INTERVAL: Duration = Duration::from_mins(10);
 /// Entries taken from the log at a time.
 const TAKE: usize = 4096;
 /// Commits may take this share of one processor core before revisions are put together.
@@ -281,13 +281,13 @@ impl Committer {
         let state = State {
             revision: self.staged.get(),
             compact_revision: self.store.compacted().get(),
-            incarnation: self.incarnation.iter().map(|byte| format!("{byte:02x}")).collect(),
+            incarnation: hex(&self.incarnation),
             leases: self.store.leases(),
         };
         let flushed = self.branch.flush(&state)?;
         self.counters.commits.fetch_add(flushed.data_commits as u64, Ordering::Relaxed);
         self.counters.packs.fetch_add(1, Ordering::Relaxed);
-        self.counters.pack_bytes.fetch_add(flushed.pack_bytes as u64, Ordering::Relaxed);
+        self.counters.pack_bytes.fetch_add(flushed.pack_bytes, Ordering::Relaxed);
         let metadata = flushed.pair.metadata.as_bytes().try_into().expect("an object id has 20 bytes");
         self.bases.push_back((self.staged, metadata));
         self.store.committed(self.staged, metadata);
@@ -344,7 +344,7 @@ impl Committer {
 
     /// After an error memory may be ahead of the repository: start again from what is there.
     fn reopen(&mut self) -> Result<(), Failure> {
-        let gone = || Failure::Lasting(format!("{:?} has no references of the branch", self.config.repository));
+        let gone = || Failure::Lasting(format!("{} does not exist any more", self.config.data_reference));
         let branch = Branch::open(self.config.clone())?.ok_or_else(gone)?;
         self.staged = Revision::new(branch.state().revision).max(self.floor);
         self.branch = branch;

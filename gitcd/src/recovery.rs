@@ -15,7 +15,7 @@ use crate::journal;
 use crate::journal::record::{Record, Write};
 use crate::journal::recovery::{RecoverError, Replayed, recover};
 use crate::keyspace::Placement;
-use crate::snapshot::{Incarnation, Snapshot, SnapshotError};
+use crate::snapshot::{Incarnation, Snapshot, SnapshotError, hex};
 use crate::store::Start;
 use crate::store::index::Index;
 use crate::store::lease::Leases;
@@ -60,16 +60,16 @@ pub enum OpenError {
     },
     /// The branch in Git cannot be used.
     #[error(transparent)]
-    Branch(#[from] branch::OpenError),
+    Branch(#[from] Box<branch::OpenError>),
     /// The content of the branch cannot be read.
     #[error(transparent)]
-    Load(#[from] LoadError),
+    Load(#[from] Box<LoadError>),
     /// The branch cannot be made.
     #[error(transparent)]
-    Create(#[from] CreateError),
+    Create(#[from] Box<CreateError>),
     /// The existing history cannot become a branch.
     #[error(transparent)]
-    Adopt(#[from] branch::AdoptError),
+    Adopt(#[from] Box<branch::AdoptError>),
     /// A reference cannot be read.
     #[error(transparent)]
     Reference(#[from] RefError),
@@ -228,11 +228,13 @@ pub fn init(config: &Config, beginning: Beginning) -> Result<Initialized, OpenEr
             set_aside(lock.folder())?;
         }
         match data {
-            Some(_) => (Branch::adopt(config.clone(), &state, beginning.version)?, Initialized::Adopted),
-            None => (Branch::create(config.clone(), &state)?, Initialized::Created),
+            Some(_) => {
+                (Branch::adopt(config.clone(), &state, beginning.version).map_err(Box::new)?, Initialized::Adopted)
+            }
+            None => (Branch::create(config.clone(), &state).map_err(Box::new)?, Initialized::Created),
         }
     } else {
-        (Branch::create(config.clone(), &state)?, Initialized::Created)
+        (Branch::create(config.clone(), &state).map_err(Box::new)?, Initialized::Created)
     };
     let folder = state_folder(config);
     fs::create_dir_all(&folder).map_err(|source| OpenError::Folder { path: folder.clone(), source })?;
@@ -261,16 +263,16 @@ pub fn open(config: &Config, segment_bytes: u64) -> Result<Opened, OpenError> {
     let missing =
         || OpenError::Missing { repository: config.repository.clone(), reference: config.data_reference.clone() };
     // Before the lock, which would leave a folder in whatever this is.
-    if branch::is_absent(&config.repository)? {
+    if branch::is_absent(&config.repository).map_err(Box::new)? {
         return Err(missing());
     }
     let refs = Refs::open(&git_dir(&config.repository))?;
     let lock = StateLock::take(config)?;
     refs.release(&config.data_reference)?;
     refs.release(&config.metadata_reference)?;
-    let branch = Branch::open(config.clone())?.ok_or_else(missing)?;
+    let branch = Branch::open(config.clone()).map_err(Box::new)?.ok_or_else(missing)?;
     match Snapshot::read(lock.folder())? {
-        Some(snapshot) if continues(&snapshot, &branch) => resume(config, branch, snapshot, lock, segment_bytes),
+        Some(snapshot) if continues(&snapshot, &branch) => resume(config, branch, &snapshot, lock, segment_bytes),
         _ => {
             set_aside(lock.folder())?;
             restart(branch, lock, segment_bytes)
@@ -287,7 +289,7 @@ fn continues(snapshot: &Snapshot, branch: &Branch) -> bool {
 fn resume(
     config: &Config,
     branch: Branch,
-    snapshot: Snapshot,
+    snapshot: &Snapshot,
     lock: StateLock,
     segment_bytes: u64,
 ) -> Result<Opened, OpenError> {
@@ -305,12 +307,12 @@ fn resume(
             folder: lock.folder().to_owned(),
         });
     }
-    let mut replay = Replay::new(config, &snapshot);
-    for loaded in branch.load(base)?.keys {
+    let mut replay = Replay::new(config, snapshot);
+    for loaded in branch.load(base).map_err(Box::new)?.keys {
         replay.index.load(version_of(loaded));
     }
     let folder = lock.folder().join("journal");
-    let recovered = recover(&folder, |record| replay.record(record))?;
+    let recovered = recover(&folder, |record| replay.record(&record))?;
     if let Some((expected, found)) = replay.gap {
         return Err(OpenError::Gap { folder, expected, found });
     }
@@ -345,7 +347,7 @@ fn resume(
 
 /// A start without local state: from a clone, a backup, another machine.
 fn restart(mut branch: Branch, lock: StateLock, segment_bytes: u64) -> Result<Opened, OpenError> {
-    let loaded = branch.load(branch.head().metadata)?;
+    let loaded = branch.load(branch.head().metadata).map_err(Box::new)?;
     let revision = Revision::new(loaded.state.revision + RESERVED_REVISIONS);
     let incarnation: Incarnation = rand::random();
     // Git knows of the jump before anybody is answered: should this local state be lost too, revisions that somebody
@@ -439,23 +441,22 @@ impl<'a> Replay<'a> {
         Self { config, index, leases, bases: Vec::new(), base, ephemeral_below, gap: None, superseded: Vec::new() }
     }
 
-    fn record(&mut self, replayed: Replayed) {
+    fn record(&mut self, replayed: &Replayed) {
         match &replayed.record {
             Record::Write(write) if write.revision > self.base && self.gap.is_none() => {
                 if write.revision != self.index.revision().next() {
                     self.gap = Some((self.index.revision(), write.revision));
                     return;
                 }
-                self.write(write, &replayed);
+                self.write(write, replayed);
             }
-            Record::Write(_) => {}
             Record::Grant { id, ttl } => self.leases.grant(*id, *ttl, Instant::now()),
             Record::Revoke { id } => drop(self.leases.remove(*id)),
             Record::Compact(revision) => self.index.compact(*revision),
             Record::Committed { revision, metadata } if *revision > self.base => {
-                self.bases.push((*revision, *metadata))
+                self.bases.push((*revision, *metadata));
             }
-            Record::Committed { .. } => {}
+            Record::Write(_) | Record::Committed { .. } => {}
         }
     }
 
@@ -499,8 +500,4 @@ fn version_of(loaded: branch::LoadedKey) -> Version {
 
 fn bytes_of(oid: Oid) -> [u8; 20] {
     oid.as_bytes().try_into().expect("an object id has 20 bytes")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -126,8 +126,9 @@ impl Server {
         }
         let addresses: Vec<_> = listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
         let (branch_config, segment_bytes) = (config.branch.clone(), config.journal_segment_bytes);
-        let opened = tokio::task::spawn_blocking(move || recovery::open(&branch_config, segment_bytes)).await;
-        let opened = opened.expect("recovery does not panic").map_err(Box::new)?;
+        let opened =
+            tokio::task::spawn_blocking(move || recovery::open(&branch_config, segment_bytes).map_err(Box::new)).await;
+        let opened = opened.expect("recovery does not panic")?;
         let (store, writer) = Store::start(opened.start, config.store.clone()).map_err(ServeError::Thread)?;
         let counters = Arc::new(committer::Counters::default());
         let committer = Committer::new(
@@ -181,11 +182,11 @@ impl Server {
             }
         }
         let (writer, committer) = (self.writer, self.committer);
-        let committed = tokio::task::spawn_blocking(move || {
+        let ended = tokio::task::spawn_blocking(move || {
             writer.join();
             committer.join().unwrap_or(false)
         });
-        if committed.await.unwrap_or(false) { Ok(()) } else { Err(ServeError::Uncommitted) }
+        if ended.await.unwrap_or(false) { Ok(()) } else { Err(ServeError::Uncommitted) }
     }
 }
 
@@ -229,7 +230,7 @@ async fn serve(
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(4 * WINDOW_BYTES)
         .max_frame_size(256 << 10)
-        .http2_keepalive_interval(Some(Duration::from_secs(7200)))
+        .http2_keepalive_interval(Some(Duration::from_hours(2)))
         .http2_keepalive_timeout(Some(Duration::from_secs(20)))
         .tcp_nodelay(true);
     if let Some(tls) = tls {

@@ -16,6 +16,11 @@ const HEADER: usize = 36;
 /// Names one life of a branch's local state. A repository that was cloned or restored gets a new one.
 pub type Incarnation = [u8; 16];
 
+/// An incarnation as the metadata names it.
+pub fn hex(incarnation: &Incarnation) -> String {
+    incarnation.iter().fold(String::with_capacity(32), |text, byte| text + &format!("{byte:02x}"))
+}
+
 /// What the snapshot says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
@@ -88,7 +93,7 @@ impl Snapshot {
         for record in records {
             match record {
                 Record::Committed { revision, metadata } => {
-                    (snapshot.revision, snapshot.metadata) = (revision, metadata)
+                    (snapshot.revision, snapshot.metadata) = (revision, metadata);
                 }
                 Record::Compact(revision) => snapshot.compacted = revision,
                 Record::Grant { id, ttl } => snapshot.leases.push((id, ttl)),

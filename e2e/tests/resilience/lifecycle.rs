@@ -89,6 +89,24 @@ pub(crate) fn a_second_up_is_refused_while_one_runs(cluster: &Arc<Cluster>) -> a
     Ok(())
 }
 
+pub(crate) fn one_in_the_background_stays_until_down(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    cluster.down()?;
+    let up = cluster.trishanku().args(["up", "--detach"]).output()?;
+    let printed = String::from_utf8(up.stdout)?;
+    ensure!(up.status.success() && printed.contains("Ready in"), "{printed}");
+    let shown = cluster.trishanku().args(["status", "--json"]).output()?;
+    ensure!(shown.status.success());
+    let shown: Value = serde_json::from_slice(&shown.stdout)?;
+    ensure!(shown["health"] == "ready" && shown["store"]["revision"].as_u64() > Some(1), "{shown}");
+    cluster.kubectl(["get", "namespaces"])?;
+    let down = cluster.trishanku().arg("down").output()?;
+    ensure!(down.status.success());
+    ensure!(status::read(cluster.home())?.health == Health::Stopped);
+    let shown = cluster.trishanku().arg("status").output()?;
+    ensure!(shown.status.code() == Some(3));
+    cluster.up()
+}
+
 pub(crate) fn what_a_killed_supervisor_leaves_is_ended_by_the_next_up(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     let left = orphan(cluster)?;
     cluster.up()?;

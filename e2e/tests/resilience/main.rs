@@ -14,6 +14,7 @@ fn main() -> ExitCode {
         lifecycle::everything_continues_with_the_same_data_after_a_restart,
         lifecycle::a_killed_component_is_started_again,
         lifecycle::a_second_up_is_refused_while_one_runs,
+        lifecycle::one_in_the_background_stays_until_down,
         lifecycle::what_a_killed_supervisor_leaves_is_ended_by_the_next_up,
         lifecycle::what_a_killed_supervisor_leaves_is_ended_by_down,
         lifecycle::a_taken_port_is_replaced_and_the_data_stays,

@@ -27,7 +27,7 @@ impl Kv for Backend {
         let keys_only = request.keys_only;
         let range = check::range(request)?;
         let found = self.store.range(&range).map_err(status::from_store)?;
-        Ok(Response::new(self.range_response(found, keys_only, true)?))
+        Ok(Response::new(self.range_response(&found, keys_only, true)?))
     }
 
     type RangeStreamStream = Pin<Box<dyn Stream<Item = Result<pb::RangeStreamResponse, Status>> + Send>>;
@@ -43,7 +43,7 @@ impl Kv for Backend {
             return Err(Status::unimplemented("RangeStream does not support custom sort orders"));
         }
         let found = self.store.range(&range).map_err(status::from_store)?;
-        let whole = self.range_response(found, keys_only, true)?;
+        let whole = self.range_response(&found, keys_only, true)?;
         let (header, more, count) = (whole.header, whole.more, whole.count);
         let mut parts: Vec<_> = whole
             .kvs
@@ -142,7 +142,7 @@ impl Backend {
         Ok(key_value(version, value))
     }
 
-    fn range_response(&self, found: Found, keys_only: bool, header: bool) -> Result<pb::RangeResponse, Status> {
+    fn range_response(&self, found: &Found, keys_only: bool, header: bool) -> Result<pb::RangeResponse, Status> {
         let kvs = if keys_only {
             found.pairs.iter().map(|version| key_value(version, Bytes::new())).collect()
         } else {
@@ -172,7 +172,7 @@ impl Backend {
         let answers = done.into_iter().zip(shapes).map(|(done, shape)| {
             let answer = match (done, shape) {
                 (Done::Range(found), KeysOnlyOp::Plain(keys_only)) => {
-                    Answer::ResponseRange(self.range_response(found, *keys_only, false)?)
+                    Answer::ResponseRange(self.range_response(&found, *keys_only, false)?)
                 }
                 (Done::Put { revision, previous }, _) => Answer::ResponsePut(self.put_response(revision, previous)?),
                 (Done::Delete { revision, deleted, previous }, _) => {

@@ -109,7 +109,9 @@ impl Backend {
                 }
                 let numbers =
                     [version.create_revision.get(), version.mod_revision.get(), version.version, version.lease];
-                numbers.iter().for_each(|number| hasher.update(&number.to_le_bytes()));
+                for number in numbers {
+                    hasher.update(&number.to_le_bytes());
+                }
             }
             Ok::<_, crate::store::Error>((revision, hasher.finalize()))
         });

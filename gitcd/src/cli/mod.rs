@@ -39,7 +39,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Make a branch in a repository; make the repository too if it does not exist
-    Init(init::Args),
+    Init(Box<init::Args>),
     /// Serve the etcd API on branches of a repository
     Serve(Box<serve::Args>),
     /// Print the version

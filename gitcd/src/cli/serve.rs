@@ -42,7 +42,7 @@ pub(super) struct Args {
     #[arg(long, env = "GITCD_COMMIT_GRANULARITY", value_enum, default_value_t, value_name = "HOW")]
     commit_granularity: Granularity,
     /// Bytes a second for rewriting large directories; packs are written less often to stay below
-    #[arg(long, env = "GITCD_COMMIT_OVERHEAD_BYTES", default_value_t = 32 << 10, value_name = "BYTES")]
+    #[arg(long, env = "GITCD_COMMIT_OVERHEAD_BYTES", default_value_t = 27 << 10, value_name = "BYTES")]
     commit_overhead_bytes: u64,
     /// Size at which the journal is kept by raising the compact revision
     #[arg(long, env = "GITCD_MAX_JOURNAL_BYTES", default_value_t = 512 << 20, value_name = "BYTES")]
@@ -68,6 +68,7 @@ pub(super) struct Args {
 
 /// Flags of earlier releases that have nothing to set any more.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_field_names, reason = "the fields are the flags' names")]
 struct Former {
     #[arg(long, env = "GITCD_WATCH_DISPATCH_CHANNEL_SIZE", hide = true)]
     watch_dispatch_channel_size: Option<String>,

@@ -325,7 +325,9 @@ mod tests {
         #[test]
         fn records_come_back_as_they_were(records in proptest::collection::vec(any_record(), 0..8)) {
             let mut payload = Vec::new();
-            records.iter().for_each(|record| record.encode(&mut payload));
+            for record in &records {
+                record.encode(&mut payload);
+            }
             let mut decoded = Record::decode_all(&payload).unwrap();
             for record in &mut decoded {
                 let Record::Write(write) = record else { continue };

@@ -143,12 +143,12 @@ impl Writer {
         if self.current.end < self.segment_bytes {
             return Ok(None);
         }
-        self.rotate()
+        Ok(self.rotate())
     }
 
     /// Ends the current segment and starts the next. A full disk is no reason to stop: the old segment just
     /// grows until there is room.
-    fn rotate(&mut self) -> Result<Option<Sealed>, AppendError> {
+    fn rotate(&mut self) -> Option<Sealed> {
         let sealed = Sealed { sequence: self.current.header.sequence, last: self.current.last };
         let next =
             start_segment(&self.folder, self.incarnation, sealed.sequence + 1, self.segment_bytes, &self.segments);
@@ -157,11 +157,11 @@ impl Writer {
                 next.last = sealed.last;
                 self.current = next;
                 self.segments.seal(sealed);
-                Ok(Some(sealed))
+                Some(sealed)
             }
             Err(error) => {
                 tracing::warn!(%error, folder = %self.folder.display(), "cannot start a journal segment; the last one grows");
-                Ok(None)
+                None
             }
         }
     }

@@ -21,6 +21,8 @@ pub enum KeyRange {
     From(Bytes),
 }
 
+type Bounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
+
 impl KeyRange {
     /// From etcd's pair of `key` and `range_end`: empty is one key, a single NUL is everything from the key on.
     pub fn new(key: Bytes, range_end: Bytes) -> Self {
@@ -41,7 +43,7 @@ impl KeyRange {
         }
     }
 
-    fn bounds(&self) -> Option<(Bound<&[u8]>, Bound<&[u8]>)> {
+    fn bounds(&self) -> Option<Bounds<'_>> {
         match self {
             Self::One(key) => Some((Bound::Included(key), Bound::Included(key))),
             Self::Span(start, end) => (start < end).then_some((Bound::Included(start), Bound::Excluded(end))),
@@ -126,16 +128,13 @@ impl Index {
         let mut changes = Vec::with_capacity(versions.len());
         for version in versions {
             debug_assert_eq!(version.mod_revision, self.revision);
-            let previous = match self.keys.get_mut(&version.key) {
-                Some(history) => {
-                    let previous = Some(history.head()).filter(|head| !head.is_tombstone()).cloned();
-                    history.push(version.clone());
-                    previous
-                }
-                None => {
-                    self.keys.insert(version.key.clone(), History::new(version.clone()));
-                    None
-                }
+            let previous = if let Some(history) = self.keys.get_mut(&version.key) {
+                let previous = Some(history.head()).filter(|head| !head.is_tombstone()).cloned();
+                history.push(version.clone());
+                previous
+            } else {
+                self.keys.insert(version.key.clone(), History::new(version.clone()));
+                None
             };
             changes.push(Change { version, previous });
         }

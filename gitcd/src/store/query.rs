@@ -173,7 +173,7 @@ impl Sort {
     /// Stable, as etcd's: equal ones stay in the order of their keys (reversed order included).
     fn sort<T, K: Ord>(self, pairs: &mut [T], by: impl Fn(&T) -> K) {
         if self.descending {
-            pairs.sort_by(|left, right| by(right).cmp(&by(left)));
+            pairs.sort_by_key(|pair| std::cmp::Reverse(by(pair)));
         } else {
             pairs.sort_by_key(by);
         }

@@ -41,6 +41,7 @@ pub struct Settings {
     pub max_request_bytes: usize,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "they are the options of the request")]
 struct Watcher {
     keys: KeyRange,
     /// Nothing below this is of interest any more.
@@ -132,7 +133,9 @@ impl Session {
         }
         let id = if create.watch_id == 0 { self.free_id() } else { create.watch_id };
         if self.watchers.contains_key(&id) {
-            return self.send_at(self.store.revision(), refused("mvcc: duplicate watch ID provided on the WatchStream")).await;
+            return self
+                .send_at(self.store.revision(), refused("mvcc: duplicate watch ID provided on the WatchStream"))
+                .await;
         }
         let (mut current, mut start) = (Revision::ZERO, Revision::new(create.start_revision));
         let registration = self.store.hub().register(keys.clone(), &self.mailbox, id, || {
