@@ -4,7 +4,7 @@
 #[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
 mod support;
 
-use gitcd::proto::etcdserverpb::{PutRequest, RangeRequest, WatchCreateRequest};
+use gitcd::proto::etcdserverpb::{LeaseLeasesRequest, PutRequest, RangeRequest, WatchCreateRequest};
 use gitcd::proto::mvccpb::Event;
 use tonic::Code;
 
@@ -27,11 +27,11 @@ fn value(text: &str) -> String {
 }
 
 fn first_segment(repository: &Repository) -> String {
-    repository.journal()[0].file_name().unwrap().to_str().unwrap().to_owned()
+    repository.journal()[0].display().to_string()
 }
 
 async fn revision(client: &Client) -> i64 {
-    client.range(get("/none")).await.ok().header.unwrap().revision
+    client.range(get("/none")).await.ok().header.expect("an answer has a header").revision
 }
 
 /// Writes to keys of every kind and gives the revision afterwards.
@@ -76,12 +76,13 @@ impl Seen {
         let (_, events) = watching.progress().await;
         let mut events: Vec<_> = events.into_iter().map(|(_, event)| event).collect();
         // As in etcd, what was before the compact revision need not be known.
-        for event in events.iter_mut().take_while(|event| event.kv.as_ref().unwrap().mod_revision == start) {
+        let at_start = |event: &Event| event.kv.as_ref().is_some_and(|pair| pair.mod_revision == start);
+        for event in events.iter_mut().filter(|event| at_start(event)) {
             event.prev_kv = None;
         }
         let leases = format!(
             "{:?} {:?}",
-            client.lease_leases(Default::default()).await.ok().leases,
+            client.lease_leases(LeaseLeasesRequest::default()).await.ok().leases,
             client.lease_time_to_live(time_to_live(7)).await.ok().keys
         );
         Self { reads, events, leases }
@@ -182,7 +183,7 @@ async fn without_its_local_state_a_branch_goes_on_from_git_at_revisions_that_nob
         assert_eq!(client.range(list("/registry/pods/")).await.ok().kvs, pods, "what is in Git stays as it was");
         assert_eq!(client.range(list("/elsewhere/")).await.ok().kvs.len(), 1);
         assert_eq!(client.range(list("/registry/events/")).await.ok().kvs, [], "what is not in Git is gone");
-        assert_eq!(client.lease_leases(Default::default()).await.ok().leases[0].id, 7);
+        assert_eq!(client.lease_leases(LeaseLeasesRequest::default()).await.ok().leases[0].id, 7);
 
         client.range(RangeRequest { revision: last, ..list("/") }).await.refused(Code::OutOfRange);
         let mut watching = client.watch();
