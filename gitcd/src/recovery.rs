@@ -463,8 +463,8 @@ impl<'a> Replay<'a> {
     fn write(&mut self, write: &Write, replayed: &Replayed) {
         let mut versions = Vec::with_capacity(write.changes.len());
         for change in &write.changes {
-            let in_snapshot =
-                write.revision < self.ephemeral_below && self.config.keys.placement(&change.key) == Placement::Ephemeral;
+            let in_snapshot = write.revision < self.ephemeral_below
+                && self.config.keys.placement(&change.key) == Placement::Ephemeral;
             if in_snapshot {
                 continue;
             }

@@ -227,7 +227,8 @@ mod tests {
     fn a_mark_for_a_write_that_is_not_visible_yet_stays() {
         let mailbox = Mailbox::default();
         let take = |visible| {
-            let mut taken: Vec<_> = mailbox.take(Revision::new(visible)).into_iter().map(|(id, r)| (id, r.get())).collect();
+            let mut taken: Vec<_> =
+                mailbox.take(Revision::new(visible)).into_iter().map(|(id, r)| (id, r.get())).collect();
             taken.sort_unstable();
             taken
         };
