@@ -224,15 +224,15 @@ pub fn init(config: &Config, beginning: Beginning) -> Result<Initialized, OpenEr
         if metadata.is_some() && !beginning.force {
             return Ok(Initialized::Present);
         }
-        if beginning.force {
-            set_aside(lock.folder())?;
-        }
-        match data {
-            Some(_) => {
-                (Branch::adopt(config.clone(), &state, beginning.version).map_err(Box::new)?, Initialized::Adopted)
-            }
+        let adopt = if beginning.force { Branch::adopt_anew } else { Branch::adopt };
+        let made = match data {
+            Some(_) => (adopt(config.clone(), &state, beginning.version).map_err(Box::new)?, Initialized::Adopted),
             None => (Branch::create(config.clone(), &state).map_err(Box::new)?, Initialized::Created),
-        }
+        };
+        // Only now: a refusal must leave what is not in Git yet where it was. (A start after a crash in between sees
+        // that the local state is of another life.)
+        set_aside(lock.folder())?;
+        made
     } else {
         (Branch::create(config.clone(), &state).map_err(Box::new)?, Initialized::Created)
     };

@@ -9,7 +9,7 @@ use gitcd::proto::mvccpb::Event;
 use tonic::Code;
 
 use support::build::{compact, delete, get, grant, list, put, revoke, time_to_live, watch_prefix};
-use support::{Client, DATA, Kind, Launch, Repository, Server, eventually};
+use support::{Client, DATA, Kind, Launch, METADATA, Repository, Server, eventually};
 
 const SEGMENT_BYTES: u64 = 32 << 10;
 const VALUE_BYTES: usize = 1 << 10;
@@ -160,6 +160,35 @@ async fn a_journal_at_its_bound_raises_the_compact_revision() {
     server.kill();
     server.restart().await;
     assert!(before == Seen::of(&server.client().await, raised, now).await);
+}
+
+#[tokio::test]
+async fn a_branch_that_is_begun_anew_keeps_its_files_and_its_history_in_git() {
+    let mut server = launch().start().await;
+    let client = server.client().await;
+    client.put(put("/registry/pods/a", "1")).await.ok();
+    client.put(put("/registry/pods/a", "2")).await.ok();
+    server.terminate().await;
+    let repository = server.repository();
+    let (data, metadata) = (repository.reference(DATA), repository.reference(METADATA));
+
+    let path = format!("--repo={}", repository.path().display());
+    let init = std::process::Command::new(env!("CARGO_BIN_EXE_gitcd"))
+        .args(["init", &path, "--key-prefixes=default=/registry", "--start-revisions=100", "--force"])
+        .output()
+        .expect("the program has been built");
+    assert!(init.status.success(), "{init:?}");
+    assert_eq!(repository.reference(DATA), data);
+    assert_eq!(repository.reference(&format!("{METADATA}^1")), metadata);
+
+    for _ in 0..2 {
+        server.restart().await;
+        let answer = server.client().await.range(list("/")).await.ok();
+        assert_eq!(answer.header.unwrap().revision, 100);
+        assert_eq!((answer.kvs.len(), answer.kvs[0].create_revision, answer.kvs[0].version), (1, 100, 1));
+        server.terminate().await;
+    }
+    repository.fsck();
 }
 
 #[tokio::test]

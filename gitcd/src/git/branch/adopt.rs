@@ -23,11 +23,24 @@ impl Branch {
     /// # Errors
     /// [`AdoptError`], among others for the first file that no key is stored as.
     pub fn adopt(config: Config, state: &State, version: i64) -> Result<Branch, AdoptError> {
+        Self::take_over(config, state, version, false)
+    }
+
+    /// The same whether or not there is metadata: what there was stays in the history, but counts no more.
+    ///
+    /// # Errors
+    /// As for [`Branch::adopt`], but not [`AdoptError::Exists`].
+    pub fn adopt_anew(config: Config, state: &State, version: i64) -> Result<Branch, AdoptError> {
+        Self::take_over(config, state, version, true)
+    }
+
+    fn take_over(config: Config, state: &State, version: i64, anew: bool) -> Result<Branch, AdoptError> {
         let no_data = || AdoptError::NoData { reference: config.data_reference.clone() };
         let repository = open_repository(&config.repository)?.ok_or_else(no_data)?;
         let refs = Refs::open(repository.path()).map_err(OpenError::from)?;
         let read = |reference| refs.read(reference).map_err(OpenError::from);
-        if read(&config.metadata_reference)?.is_some() {
+        let previous = read(&config.metadata_reference)?;
+        if previous.is_some() && !anew {
             return Err(AdoptError::Exists { reference: config.metadata_reference.clone() });
         }
         let commit = read(&config.data_reference)?.ok_or_else(no_data)?;
@@ -35,7 +48,7 @@ impl Branch {
         let content = Content { data, local: Tree::default(), trie, root: Entries::default() };
         let pair = Pair { data: commit, metadata: Oid::ZERO_SHA1 };
         let mut branch = Branch::new(config, repository, refs, pair, State::default(), content);
-        branch.begin(state, Some(commit))?;
+        branch.begin(state, Some(commit), previous)?;
         Ok(branch)
     }
 }

@@ -46,7 +46,7 @@ impl Branch {
         let tree = branch.data.write(&mut branch.pack);
         let message = format!("start an empty store\n\n{}", message::trailers(state.revision, state.revision, &[]));
         branch.data_commit = branch.write_commit(tree, &[], SystemTime::now(), &message);
-        branch.begin(state, None)?;
+        branch.begin(state, None, None)?;
         Ok(branch)
     }
 
@@ -139,12 +139,13 @@ impl Branch {
         }
     }
 
-    /// Writes the first metadata commit, and the data reference unless it is there already.
-    pub(super) fn begin(&mut self, state: &State, data: Option<Oid>) -> Result<(), FlushError> {
-        let metadata = self.write_metadata(state, None);
+    /// Writes the first metadata commit, or one that begins anew after a `previous` one, and the data reference unless
+    /// it is there already.
+    pub(super) fn begin(&mut self, state: &State, data: Option<Oid>, previous: Option<Oid>) -> Result<(), FlushError> {
+        let metadata = self.write_metadata(state, previous);
         let pair = Pair { data: self.data_commit, metadata };
         self.pack.finish(&self.repository.path().join("objects/pack"))?;
-        self.refs.update(&self.names.metadata, metadata, None)?;
+        self.refs.update(&self.names.metadata, metadata, previous)?;
         if data.is_none() {
             self.refs.update(&self.names.data, pair.data, None)?;
         }
