@@ -223,7 +223,8 @@ impl Committer {
                 let action = if version.is_tombstone() {
                     Action::Delete
                 } else {
-                    let value = version.value(self.store.segments()).map_err(|lost| Failure::Lasting(lost.to_string()))?;
+                    let value =
+                        version.value(self.store.segments()).map_err(|lost| Failure::Lasting(lost.to_string()))?;
                     let record = Record {
                         create_revision: version.create_revision.get(),
                         mod_revision: version.mod_revision.get(),

@@ -242,7 +242,7 @@ pub fn open(config: &Config) -> Result<Opened, OpenError> {
     let missing =
         || OpenError::Missing { repository: config.repository.clone(), reference: config.data_reference.clone() };
     // Before the lock, which would leave a folder in whatever this is.
-    if branch::is_absent(&config.repository)? {
+    if branch::is_absent(&config.repository).map_err(Box::new)? {
         return Err(missing());
     }
     let refs = Refs::open(&git_dir(&config.repository))?;
