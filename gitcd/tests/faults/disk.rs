@@ -168,12 +168,11 @@ async fn a_start_on_a_full_disk_serves_reads_or_explains_itself() {
 
     disk.fill();
     // What the last journal file had set aside may be just enough.
-    match server.restart_or_end().await {
-        Some(exit) => super::explains(&exit, &["repo.git", "space"]),
-        None => {
-            holds(&server.client().await, 0..EARLY).await;
-            server.kill();
-        }
+    if let Some(exit) = server.restart_or_end().await {
+        super::explains(&exit, &["repo.git", "space"]);
+    } else {
+        holds(&server.client().await, 0..EARLY).await;
+        server.kill();
     }
 
     disk.make_room();
