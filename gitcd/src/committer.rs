@@ -349,7 +349,7 @@ impl Committer {
 
     /// After an error memory may be ahead of the repository: start again from what is there.
     fn reopen(&mut self) -> Result<(), Failure> {
-        let gone = || Failure::Lasting(format!("{} has no references of the branch", self.config.repository.display()));
+        let gone = || Failure::Lasting(format!("{} does not exist any more", self.config.data_reference));
         let branch = Branch::open(self.config.clone())?.ok_or_else(gone)?;
         self.staged = Revision::new(branch.state().revision).max(self.floor);
         self.branch = branch;

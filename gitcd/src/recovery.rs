@@ -25,8 +25,6 @@ use crate::store::version::Version;
 /// A branch that resumes without its local state jumps ahead by so much: more than could have been acknowledged and
 /// never committed, since the journal is bounded.
 pub const RESERVED_REVISIONS: i64 = 1 << 32;
-/// Size of a journal segment.
-const SEGMENT_BYTES: u64 = 32 << 20;
 
 /// Why a branch cannot be served. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +79,29 @@ pub enum OpenError {
     /// The snapshot is damaged.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    /// A branch that resumes from Git cannot record that there.
+    #[error(transparent)]
+    Flush(#[from] branch::FlushError),
+    /// Git lost commits that the journal relies on.
+    #[error(
+        "{reference} is at revision {found}, but the journal starts at {base}: somebody moved the branch back; move it forward \
+         with `git update-ref {reference} {metadata}` and `git update-ref {data_reference} {metadata}^2`, or move {folder:?} \
+         away to resume from what Git has (later writes are then lost)"
+    )]
+    MovedBack {
+        /// The metadata reference.
+        reference: String,
+        /// The data reference.
+        data_reference: String,
+        /// What Git has.
+        found: Revision,
+        /// What the journal continues.
+        base: Revision,
+        /// The metadata commit of that.
+        metadata: Oid,
+        /// The local state.
+        folder: PathBuf,
+    },
     /// The journal does not continue what Git has.
     #[error("journal in {folder:?}: revision {found} follows {expected}; restore the folder from a copy")]
     Gap {
@@ -238,7 +259,7 @@ fn first_snapshot(incarnation: Incarnation, revision: Revision, metadata: Oid) -
 ///
 /// # Errors
 /// [`OpenError`], with nothing changed.
-pub fn open(config: &Config) -> Result<Opened, OpenError> {
+pub fn open(config: &Config, segment_bytes: u64) -> Result<Opened, OpenError> {
     let missing =
         || OpenError::Missing { repository: config.repository.clone(), reference: config.data_reference.clone() };
     // Before the lock, which would leave a folder in whatever this is.
@@ -251,12 +272,10 @@ pub fn open(config: &Config) -> Result<Opened, OpenError> {
     refs.release(&config.metadata_reference)?;
     let branch = Branch::open(config.clone()).map_err(Box::new)?.ok_or_else(missing)?;
     match Snapshot::read(lock.folder())? {
-        Some(snapshot) if continues(&snapshot, &branch) => resume(config, branch, &snapshot, lock),
-        other => {
-            if other.is_some() {
-                set_aside(lock.folder())?;
-            }
-            restart(branch, lock)
+        Some(snapshot) if continues(&snapshot, &branch) => resume(config, branch, &snapshot, lock, segment_bytes),
+        _ => {
+            set_aside(lock.folder())?;
+            restart(branch, lock, segment_bytes)
         }
     }
 }
@@ -267,9 +286,27 @@ fn continues(snapshot: &Snapshot, branch: &Branch) -> bool {
 }
 
 /// The usual start: base, snapshot, journal.
-fn resume(config: &Config, branch: Branch, snapshot: &Snapshot, lock: StateLock) -> Result<Opened, OpenError> {
+fn resume(
+    config: &Config,
+    branch: Branch,
+    snapshot: &Snapshot,
+    lock: StateLock,
+    segment_bytes: u64,
+) -> Result<Opened, OpenError> {
     let started = Instant::now();
     let base = Oid::from_bytes(&snapshot.metadata).expect("an object id has 20 bytes");
+    let head = Revision::new(branch.state().revision);
+    if head < snapshot.revision {
+        // What lies between is no longer in the journal: it could never be committed again.
+        return Err(OpenError::MovedBack {
+            reference: config.metadata_reference.clone(),
+            data_reference: config.data_reference.clone(),
+            found: head,
+            base: snapshot.revision,
+            metadata: base,
+            folder: lock.folder().to_owned(),
+        });
+    }
     let mut replay = Replay::new(config, snapshot);
     for loaded in branch.load(base).map_err(Box::new)?.keys {
         replay.index.load(version_of(loaded));
@@ -279,7 +316,6 @@ fn resume(config: &Config, branch: Branch, snapshot: &Snapshot, lock: StateLock)
     if let Some((expected, found)) = replay.gap {
         return Err(OpenError::Gap { folder, expected, found });
     }
-    let head = Revision::new(branch.state().revision);
     if replay.index.revision() < head {
         // The journal lost what Git has: an older copy of the folder was put back. Git goes on.
         tracing::warn!(
@@ -287,7 +323,7 @@ fn resume(config: &Config, branch: Branch, snapshot: &Snapshot, lock: StateLock)
             "the journal ends before the last commit: resuming from Git with a new block of revisions"
         );
         set_aside(lock.folder())?;
-        return restart(branch, lock);
+        return restart(branch, lock, segment_bytes);
     }
     if recovered.torn_bytes > 0 {
         tracing::info!(
@@ -297,28 +333,35 @@ fn resume(config: &Config, branch: Branch, snapshot: &Snapshot, lock: StateLock)
     }
     let Replay { mut index, leases, mut bases, superseded, .. } = replay;
     bases.insert(0, (snapshot.revision, snapshot.metadata));
-    while index.prune(Revision::new(head.get().max(snapshot.revision.get())), 1 << 16) {}
+    while index.prune(head, 1 << 16) {}
     let evicted = superseded.iter().filter(|version| version.evict(&recovered.segments)).map(Arc::downgrade).collect();
     drop(superseded);
-    let journal = start_journal(&folder, snapshot.incarnation, recovered.newest, &recovered.segments)?;
+    let journal = start_journal(&folder, snapshot.incarnation, recovered.newest, segment_bytes, &recovered.segments)?;
     tracing::info!(
         revision = %index.revision(), committed = %head, keys = index.len(), elapsed = ?started.elapsed(),
         "branch recovered"
     );
-    let committed = head.max(snapshot.revision);
-    let start = Start { index, leases, committed, journal, segments: recovered.segments, evicted };
+    let start = Start { index, leases, committed: head, journal, segments: recovered.segments, evicted };
     Ok(Opened { branch, start, bases, incarnation: snapshot.incarnation, lock })
 }
 
 /// A start without local state: from a clone, a backup, another machine.
-fn restart(branch: Branch, lock: StateLock) -> Result<Opened, OpenError> {
-    let head = branch.head();
-    let loaded = branch.load(head.metadata).map_err(Box::new)?;
+fn restart(mut branch: Branch, lock: StateLock, segment_bytes: u64) -> Result<Opened, OpenError> {
+    let loaded = branch.load(branch.head().metadata).map_err(Box::new)?;
     let revision = Revision::new(loaded.state.revision + RESERVED_REVISIONS);
     let incarnation: Incarnation = rand::random();
-    let mut snapshot = first_snapshot(incarnation, revision, head.metadata);
+    // Git knows of the jump before anybody is answered: should this local state be lost too, revisions that somebody
+    // has seen must not come again.
+    let state = State {
+        revision: revision.get(),
+        compact_revision: revision.get(),
+        incarnation: hex(&incarnation),
+        leases: loaded.state.leases,
+    };
+    let metadata = branch.flush(&state)?.pair.metadata;
+    let mut snapshot = first_snapshot(incarnation, revision, metadata);
     snapshot.compacted = revision;
-    snapshot.leases.clone_from(&loaded.state.leases);
+    snapshot.leases = state.leases;
     let mut index = Index::new(revision);
     let mut leases = Leases::default();
     for (id, ttl) in &snapshot.leases {
@@ -330,12 +373,12 @@ fn restart(branch: Branch, lock: StateLock) -> Result<Opened, OpenError> {
     index.jump(revision);
     snapshot.write(lock.folder())?;
     let segments = Arc::default();
-    let journal = start_journal(&lock.folder().join("journal"), incarnation, 0, &segments)?;
+    let journal = start_journal(&lock.folder().join("journal"), incarnation, 0, segment_bytes, &segments)?;
     tracing::warn!(
         %revision, keys = index.len(),
         "no local state of this branch: resuming from Git; revisions jump ahead, clients list again"
     );
-    let bases = vec![(revision, bytes_of(head.metadata))];
+    let bases = vec![(revision, bytes_of(metadata))];
     let start = Start { index, leases, committed: revision, journal, segments, evicted: Vec::new() };
     Ok(Opened { branch, start, bases, incarnation, lock })
 }
@@ -344,11 +387,12 @@ fn start_journal(
     folder: &Path,
     incarnation: Incarnation,
     newest: u64,
+    segment_bytes: u64,
     segments: &Arc<journal::Segments>,
 ) -> Result<journal::Writer, OpenError> {
     let io = |source| OpenError::Folder { path: folder.to_owned(), source };
     fs::create_dir_all(folder).map_err(io)?;
-    journal::Writer::create(folder, incarnation, newest, SEGMENT_BYTES, segments.clone()).map_err(io)
+    journal::Writer::create(folder, incarnation, newest, segment_bytes, segments.clone()).map_err(io)
 }
 
 /// Keeps a local state that does not belong to the branch (any more) for a person to look at.
@@ -371,8 +415,8 @@ struct Replay<'a> {
     leases: Leases,
     bases: Vec<(Revision, [u8; 20])>,
     base: Revision,
-    /// Ephemeral keys of the snapshot are as of this revision.
-    ephemeral_at: Revision,
+    /// Ephemeral keys below this revision are in the snapshot.
+    ephemeral_below: Revision,
     gap: Option<(Revision, Revision)>,
     /// Old versions; their values leave memory in the end, somebody who asks gets them from the journal.
     superseded: Vec<Arc<Version>>,
@@ -381,23 +425,20 @@ struct Replay<'a> {
 impl<'a> Replay<'a> {
     fn new(config: &'a Config, snapshot: &Snapshot) -> Self {
         let mut index = Index::new(snapshot.revision);
-        // A write to an ephemeral key at the compact revision itself is in the snapshot, not in the log: a watch could
-        // miss it, so history starts one later.
-        let at_compacted = snapshot.ephemeral.iter().any(|write| write.revision == snapshot.compacted);
-        let compacted = if at_compacted { snapshot.compacted.next() } else { snapshot.compacted };
-        index.start_at(snapshot.revision, compacted);
+        index.start_at(snapshot.revision, snapshot.compacted);
         let mut leases = Leases::default();
         let now = Instant::now();
         snapshot.leases.iter().for_each(|(id, ttl)| leases.grant(*id, *ttl, now));
-        for write in &snapshot.ephemeral {
+        // A write at the compact revision itself comes from the journal, which starts below: a watch may start there.
+        for write in snapshot.ephemeral.iter().filter(|write| write.revision < snapshot.compacted) {
             for change in &write.changes {
                 let Some(put) = &change.put else { continue };
                 let (key, value) = (change.key.clone(), put.value.clone());
                 index.load(Version::put(key, write.revision, put.create_revision, put.version, put.lease, value));
             }
         }
-        let (base, ephemeral_at) = (snapshot.revision, snapshot.compacted);
-        Self { config, index, leases, bases: Vec::new(), base, ephemeral_at, gap: None, superseded: Vec::new() }
+        let (base, ephemeral_below) = (snapshot.revision, snapshot.compacted);
+        Self { config, index, leases, bases: Vec::new(), base, ephemeral_below, gap: None, superseded: Vec::new() }
     }
 
     fn record(&mut self, replayed: &Replayed) {
@@ -422,8 +463,8 @@ impl<'a> Replay<'a> {
     fn write(&mut self, write: &Write, replayed: &Replayed) {
         let mut versions = Vec::with_capacity(write.changes.len());
         for change in &write.changes {
-            let in_snapshot =
-                write.revision <= self.ephemeral_at && self.config.keys.placement(&change.key) == Placement::Ephemeral;
+            let in_snapshot = write.revision < self.ephemeral_below
+                && self.config.keys.placement(&change.key) == Placement::Ephemeral;
             if in_snapshot {
                 continue;
             }

@@ -41,6 +41,8 @@ pub struct Config {
     pub member_id: Option<u64>,
     /// Limits on requests.
     pub limits: api::Limits,
+    /// Size of a file of the journal, the unit in which it is trimmed.
+    pub journal_segment_bytes: u64,
     /// Bounds of the writer.
     pub store: store::Limits,
     /// Bounds of the committer.
@@ -123,8 +125,9 @@ impl Server {
             listeners.push((listener, tls(&config, listen)?));
         }
         let addresses: Vec<_> = listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
-        let branch_config = config.branch.clone();
-        let opened = tokio::task::spawn_blocking(move || recovery::open(&branch_config).map_err(Box::new)).await;
+        let (branch_config, segment_bytes) = (config.branch.clone(), config.journal_segment_bytes);
+        let opened =
+            tokio::task::spawn_blocking(move || recovery::open(&branch_config, segment_bytes).map_err(Box::new)).await;
         let opened = opened.expect("recovery does not panic")?;
         let (store, writer) = Store::start(opened.start, config.store.clone()).map_err(ServeError::Thread)?;
         let counters = Arc::new(committer::Counters::default());

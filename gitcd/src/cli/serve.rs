@@ -47,6 +47,9 @@ pub(super) struct Args {
     /// Size at which the journal is kept by raising the compact revision
     #[arg(long, env = "GITCD_MAX_JOURNAL_BYTES", default_value_t = 512 << 20, value_name = "BYTES")]
     max_journal_bytes: u64,
+    /// Size of a file of the journal, the unit in which it is trimmed; at most a quarter of --max-journal-bytes
+    #[arg(long, env = "GITCD_JOURNAL_SEGMENT_BYTES", default_value_t = 32 << 20, value_name = "BYTES", hide = true)]
+    journal_segment_bytes: u64,
     /// Superseded values kept in memory; older ones are read back from the journal
     #[arg(long, env = "GITCD_MAX_OLD_VALUE_BYTES", default_value_t = 64 << 20, value_name = "BYTES")]
     max_old_value_bytes: usize,
@@ -208,6 +211,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
             cluster_id: clusters.number("cluster-ids", &name)?,
             member_id: members.number("member-ids", &name)?,
             limits: api::Limits { max_request_bytes: args.max_request_bytes, max_txn_ops: args.max_txn_ops },
+            journal_segment_bytes: args.journal_segment_bytes.min(args.max_journal_bytes / 4),
             store: store::Limits {
                 old_value_bytes: args.max_old_value_bytes,
                 max_journal_bytes: args.max_journal_bytes.saturating_mul(2),

@@ -151,11 +151,12 @@ impl Index {
         self.pruned = revision;
     }
 
-    /// Sets where history starts when recovery begins.
+    /// Sets where history starts when recovery begins. Writes between `revision` and a later `compacted` are applied
+    /// like all others; [`Index::prune`] then takes them away.
     pub fn start_at(&mut self, revision: Revision, compacted: Revision) {
         self.revision = revision;
         self.compacted = compacted;
-        self.pruned = compacted;
+        self.pruned = compacted.min(revision);
     }
 
     /// Takes back the newest write, which could not be made durable.

@@ -141,6 +141,10 @@ impl Store {
         let (commands, inbox) = mpsc::channel(limits.queue);
         let Start { index, mut leases, committed, journal, segments, evicted } = start;
         for version in index.range(&index::KeyRange::From(Bytes::new()), index.revision()) {
+            if version.lease != 0 && leases.find(version.lease).is_none() {
+                // It ended, but what recovery started from was written before its keys went with it: now they go.
+                leases.grant(version.lease, lease::MIN_TTL, Instant::now());
+            }
             leases.attach(&version.key, 0, version.lease);
         }
         let store = Arc::new(Self {

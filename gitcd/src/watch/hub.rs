@@ -15,25 +15,32 @@ use crate::store::revision::Revision;
 /// What one stream has still to look at: for each of its watchers the first revision with something for it.
 #[derive(Debug, Default)]
 pub struct Mailbox {
-    pending: Mutex<HashMap<i64, Revision>>,
+    pending: Mutex<HashMap<i64, Mark>>,
     changed: Notify,
     closed: AtomicBool,
 }
 
 impl Mailbox {
-    /// Marks a watcher; an earlier mark stays.
-    pub fn mark(&self, watch: i64, from: Revision) {
+    /// Marks a watcher for a write; earlier marks stay.
+    pub fn mark(&self, watch: i64, revision: Revision) {
         let mut pending = self.pending.lock();
-        let marked = pending.entry(watch).or_insert(from);
-        *marked = from.min(*marked);
+        let mark = pending.entry(watch).or_insert(Mark { first: revision, last: revision });
+        mark.first = mark.first.min(revision);
+        mark.last = mark.last.max(revision);
     }
 
-    /// Takes the marks up to `visible`. Later ones were made for writes that nobody can see yet: they stay, since
-    /// who takes a mark looks only once; the stream is woken again when they are visible.
-    pub fn take(&self, visible: Revision) -> HashMap<i64, Revision> {
-        let mut pending = self.pending.lock();
-        let (taken, later) = std::mem::take(&mut *pending).into_iter().partition(|(_, from)| *from <= visible);
-        *pending = later;
+    /// Takes the marks up to `visible`: for each watcher the first revision with something for it. Later marks were
+    /// made for writes that nobody can see yet: they stay, since who takes a mark looks only once; the stream is woken
+    /// again when they are visible.
+    pub fn take(&self, visible: Revision) -> Vec<(i64, Revision)> {
+        let mut taken = Vec::new();
+        self.pending.lock().retain(|watch, mark| {
+            if mark.first <= visible {
+                taken.push((*watch, mark.first));
+                mark.first = visible.next();
+            }
+            mark.last > visible
+        });
         taken
     }
 
@@ -42,6 +49,13 @@ impl Mailbox {
         self.changed.notified().await;
         !self.closed.load(Ordering::Acquire)
     }
+}
+
+/// The first and the last write that a watcher was marked for.
+#[derive(Debug)]
+struct Mark {
+    first: Revision,
+    last: Revision,
 }
 
 #[derive(Debug)]
@@ -212,11 +226,20 @@ mod tests {
     #[test]
     fn a_mark_for_a_write_that_is_not_visible_yet_stays() {
         let mailbox = Mailbox::default();
-        mailbox.mark(1, Revision::new(15));
-        mailbox.mark(2, Revision::new(12));
-        assert_eq!(mailbox.take(Revision::new(12)), HashMap::from([(2, Revision::new(12))]));
+        let take = |visible| {
+            let mut taken: Vec<_> =
+                mailbox.take(Revision::new(visible)).into_iter().map(|(id, r)| (id, r.get())).collect();
+            taken.sort_unstable();
+            taken
+        };
+        for (watch, revision) in [(1, 15), (2, 12), (3, 11), (3, 16)] {
+            mailbox.mark(watch, Revision::new(revision));
+        }
+        assert_eq!(take(12), [(2, 12), (3, 11)]);
+        assert_eq!(take(12), []);
         mailbox.mark(1, Revision::new(20));
-        assert_eq!(mailbox.take(Revision::new(20)), HashMap::from([(1, Revision::new(15))]));
-        assert!(mailbox.take(Revision::new(20)).is_empty());
+        assert_eq!(take(16), [(1, 15), (3, 13)]);
+        assert_eq!(take(20), [(1, 17)]);
+        assert_eq!(take(20), []);
     }
 }
