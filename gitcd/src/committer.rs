@@ -183,7 +183,11 @@ impl Committer {
     fn step(&mut self, durable: Revision, stopped: bool) -> Result<(), Failure> {
         while self.staged < durable {
             let entries = self.store.log(self.staged.next(), TAKE);
-            let Some(last) = entries.last().map(|entry| entry.revision) else { break };
+            let Some(last) = entries.last().map(|entry| entry.revision) else {
+                // Only what need not be in Git has left the log.
+                self.staged = durable;
+                break;
+            };
             let backlog = durable.since(self.staged);
             let group = self.pace.group(backlog);
             for chunk in entries.chunks(group) {

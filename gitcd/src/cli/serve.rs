@@ -29,15 +29,15 @@ pub(super) struct Args {
     /// Member ids [default: made from the branch's name]
     #[arg(long, env = "GITCD_MEMBER_IDS", default_value = "", value_name = "MAP")]
     member_ids: String,
-    /// Certificate for https listeners (PEM)
-    #[arg(long, env = "GITCD_TLS_CERT", value_name = "FILE")]
-    tls_cert: Option<PathBuf>,
-    /// Its key (PEM)
-    #[arg(long, env = "GITCD_TLS_KEY", value_name = "FILE")]
-    tls_key: Option<PathBuf>,
-    /// Require client certificates of these authorities (PEM)
-    #[arg(long, env = "GITCD_TLS_TRUSTED_CA_CERTS", value_name = "FILE")]
-    tls_trusted_ca_certs: Option<PathBuf>,
+    /// Certificates for https listeners (PEM files)
+    #[arg(long, env = "GITCD_TLS_CERT", default_value = "", value_name = "MAP")]
+    tls_cert: String,
+    /// Their keys (PEM files)
+    #[arg(long, env = "GITCD_TLS_KEY", default_value = "", value_name = "MAP")]
+    tls_key: String,
+    /// Require client certificates of the authorities in these PEM files
+    #[arg(long, env = "GITCD_TLS_TRUSTED_CA_CERTS", default_value = "", value_name = "MAP")]
+    tls_trusted_ca_certs: String,
     /// How many revisions a commit takes
     #[arg(long, env = "GITCD_COMMIT_GRANULARITY", value_enum, default_value_t, value_name = "HOW")]
     commit_granularity: Granularity,
@@ -64,6 +64,50 @@ pub(super) struct Args {
     watch_progress_notify_interval: u64,
     #[command(flatten)]
     former: Former,
+    #[command(flatten)]
+    pull: Pull,
+}
+
+/// Flags for pulling from remotes: known, so that command lines need not change, but there is nothing behind them yet.
+#[derive(Debug, clap::Args)]
+#[expect(clippy::struct_field_names, reason = "the fields are the flags' names")]
+struct Pull {
+    #[arg(long, env = "GITCD_REMOTE_NAMES", default_value = "", hide = true)]
+    remote_names: String,
+    #[arg(long, env = "GITCD_REMOTE_DATA_REFERENCE_NAMES", hide = true)]
+    remote_data_reference_names: Option<String>,
+    #[arg(long, env = "GITCD_REMOTE_META_REFERENCE_NAMES", hide = true)]
+    remote_meta_reference_names: Option<String>,
+    #[arg(long, env = "GITCD_MERGE_CONFLICT_RESOLUTIONS", hide = true)]
+    merge_conflict_resolutions: Option<String>,
+    #[arg(long, env = "GITCD_MERGE_RETENTION_POLICIES_INCLUDE", hide = true)]
+    merge_retention_policies_include: Option<String>,
+    #[arg(long, env = "GITCD_MERGE_RETENTION_POLICIES_EXCLUDE", hide = true)]
+    merge_retention_policies_exclude: Option<String>,
+    #[arg(long, env = "GITCD_NO_FAST_FORWARDS", hide = true)]
+    no_fast_forwards: Option<String>,
+    #[arg(long, env = "GITCD_NO_FETCHES", hide = true)]
+    no_fetches: Option<String>,
+    #[arg(long, env = "GITCD_PUSH_AFTER_MERGES", hide = true)]
+    push_after_merges: Option<String>,
+    #[arg(long, env = "GITCD_PUSH_ON_PULL_FAILURES", hide = true)]
+    push_on_pull_failures: Option<String>,
+    #[arg(long, env = "GITCD_PULL_TICKER_DURATION", default_value = "", hide = true)]
+    pull_ticker_duration: String,
+}
+
+impl Pull {
+    /// A remote that is never pulled from must not look as if it were.
+    fn check(&self) -> anyhow::Result<()> {
+        let never = matches!(self.pull_ticker_duration.as_str(), "" | "0" | "0s");
+        if !self.remote_names.is_empty() && !never {
+            bail!(
+                "--remote-names, --pull-ticker-duration: this release does not pull from remotes; \
+                 leave --pull-ticker-duration out to serve the branch alone"
+            );
+        }
+        Ok(())
+    }
 }
 
 /// Flags of earlier releases that have nothing to set any more.
@@ -93,6 +137,7 @@ impl Former {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     args.former.warn();
+    args.pull.check()?;
     let configs = configs(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(serve(configs));
@@ -136,12 +181,15 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let advertise = PerBranch::parse("advertise-client-urls", &args.advertise_client_urls)?;
     let clusters = PerBranch::parse("cluster-ids", &args.cluster_ids)?;
     let members = PerBranch::parse("member-ids", &args.member_ids)?;
-    let tls = match (&args.tls_cert, &args.tls_key) {
+    let certs = PerBranch::parse("tls-cert", &args.tls_cert)?;
+    let keys = PerBranch::parse("tls-key", &args.tls_key)?;
+    let authorities = PerBranch::parse("tls-trusted-ca-certs", &args.tls_trusted_ca_certs)?;
+    let tls = |name: &str| match (certs.of(name), keys.of(name)) {
         (Some(cert), Some(key)) => {
-            Some(Tls { cert: cert.clone(), key: key.clone(), trusted_ca: args.tls_trusted_ca_certs.clone() })
+            Ok(Some(Tls { cert: cert.into(), key: key.into(), trusted_ca: authorities.of(name).map(PathBuf::from) }))
         }
-        (None, None) => None,
-        _ => bail!("--tls-cert and --tls-key belong together"),
+        (None, None) => Ok(None),
+        _ => bail!("branch {name:?}: --tls-cert and --tls-key belong together"),
     };
     let mut names: BTreeSet<_> = branches.names().into_iter().collect();
     // The references' defaults name the branch "default"; it is served only if it has somewhere to listen.
@@ -175,7 +223,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
                 max_journal_bytes: args.max_journal_bytes,
             },
             progress_interval: Duration::from_secs(args.watch_progress_notify_interval.max(1)),
-            tls: tls.clone(),
+            tls: tls(&name)?,
         });
     }
     Ok(configs)
