@@ -1,7 +1,6 @@
 # Everything a person needs; each target sets up what it uses.
 SHELL := bash
 CARGO ?= cargo
-ASSETS = $(shell hack/assets.sh)
 
 .DEFAULT_GOAL := help
 .PHONY: help up down test check deny bench soak assets build

@@ -150,7 +150,12 @@ impl Committer {
 
     fn run(mut self) -> bool {
         loop {
-            let until = self.flush_due_at();
+            let mut until = self.flush_due_at();
+            if self.over_bound() {
+                // Whether room can be made must not depend on the next write, which may be refused.
+                let soon = Instant::now() + MIN_FLUSH_INTERVAL;
+                until = Some(until.map_or(soon, |until| until.min(soon)));
+            }
             let (durable, stopped) = self.store.wait_for_writes(self.staged, until);
             let step = self.step(durable, stopped);
             match step {
@@ -209,6 +214,8 @@ impl Committer {
         let pending = self.oldest.is_some();
         if due || (stopped && (pending || self.staged > self.newest_base())) {
             self.flush()?;
+        } else if self.over_bound() {
+            self.trim();
         }
         Ok(())
     }
@@ -270,12 +277,17 @@ impl Committer {
     fn flush_due_at(&self) -> Option<Instant> {
         let Some(oldest) = self.oldest else {
             let idle = self.staged > self.newest_base();
-            return idle.then(|| self.last_flush + IDLE_FLUSH_INTERVAL);
+            let interval = if self.over_bound() { MIN_FLUSH_INTERVAL } else { IDLE_FLUSH_INTERVAL };
+            return idle.then(|| self.last_flush + interval);
         };
         let pending = self.branch.pending();
         let unpaid = pending.overhead_bytes.saturating_sub(pending.useful_bytes / 2) as u64;
         let earned = Duration::from_millis(unpaid * 1000 / self.settings.overhead_bytes_per_second.max(1));
         Some((self.last_flush + earned).max(oldest + MIN_FLUSH_INTERVAL))
+    }
+
+    fn over_bound(&self) -> bool {
+        self.store.segments().bytes() > self.settings.max_journal_bytes
     }
 
     fn newest_base(&self) -> Revision {
@@ -306,7 +318,7 @@ impl Committer {
     fn trim(&mut self) {
         let compacted = self.store.compacted();
         let segments = self.store.segments();
-        let usable = self.bases.iter().take_while(|(revision, _)| *revision < compacted).count();
+        let usable = self.bases.iter().take_while(|(revision, _)| *revision <= compacted).count();
         if usable > 1 {
             self.bases.drain(..usable - 1);
         }
@@ -334,9 +346,10 @@ impl Committer {
                 Ok(()) => self.store.trim_journal(sequence + 1),
                 Err(error) => tracing::warn!(error, "journal not trimmed"),
             }
-        } else if segments.bytes() > self.settings.max_journal_bytes {
-            // Half of what could go: who resumes soon still finds its events.
-            let (target, _) = self.bases[self.bases.len() / 2];
+        } else if self.over_bound() {
+            // Half of what could go: who resumes soon still finds its events. All of it once writes are refused.
+            let half = if self.store.refused().is_some() { self.bases.len() - 1 } else { self.bases.len() / 2 };
+            let (target, _) = self.bases[half];
             if target > compacted {
                 tracing::warn!(
                     bytes = segments.bytes(), revision = %target,

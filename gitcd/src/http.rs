@@ -25,14 +25,14 @@ pub fn routes(source: Arc<Source>) -> Router {
 
 /// etcd's shape: `{"health":"true","reason":""}`; 503 while writes are refused.
 async fn health(State(source): State<Arc<Source>>) -> Response {
-    let refused = source.store.poisoned();
+    let refused = source.store.refused().map(|error| error.to_string());
     let body = json!({ "health": if refused.is_none() { "true" } else { "false" }, "reason": refused.clone().unwrap_or_default() });
     let status = if refused.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
 async fn ready(State(source): State<Arc<Source>>) -> Response {
-    match source.store.poisoned() {
+    match source.store.refused().map(|error| error.to_string()) {
         None => "ok\n".into_response(),
         Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("writes are refused: {reason}\n")).into_response(),
     }

@@ -109,6 +109,26 @@ impl Pattern {
     }
 }
 
+/// One line for each prefix, the same for equal key spaces: what a branch records of how it was written.
+impl std::fmt::Display for KeySpace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "prefix {}", self.prefix.escape_ascii())?;
+        let mut lines: Vec<_> = self.ephemeral.iter().map(ToString::to_string).collect();
+        lines.sort();
+        lines.dedup();
+        lines.iter().try_for_each(|line| writeln!(f, "ephemeral {line}"))
+    }
+}
+
+impl std::fmt::Display for Pattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Components(start) => write!(f, "{}", start.escape_ascii()),
+            Self::Bytes(start) => write!(f, "{}*", start.escape_ascii()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

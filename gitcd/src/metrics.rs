@@ -27,7 +27,7 @@ pub fn text(source: &Source) -> String {
     let committed = store.committed_revision();
     let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
     let counters = &store.counters;
-    let poisoned = store.poisoned().is_some();
+    let poisoned = store.refused().is_some();
     let commits = &source.committer;
     let mut figure = |name: &str, kind: &str, help: &str, value: f64| {
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");

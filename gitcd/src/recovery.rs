@@ -26,7 +26,7 @@ use crate::store::version::Version;
 /// never committed, since the journal is bounded.
 pub const RESERVED_REVISIONS: i64 = 1 << 32;
 
-/// Why a branch cannot be served. Nothing was changed.
+/// Why a branch cannot be served. Nothing of it was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -57,6 +57,19 @@ pub enum OpenError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// The prefixes are not those that the branch was served with.
+    #[error(
+        "the branch was served with other prefixes: {path:?} says\n{recorded}and now it is\n{given}\
+         where a key is kept depends on them; serve it with the recorded --key-prefixes and --ephemeral-prefixes"
+    )]
+    Keys {
+        /// Where they are recorded.
+        path: PathBuf,
+        /// What is recorded.
+        recorded: String,
+        /// What the flags say.
+        given: String,
     },
     /// The branch in Git cannot be used.
     #[error(transparent)]
@@ -132,7 +145,7 @@ pub struct Opened {
 /// The right to write a branch: a lock that the system drops with the process.
 #[derive(Debug)]
 pub struct StateLock {
-    _file: File,
+    _files: Vec<File>,
     folder: PathBuf,
 }
 
@@ -143,27 +156,70 @@ impl StateLock {
     /// [`OpenError::Locked`] if another process has it, [`OpenError::Folder`].
     pub fn take(config: &Config) -> Result<Self, OpenError> {
         let folder = state_folder(config);
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            move |source| OpenError::Folder { path, source }
-        };
-        fs::create_dir_all(&folder).map_err(io(&folder))?;
-        let path = folder.join("lock");
-        let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(io(&path))?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { _file: file, folder }),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::Locked {
-                repository: config.repository.clone(),
-                reference: config.data_reference.clone(),
-                lock: path,
-            }),
-            Err(error) => Err(io(&path)(error.into())),
-        }
+        make_folder(&folder)?;
+        // One lock for the local state, one for each reference: the same branch under another name is the same branch.
+        let locks = folder.with_file_name("locks");
+        make_folder(&locks)?;
+        let of_reference = |name: &str| locks.join(name.replace('%', "%25").replace('/', "%2F"));
+        let paths =
+            [folder.join("lock"), of_reference(&config.data_reference), of_reference(&config.metadata_reference)];
+        let files = paths.iter().map(|path| lock_file(config, path)).collect::<Result<_, _>>()?;
+        Ok(Self { _files: files, folder })
     }
 
     /// Where the branch's local state is.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+}
+
+fn lock_file(config: &Config, path: &Path) -> Result<File, OpenError> {
+    let io = |source| OpenError::Folder { path: path.to_owned(), source };
+    let file = File::options().create(true).truncate(false).write(true).open(path).map_err(io)?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::Locked {
+            repository: config.repository.clone(),
+            reference: config.data_reference.clone(),
+            lock: path.to_owned(),
+        }),
+        Err(error) => Err(io(error.into())),
+    }
+}
+
+/// Makes a folder and those above it, durably.
+fn make_folder(folder: &Path) -> Result<(), OpenError> {
+    let io = |source| OpenError::Folder { path: folder.to_owned(), source };
+    let missing: Vec<_> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
+    fs::create_dir_all(folder).map_err(io)?;
+    for made in missing {
+        if let Some(parent) = made.parent() {
+            File::open(parent).and_then(|parent| parent.sync_all()).map_err(io)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to serve with other prefixes than before: where a key lives depends on them, and so does what is in Git.
+fn check_keys(config: &Config, folder: &Path) -> Result<(), OpenError> {
+    let path = folder.join("keys");
+    let io = |source| OpenError::Folder { path: path.clone(), source };
+    let given = config.keys.to_string();
+    match fs::read_to_string(&path) {
+        Ok(recorded) if recorded == given => Ok(()),
+        Ok(recorded) => Err(OpenError::Keys { path, recorded, given }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let write = || -> io::Result<()> {
+                let temporary = folder.join("keys.new");
+                let mut file = File::create(&temporary)?;
+                io::Write::write_all(&mut file, given.as_bytes())?;
+                file.sync_all()?;
+                fs::rename(&temporary, &path)?;
+                File::open(folder)?.sync_all()
+            };
+            write().map_err(io)
+        }
+        Err(error) => Err(io(error)),
     }
 }
 
@@ -237,7 +293,9 @@ pub fn init(config: &Config, beginning: Beginning) -> Result<Initialized, OpenEr
         (Branch::create(config.clone(), &state).map_err(Box::new)?, Initialized::Created)
     };
     let folder = state_folder(config);
-    fs::create_dir_all(&folder).map_err(|source| OpenError::Folder { path: folder.clone(), source })?;
+    make_folder(&folder)?;
+    // A first segment, so that a journal that is missing later is known to be missing.
+    start_journal(&folder.join("journal"), incarnation, 0, 1 << 12, &Arc::default())?;
     first_snapshot(incarnation, beginning.revision, branch.head().metadata).write(&folder)?;
     Ok(done)
 }
@@ -268,6 +326,7 @@ pub fn open(config: &Config, segment_bytes: u64) -> Result<Opened, OpenError> {
     }
     let refs = Refs::open(&git_dir(&config.repository))?;
     let lock = StateLock::take(config)?;
+    check_keys(config, lock.folder())?;
     refs.release(&config.data_reference)?;
     refs.release(&config.metadata_reference)?;
     let branch = Branch::open(config.clone()).map_err(Box::new)?.ok_or_else(missing)?;
@@ -316,8 +375,8 @@ fn resume(
     if let Some((expected, found)) = replay.gap {
         return Err(OpenError::Gap { folder, expected, found });
     }
-    if replay.index.revision() < head {
-        // The journal lost what Git has: an older copy of the folder was put back. Git goes on.
+    if replay.index.revision() < head || recovered.newest == 0 {
+        // The journal lost what Git has, or all of it: an older copy of the folder was put back, or none. Git goes on.
         tracing::warn!(
             journal = %replay.index.revision(), git = %head,
             "the journal ends before the last commit: resuming from Git with a new block of revisions"
@@ -391,14 +450,14 @@ fn start_journal(
     segments: &Arc<journal::Segments>,
 ) -> Result<journal::Writer, OpenError> {
     let io = |source| OpenError::Folder { path: folder.to_owned(), source };
-    fs::create_dir_all(folder).map_err(io)?;
+    make_folder(folder)?;
     journal::Writer::create(folder, incarnation, newest, segment_bytes, segments.clone()).map_err(io)
 }
 
 /// Keeps a local state that does not belong to the branch (any more) for a person to look at.
 fn set_aside(folder: &Path) -> Result<(), OpenError> {
     let mark = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    for name in ["journal", "snapshot"] {
+    for name in ["journal", "snapshot", "keys"] {
         let from = folder.join(name);
         if from.exists() {
             let to = folder.join(format!("{name}.{mark}.old"));
@@ -429,8 +488,10 @@ impl<'a> Replay<'a> {
         let mut leases = Leases::default();
         let now = Instant::now();
         snapshot.leases.iter().for_each(|(id, ttl)| leases.grant(*id, *ttl, now));
-        // A write at the compact revision itself comes from the journal, which starts below: a watch may start there.
-        for write in snapshot.ephemeral.iter().filter(|write| write.revision < snapshot.compacted) {
+        // A write at the compact revision itself comes from the journal if that starts below: a watch may start there.
+        for write in
+            snapshot.ephemeral.iter().filter(|write| write.revision < snapshot.compacted.max(snapshot.revision.next()))
+        {
             for change in &write.changes {
                 let Some(put) = &change.put else { continue };
                 let (key, value) = (change.key.clone(), put.value.clone());

@@ -90,9 +90,6 @@ pub enum ServeError {
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
-    /// A listener ended.
-    #[error("serving failed: {0}")]
-    Transport(#[from] tonic::transport::Error),
     /// What was acknowledged is in the journal, but not all of it could be committed before the end.
     #[error("stopped with revisions that are not in Git yet; the journal keeps them, the next start commits them")]
     Uncommitted,
@@ -104,7 +101,7 @@ pub struct Server {
     store: Arc<Store>,
     writer: store::Handle,
     committer: std::thread::JoinHandle<bool>,
-    listeners: Vec<tokio::task::JoinHandle<Result<(), tonic::transport::Error>>>,
+    listeners: Vec<tokio::task::JoinHandle<()>>,
     addresses: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
     expiry: tokio::task::JoinHandle<()>,
@@ -122,7 +119,7 @@ impl Server {
         for listen in &config.listen {
             let error = |source| ServeError::Listen { address: listen.address, source };
             let listener = TcpListener::bind(listen.address).await.map_err(error)?;
-            listeners.push((listener, tls(&config, listen)?));
+            listeners.push((listener, transport(tls(&config, listen)?).map_err(tls_unusable(&config))?));
         }
         let addresses: Vec<_> = listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
         let (branch_config, segment_bytes) = (config.branch.clone(), config.journal_segment_bytes);
@@ -146,9 +143,9 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let listeners = listeners
             .into_iter()
-            .map(|(listener, tls)| {
+            .map(|(listener, transport)| {
                 let router = api::routes(&backend).merge(http::routes(source.clone()));
-                tokio::spawn(serve(listener, tls, router.into(), wait_for(stopped.clone())))
+                tokio::spawn(serve(listener, transport, router.into(), store.clone(), wait_for(stopped.clone())))
             })
             .collect();
         let expiring = store.clone();
@@ -219,13 +216,9 @@ async fn wait_for(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
-async fn serve(
-    listener: TcpListener,
-    tls: Option<ServerTlsConfig>,
-    routes: tonic::service::Routes,
-    stopped: impl Future<Output = ()>,
-) -> Result<(), tonic::transport::Error> {
-    let mut server = tonic::transport::Server::builder()
+/// A listener's transport; certificates are parsed here, before anything starts.
+fn transport(tls: Option<ServerTlsConfig>) -> Result<tonic::transport::Server, tonic::transport::Error> {
+    let server = tonic::transport::Server::builder()
         .accept_http1(true)
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(4 * WINDOW_BYTES)
@@ -233,11 +226,33 @@ async fn serve(
         .http2_keepalive_interval(Some(Duration::from_hours(2)))
         .http2_keepalive_timeout(Some(Duration::from_secs(20)))
         .tcp_nodelay(true);
-    if let Some(tls) = tls {
-        server = server.tls_config(tls)?;
+    match tls {
+        Some(tls) => server.tls_config(tls),
+        None => Ok(server),
     }
+}
+
+fn tls_unusable(config: &Config) -> impl FnOnce(tonic::transport::Error) -> ServeError {
+    let path = config.tls.as_ref().map(|tls| tls.cert.clone()).unwrap_or_default();
+    move |error| {
+        let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+        ServeError::Tls { path, problem: cause }
+    }
+}
+
+/// Serves a listener until `stopped`. One that ends before that takes the branch with it: a server that nobody reaches
+/// must not look healthy.
+async fn serve(
+    listener: TcpListener,
+    mut transport: tonic::transport::Server,
+    routes: tonic::service::Routes,
+    store: Arc<Store>,
+    stopped: impl Future<Output = ()>,
+) {
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    server.add_routes(routes).serve_with_incoming_shutdown(incoming, stopped).await
+    if let Err(error) = transport.add_routes(routes).serve_with_incoming_shutdown(incoming, stopped).await {
+        store.poison(&format!("a listener ended: {error}"));
+    }
 }
 
 fn tls(config: &Config, listen: &Listen) -> Result<Option<ServerTlsConfig>, ServeError> {

@@ -41,11 +41,16 @@ impl Lease for Backend {
         request: Request<Streaming<pb::LeaseKeepAliveRequest>>,
     ) -> Result<Response<Self::LeaseKeepAliveStream>, Status> {
         let backend = self.clone();
-        let answers = request.into_inner().map(move |request| {
-            let id = request?.id;
-            // A lease that is gone is answered with a time to live of 0, not with an error.
-            let ttl = backend.store.keep_alive(id).unwrap_or(0);
-            Ok(pb::LeaseKeepAliveResponse { header: Some(backend.header(backend.store.revision())), id, ttl })
+        let answers = request.into_inner().then(move |request| {
+            let backend = backend.clone();
+            async move {
+                let id = request?.id;
+                // The revision first: a lease may be revoked right after, and must not look alive at that revision.
+                let header = Some(backend.header(backend.store.revision()));
+                // A lease that is gone is answered with a time to live of 0, not with an error.
+                let ttl = backend.store.keep_alive(id).await.map_err(status::from_store)?.unwrap_or(0);
+                Ok(pb::LeaseKeepAliveResponse { header, id, ttl })
+            }
         });
         Ok(Response::new(Box::pin(answers)))
     }
@@ -56,7 +61,8 @@ impl Lease for Backend {
     ) -> Result<Response<pb::LeaseTimeToLiveResponse>, Status> {
         let pb::LeaseTimeToLiveRequest { id, keys } = request.into_inner();
         let header = Some(self.header(self.store.revision()));
-        let Some(lease) = self.store.lease(id) else {
+        let lease = self.store.lease(id).await.map_err(status::from_store)?;
+        let Some(lease) = lease else {
             return Ok(Response::new(pb::LeaseTimeToLiveResponse {
                 header,
                 id,
@@ -74,7 +80,8 @@ impl Lease for Backend {
         &self,
         _: Request<pb::LeaseLeasesRequest>,
     ) -> Result<Response<pb::LeaseLeasesResponse>, Status> {
-        let leases = self.store.leases().into_iter().map(|(id, _)| pb::LeaseStatus { id }).collect();
+        let leases = self.store.list_leases().await.map_err(status::from_store)?;
+        let leases = leases.into_iter().map(|(id, _)| pb::LeaseStatus { id }).collect();
         let header = Some(self.header(self.store.revision()));
         Ok(Response::new(pb::LeaseLeasesResponse { header, leases }))
     }

@@ -2,6 +2,7 @@
 
 mod check;
 mod cluster;
+mod health;
 mod kv;
 mod lease;
 mod maintenance;
@@ -13,6 +14,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 pub use self::cluster::Member;
+use tonic_health::pb::health_server::HealthServer;
+
 use crate::proto::etcdserverpb::ResponseHeader;
 use crate::proto::etcdserverpb::cluster_server::ClusterServer;
 use crate::proto::etcdserverpb::kv_server::KvServer;
@@ -105,7 +108,8 @@ pub fn routes(backend: &Backend) -> axum::Router {
         )
         .add_service(LeaseServer::new(backend.clone()))
         .add_service(ClusterServer::new(backend.clone()))
-        .add_service(MaintenanceServer::new(backend.clone()));
+        .add_service(MaintenanceServer::new(backend.clone()))
+        .add_service(HealthServer::new(backend.clone()));
     routes.routes().into_axum_router().layer(tower::util::MapResponseLayer::new(status::of_transport))
 }
 

@@ -1,12 +1,14 @@
 //! Replays a journal, tells a torn end from damage.
 
-use std::fs::OpenOptions;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::record::{DecodeError, Record};
-use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Position, Segments, frame_crc, sequence_of};
+use super::segment::{
+    FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Position, Segments, frame_crc, sequence_of, sync_folder,
+};
 use super::writer::Sealed;
 use crate::store::revision::Revision;
 
@@ -124,17 +126,28 @@ pub fn recover(folder: &Path, mut replay: impl FnMut(Replayed)) -> Result<Recove
             return Err(corrupt(at));
         }
         found.torn_bytes += torn as u64;
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(read)?;
-        if newest && content.len() > at {
-            // The next segment will follow; behind it, a torn end would look like damage.
-            file.set_len(at as u64).and_then(|()| file.sync_all()).map_err(read)?;
+        if newest {
+            // The next segment will follow; behind it, a torn end would look like damage. And what is read here may
+            // never have reached the disk (a crash before the fsync, or after one that failed): it is written anew.
+            rewrite(path, &content[..at]).map_err(read)?;
         }
+        let file = File::open(path).map_err(read)?;
         found.segments.add(*sequence, path.clone(), file);
         found.segments.seal(Sealed { sequence: *sequence, last });
         found.newest = *sequence;
         found.incarnation = Some(header.incarnation);
     }
     Ok(found)
+}
+
+/// Replaces a file by `content`, durably.
+fn rewrite(path: &Path, content: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    let mut file = File::create(&temporary)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)?;
+    path.parent().map_or(Ok(()), sync_folder)
 }
 
 /// The segments by number. A newest one without a header was being made when the machine stopped: nothing was

@@ -59,6 +59,8 @@ pub struct Index {
     log: Log,
     revision: Revision,
     compacted: Revision,
+    /// The log has every write from here on. Above `compacted` only if replay started at the compact revision itself.
+    events_from: Revision,
     /// Histories are free of what is below this; it follows `compacted` in small steps.
     pruned: Revision,
 }
@@ -66,7 +68,8 @@ pub struct Index {
 impl Index {
     /// An empty index whose clock stands at `revision` and whose history starts there.
     pub fn new(revision: Revision) -> Self {
-        Self { keys: BTreeMap::new(), log: Log::default(), revision, compacted: Revision::ZERO, pruned: Revision::ZERO }
+        let (compacted, events_from, pruned) = (Revision::ZERO, Revision::ZERO, Revision::ZERO);
+        Self { keys: BTreeMap::new(), log: Log::default(), revision, compacted, events_from, pruned }
     }
 
     /// The newest applied revision (which may not be durable yet).
@@ -77,6 +80,11 @@ impl Index {
     /// Reads at or above this revision are answered; [`Revision::ZERO`] if nothing was compacted.
     pub fn compacted(&self) -> Revision {
         self.compacted
+    }
+
+    /// A watch may start at or above this revision.
+    pub fn events_from(&self) -> Revision {
+        self.compacted.max(self.events_from)
     }
 
     /// Keys, deleted ones that history still knows included.
@@ -149,6 +157,7 @@ impl Index {
         self.revision = revision;
         self.compacted = revision;
         self.pruned = revision;
+        self.events_from = revision;
     }
 
     /// Sets where history starts when recovery begins. Writes between `revision` and a later `compacted` are applied
@@ -157,6 +166,7 @@ impl Index {
         self.revision = revision;
         self.compacted = compacted;
         self.pruned = compacted.min(revision);
+        self.events_from = if revision == compacted { revision.next() } else { compacted };
     }
 
     /// Takes back the newest write, which could not be made durable.
@@ -202,11 +212,6 @@ impl Index {
         let seen = Revision::new(self.pruned.get() - 1).min(committed);
         self.log.drop_through(seen, 2 * limit);
         !complete
-    }
-
-    /// The write with this revision, while the log has it.
-    pub fn entry(&self, revision: Revision) -> Option<&Entry> {
-        self.log.get(revision)
     }
 }
 

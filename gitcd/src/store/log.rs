@@ -79,10 +79,6 @@ impl Log {
         self.entries.range(skip.min(self.entries.len())..)
     }
 
-    pub(super) fn get(&self, revision: Revision) -> Option<&Entry> {
-        self.from(revision).next().filter(|entry| entry.revision == revision)
-    }
-
     /// Drops up to `limit` entries up to and including `last`.
     pub(super) fn drop_through(&mut self, last: Revision, limit: usize) {
         let count = self.entries.iter().take(limit).take_while(|entry| entry.revision <= last).count();

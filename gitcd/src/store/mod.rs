@@ -84,7 +84,7 @@ pub struct Counters {
     pub journal_bytes: AtomicU64,
     /// Bytes of superseded values in memory.
     pub old_value_bytes: AtomicU64,
-    /// Values read back from the journal.
+    /// Compactions done.
     pub compactions: AtomicU64,
 }
 
@@ -92,7 +92,7 @@ pub struct Counters {
 #[derive(Debug, Default)]
 struct Progress {
     committed: Revision,
-    /// Time of the last publication, for the committer's lag.
+    /// The writer has ended: nothing more will come.
     stopped: bool,
 }
 
@@ -104,6 +104,7 @@ pub struct Store {
     /// Reads answer here. Raised only under the hub's lock, so that no watcher misses the writes in between.
     durable: AtomicI64,
     segments: Arc<Segments>,
+    max_journal_bytes: u64,
     hub: Arc<Hub>,
     commands: mpsc::Sender<writer::Command>,
     progress: Mutex<Progress>,
@@ -153,6 +154,7 @@ impl Store {
             index: RwLock::new(index),
             leases: Mutex::new(leases),
             segments,
+            max_journal_bytes: limits.max_journal_bytes,
             commands,
             progress: Mutex::new(Progress { committed, stopped: false }),
             published: Condvar::new(),
@@ -240,18 +242,33 @@ impl Store {
         self.send(|reply| writer::Command::Revoke { id, only_if_due: false, reply }).await
     }
 
-    /// Starts a lease's time anew; its time to live in seconds, or `None` if it does not exist.
-    pub fn keep_alive(&self, id: i64) -> Option<i64> {
-        self.leases.lock().keep_alive(id, Instant::now())
+    /// Starts a lease's time anew; its time to live in seconds, or `None` if it does not exist or has run out.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn keep_alive(&self, id: i64) -> Result<Option<i64>, Error> {
+        let lease = self.send(|reply| writer::Command::Lease { id, keep_alive: true, reply }).await?;
+        Ok(lease.map(|lease| lease.ttl))
     }
 
     /// A copy of a lease.
-    pub fn lease(&self, id: i64) -> Option<Lease> {
-        self.leases.lock().find(id).cloned()
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn lease(&self, id: i64) -> Result<Option<Lease>, Error> {
+        self.send(|reply| writer::Command::Lease { id, keep_alive: false, reply }).await
     }
 
     /// All leases: id and granted time to live in seconds.
-    pub fn leases(&self) -> Vec<(i64, i64)> {
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn list_leases(&self) -> Result<Vec<(i64, i64)>, Error> {
+        self.send(|reply| writer::Command::Leases { reply }).await
+    }
+
+    /// All leases as the writer has them, for commits and metrics: one that is being granted or revoked may be there or not.
+    pub(crate) fn leases(&self) -> Vec<(i64, i64)> {
         self.leases.lock().list()
     }
 
@@ -340,7 +357,15 @@ impl Store {
         }
     }
 
-    /// Why writes are refused, if they are.
+    /// The error that writes get at the moment, whatever they are.
+    pub fn refused(&self) -> Option<Error> {
+        if let Some(reason) = self.poisoned() {
+            return Some(Error::Poisoned(reason));
+        }
+        (self.segments.bytes() > self.max_journal_bytes).then_some(Error::NoSpace)
+    }
+
+    /// Why writes are refused until a restart, if they are.
     pub fn poisoned(&self) -> Option<String> {
         self.poisoned.lock().clone()
     }

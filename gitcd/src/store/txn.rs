@@ -356,8 +356,15 @@ impl Run<'_> {
             keys if self.written.order.is_empty() => self.view.index.range(keys, self.view.at).cloned().collect(),
             keys => self.pairs(keys).into_values().collect(),
         };
+        // The keys of one range differ: only what earlier operations wrote has to be looked for.
+        let first = self.written.order.is_empty();
         for pair in &pairs {
-            self.written.push(Version::tombstone(pair.key.clone(), self.now));
+            let tombstone = Version::tombstone(pair.key.clone(), self.now);
+            if first {
+                self.written.order.push(Arc::new(tombstone));
+            } else {
+                self.written.push(tombstone);
+            }
         }
         let deleted = pairs.len();
         let previous = if delete.previous { pairs } else { Vec::new() };

@@ -36,6 +36,9 @@ impl Default for Limits {
     }
 }
 
+/// A frame takes no further command once it is this large.
+const FRAME_BYTES: usize = 8 << 20;
+
 type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
 /// What the writer is asked to do.
@@ -44,6 +47,8 @@ pub(super) enum Command {
     Write { op: Op, client: Option<Arc<str>>, reply: Reply<Done> },
     Grant { id: i64, ttl: i64, reply: Reply<(i64, i64)> },
     Revoke { id: i64, only_if_due: bool, reply: Reply<Revision> },
+    Lease { id: i64, keep_alive: bool, reply: Reply<Option<Lease>> },
+    Leases { reply: Reply<Vec<(i64, i64)>> },
     Compact { revision: Revision, reply: Reply<Revision> },
     Committed { revision: Revision, metadata: [u8; 20] },
     Trim { first_kept: u64 },
@@ -55,6 +60,8 @@ enum Answer {
     Write(Reply<Done>, Done),
     Grant(Reply<(i64, i64)>, (i64, i64)),
     Revision(Reply<Revision>, Revision),
+    Lease(Reply<Option<Lease>>, Option<Lease>),
+    Leases(Reply<Vec<(i64, i64)>>, Vec<(i64, i64)>),
 }
 
 impl Answer {
@@ -67,6 +74,8 @@ impl Answer {
             Self::Write(reply, done) => give(reply, done, outcome),
             Self::Grant(reply, granted) => give(reply, granted, outcome),
             Self::Revision(reply, revision) => give(reply, revision, outcome),
+            Self::Lease(reply, lease) => give(reply, lease, outcome),
+            Self::Leases(reply, leases) => give(reply, leases, outcome),
         }
     }
 }
@@ -129,14 +138,18 @@ impl Drop for Finish {
 
 impl Writer {
     fn run(mut self, inbox: &mut mpsc::Receiver<Command>) {
-        let mut commands = Vec::with_capacity(self.limits.batch);
+        let mut received = Vec::with_capacity(self.limits.batch);
+        let mut commands = VecDeque::with_capacity(self.limits.batch);
         loop {
             // History is pruned while nobody waits, a little at a time.
             if self.pruning && inbox.is_empty() && self.prune() {
                 continue;
             }
-            if inbox.blocking_recv_many(&mut commands, self.limits.batch) == 0 {
-                return;
+            if commands.is_empty() {
+                if inbox.blocking_recv_many(&mut received, self.limits.batch) == 0 {
+                    return;
+                }
+                commands.extend(received.drain(..));
             }
             let stop = self.batch(&mut commands);
             if self.pruning {
@@ -145,21 +158,23 @@ impl Writer {
             if let Some(reply) = stop {
                 inbox.close();
                 while let Ok(command) = inbox.try_recv() {
-                    commands.push(command);
+                    commands.push_back(command);
                 }
-                self.batch(&mut commands);
+                while !commands.is_empty() {
+                    self.batch(&mut commands);
+                }
                 let _ = reply.send(());
                 return;
             }
         }
     }
 
-    /// One round: everything in `commands`, one fsync, all answers.
-    fn batch(&mut self, commands: &mut Vec<Command>) -> Option<oneshot::Sender<()>> {
+    /// One round: `commands` up to the bound of a frame, one fsync, all answers.
+    fn batch(&mut self, commands: &mut VecDeque<Command>) -> Option<oneshot::Sender<()>> {
         let mut batch = Batch::default();
         let mut stop = None;
         let mut trim = None;
-        let refused = self.refused();
+        let refused = self.store.refused();
         self.journal.begin();
         {
             let store = self.store.clone();
@@ -177,7 +192,9 @@ impl Writer {
                 base,
                 now_ms,
             };
-            for command in commands.drain(..) {
+            while round.frame.len() < FRAME_BYTES
+                && let Some(command) = commands.pop_front()
+            {
                 match command {
                     Command::Stop { reply } => stop = Some(reply),
                     Command::Trim { first_kept } => trim = Some(first_kept),
@@ -197,13 +214,6 @@ impl Writer {
             self.trim(first_kept);
         }
         stop
-    }
-
-    fn refused(&self) -> Option<Error> {
-        if let Some(reason) = self.store.poisoned() {
-            return Some(Error::Poisoned(reason));
-        }
-        (self.store.segments.bytes() > self.limits.max_journal_bytes).then_some(Error::NoSpace)
     }
 
     fn make_durable(&mut self, batch: &mut Batch) -> Result<(), Error> {
@@ -239,17 +249,18 @@ impl Writer {
         let mut leases = self.store.leases.lock();
         batch.positions.clear();
         batch.compact = None;
+        // Leases first: keys that are moved back to them, or away from them, must find them.
+        for change in batch.leases.drain(..).rev() {
+            match change {
+                LeaseChange::Granted(id) => drop(leases.remove(id)),
+                LeaseChange::Revoked(id, lease) => leases.insert(id, lease),
+            }
+        }
         while batch.first.is_some_and(|first| index.revision() >= first) {
             let Some(entry) = index.undo() else { break };
             for change in entry.changes() {
                 let before = change.previous.as_ref().map_or(0, |previous| previous.lease);
                 leases.attach(&change.version.key, change.version.lease, before);
-            }
-        }
-        for change in batch.leases.drain(..).rev() {
-            match change {
-                LeaseChange::Granted(id) => drop(leases.remove(id)),
-                LeaseChange::Revoked(id, lease) => leases.insert(id, lease),
             }
         }
     }
@@ -365,6 +376,12 @@ impl Round<'_> {
                 let answer = refused.map_or_else(|| self.revoke(id, only_if_due), |error| Err(error.clone()));
                 self.answer(answer, reply, Answer::Revision);
             }
+            // Answered with the batch, like everything: nobody sees a lease that a crash could take back.
+            Command::Lease { id, keep_alive, reply } => {
+                let answer = self.lease(id, keep_alive);
+                self.batch.answers.push(Answer::Lease(reply, answer));
+            }
+            Command::Leases { reply } => self.batch.answers.push(Answer::Leases(reply, self.leases.list())),
             Command::Compact { revision, reply } => {
                 let answer = self.compact(revision);
                 self.answer(answer, reply, Answer::Revision);
@@ -414,6 +431,16 @@ impl Round<'_> {
             let before = change.previous.as_ref().map_or(0, |previous| previous.lease);
             self.leases.attach(&change.version.key, before, change.version.lease);
         }
+    }
+
+    fn lease(&mut self, id: i64, keep_alive: bool) -> Option<Lease> {
+        let now = Instant::now();
+        if keep_alive {
+            // One that has run out is as good as revoked.
+            self.leases.find(id).filter(|lease| lease.deadline > now)?;
+            self.leases.keep_alive(id, now);
+        }
+        self.leases.find(id).cloned()
     }
 
     fn grant(&mut self, id: i64, ttl: i64) -> Result<(i64, i64), Error> {

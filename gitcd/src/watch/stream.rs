@@ -237,6 +237,8 @@ impl Session {
             if finished {
                 return Ok(());
             }
+            // A long log without anything for this watcher must not hold a worker.
+            tokio::task::yield_now().await;
         }
     }
 
@@ -308,7 +310,7 @@ enum Look {
 /// Takes a watcher's next events from the log: whole revisions only.
 fn look(store: &Store, watcher: &Watcher) -> Look {
     store.with_index(|index, current| {
-        if watcher.next < index.compacted() {
+        if watcher.next < index.events_from() {
             return Look::Compacted;
         }
         let (mut changes, mut bytes, mut next) = (Vec::new(), 0, watcher.next);

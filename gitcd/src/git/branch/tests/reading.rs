@@ -92,7 +92,8 @@ fn ten_thousand_entries_take_deltas_not_copies() {
     store.check();
     // The directory is 390 KiB, and 300 versions of it must not take much more than one.
     assert!(pending.useful_bytes < 300 * 600, "{pending:?} {flushed:?}");
-    assert!(pending.overhead_bytes > pending.useful_bytes, "{pending:?} {flushed:?}");
+    // The directory is whole once: at least the twenty bytes of each id, which nothing compresses, of half of its entries.
+    assert!(pending.overhead_bytes > 100_000, "{pending:?} {flushed:?}");
     let (estimate, written) = (pending.overhead_bytes + pending.useful_bytes, flushed.pack_bytes as usize);
     assert!(estimate.abs_diff(written) < written / 2, "{estimate} bytes expected, {written} written");
 }
