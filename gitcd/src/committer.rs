@@ -318,7 +318,11 @@ impl Committer {
     fn trim(&mut self) {
         let compacted = self.store.compacted();
         let segments = self.store.segments();
-        let usable = self.bases.iter().take_while(|(revision, _)| *revision <= compacted).count();
+        // A watch may start at the compact revision: replay starts below it. Only while writes are refused for want of
+        // room there may be nothing below, ever; then such a watch is told to list again after a restart.
+        let stuck = self.store.refused().is_some();
+        let admits = |base: Revision| base < compacted || (stuck && base == compacted);
+        let usable = self.bases.iter().take_while(|(revision, _)| admits(*revision)).count();
         if usable > 1 {
             self.bases.drain(..usable - 1);
         }
@@ -348,7 +352,7 @@ impl Committer {
             }
         } else if self.over_bound() {
             // Half of what could go: who resumes soon still finds its events. All of it once writes are refused.
-            let half = if self.store.refused().is_some() { self.bases.len() - 1 } else { self.bases.len() / 2 };
+            let half = if stuck { self.bases.len() - 1 } else { self.bases.len() / 2 };
             let (target, _) = self.bases[half];
             if target > compacted {
                 tracing::warn!(
