@@ -4,6 +4,8 @@
 //! no more than its share of the processor, and one for several under load; it writes a pack when what this costs on disk is
 //! in proportion to what it holds. A crash loses nothing: the journal has it.
 
+mod pace;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
+pub use self::pace::Granularity;
+use self::pace::Pace;
 use crate::git::branch::{
     Action, Branch, Change, CommitError, Config, FlushError, OpenError, Record, Revisions, State,
 };
@@ -23,18 +27,6 @@ use crate::store::index::KeyRange;
 use crate::store::log::Entry;
 use crate::store::revision::Revision;
 use crate::store::version::{ValueLost, Version};
-
-/// How many revisions a commit takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
-pub enum Granularity {
-    /// One while the committer keeps up, more under load.
-    #[default]
-    Adaptive,
-    /// Always one, however far behind that leaves it.
-    Revision,
-    /// All that wait.
-    Batch,
-}
 
 /// Bounds of the committer.
 #[derive(Clone, Debug)]
@@ -49,22 +41,22 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { granularity: Granularity::default(), overhead_bytes_per_second: 27 << 10, max_journal_bytes: 512 << 20 }
+        Self { granularity: Granularity::default(), overhead_bytes_per_second: 26 << 10, max_journal_bytes: 512 << 20 }
     }
 }
 
 /// The shortest time between two packs.
 const MIN_FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes that values, deltas and commits have earned for directories are remembered up to this much, and half of it is
+/// forgotten in this time: the end of a burst is flushed at once, a quiet branch keeps to its rate.
+const MAX_CREDIT_BYTES: f64 = (4 << 20) as f64;
+const CREDIT_HALF_LIFE: Duration = Duration::from_secs(2);
 /// A pack is written at this size in any case; it is held in memory until then.
 const MAX_PACK_BYTES: usize = 24 << 20;
 /// An idle branch whose ephemeral keys change still moves the start of its journal so often.
 const IDLE_FLUSH_INTERVAL: Duration = Duration::from_mins(10);
 /// Entries taken from the log at a time.
 const TAKE: usize = 4096;
-/// Commits may take this share of one processor core before revisions are put together.
-const SHARE: f64 = 0.15;
-/// The part of a commit's time that one change costs in any granularity.
-const CHANGE_COST: Duration = Duration::from_micros(8);
 /// After an error, such as a full disk, the committer tries again in this time.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -100,6 +92,8 @@ pub struct Committer {
     /// Nothing below this is in the log: the branch resumed there.
     floor: Revision,
     last_flush: Instant,
+    /// What the last flush left over, see [`MAX_CREDIT_BYTES`].
+    credit: f64,
     /// When the oldest revision of the open pack was staged.
     oldest: Option<Instant>,
     pace: Pace,
@@ -130,6 +124,7 @@ impl Committer {
             staged,
             floor: staged,
             last_flush: Instant::now(),
+            credit: 0.0,
             oldest: None,
         }
     }
@@ -280,10 +275,19 @@ impl Committer {
             let interval = if self.over_bound() { MIN_FLUSH_INTERVAL } else { IDLE_FLUSH_INTERVAL };
             return idle.then(|| self.last_flush + interval);
         };
-        let pending = self.branch.pending();
-        let unpaid = pending.overhead_bytes.saturating_sub(pending.useful_bytes / 2) as u64;
-        let earned = Duration::from_millis(unpaid * 1000 / self.settings.overhead_bytes_per_second.max(1));
+        let unpaid = -self.balance();
+        let rate = self.settings.overhead_bytes_per_second.max(1) as f64;
+        let earned = Duration::try_from_secs_f64(unpaid / rate).unwrap_or_default();
         Some((self.last_flush + earned).max(oldest + MIN_FLUSH_INTERVAL))
+    }
+
+    /// What a flush would leave over, not counting the time since the last one: negative if directories and leaves
+    /// that must be written whole cost more than what they carry, and what was left over, allow.
+    fn balance(&self) -> f64 {
+        let pending = self.branch.pending();
+        let half_lives = self.last_flush.elapsed().as_secs_f64() / CREDIT_HALF_LIFE.as_secs_f64();
+        let left = self.credit * 0.5_f64.powf(half_lives);
+        left + pending.useful_bytes as f64 / 2.0 - pending.overhead_bytes as f64
     }
 
     fn over_bound(&self) -> bool {
@@ -301,7 +305,9 @@ impl Committer {
             incarnation: hex(&self.incarnation),
             leases: self.store.leases(),
         };
+        let balance = self.balance();
         let flushed = self.branch.flush(&state)?;
+        self.credit = balance.clamp(0.0, MAX_CREDIT_BYTES);
         self.counters.commits.fetch_add(flushed.data_commits as u64, Ordering::Relaxed);
         self.counters.packs.fetch_add(1, Ordering::Relaxed);
         self.counters.pack_bytes.fetch_add(flushed.pack_bytes, Ordering::Relaxed);
@@ -443,40 +449,6 @@ fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
-}
-
-/// Decides how many revisions a commit takes, by what commits cost lately.
-#[derive(Debug)]
-struct Pace {
-    granularity: Granularity,
-    /// What a commit costs beyond its changes, in seconds; a moving average.
-    cost: f64,
-    last: Instant,
-}
-
-impl Pace {
-    fn new(granularity: Granularity) -> Self {
-        Self { granularity, cost: 40e-6, last: Instant::now() }
-    }
-
-    fn observe(&mut self, elapsed: Duration, changes: usize) {
-        let fixed = elapsed.saturating_sub(CHANGE_COST * changes as u32).as_secs_f64().max(5e-6);
-        self.cost += (fixed - self.cost) * 0.05;
-    }
-
-    /// The size of the next commits, given how many revisions wait.
-    fn group(&mut self, backlog: usize) -> usize {
-        let elapsed = self.last.elapsed().as_secs_f64().clamp(0.001, 1.0);
-        self.last = Instant::now();
-        match self.granularity {
-            Granularity::Revision => 1,
-            Granularity::Batch => usize::MAX,
-            Granularity::Adaptive => {
-                let affordable = (elapsed * SHARE / self.cost).max(1.0);
-                (backlog as f64 / affordable).ceil().max(1.0) as usize
-            }
-        }
-    }
 }
 
 /// Seconds since the oldest write that is not in Git.

@@ -42,7 +42,7 @@ pub(super) struct Args {
     #[arg(long, env = "GITCD_COMMIT_GRANULARITY", value_enum, default_value_t, value_name = "HOW")]
     commit_granularity: Granularity,
     /// Bytes a second for rewriting large directories; packs are written less often to stay below
-    #[arg(long, env = "GITCD_COMMIT_OVERHEAD_BYTES", default_value_t = 27 << 10, value_name = "BYTES")]
+    #[arg(long, env = "GITCD_COMMIT_OVERHEAD_BYTES", default_value_t = 26 << 10, value_name = "BYTES")]
     commit_overhead_bytes: u64,
     /// Size at which the journal is kept by raising the compact revision
     #[arg(long, env = "GITCD_MAX_JOURNAL_BYTES", default_value_t = 512 << 20, value_name = "BYTES")]
