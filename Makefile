@@ -15,7 +15,8 @@ up: build ## Bring up a Kubernetes control plane on a Git branch, on this machin
 	@assets="$$(hack/assets.sh)" && exec target/release/trishanku up --assets "$$assets" $(ARGS)
 
 down: ## End what `make up ARGS=--detach` left running
-	@$(CARGO) run --release --quiet -p trishanku -- down $(ARGS)
+	@test -x target/release/trishanku || $(MAKE) build
+	@target/release/trishanku down $(ARGS)
 
 test: ## Run all tests (with the real etcd, kube-apiserver, kubectl, git)
 	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" && $(CARGO) test --workspace --locked $(ARGS)

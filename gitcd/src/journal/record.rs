@@ -89,8 +89,8 @@ pub enum DecodeError {
     Malformed,
 }
 
-/// Appends a write transaction. `value_offset` of its puts is the return value's purpose:
-/// it is called with the index of the change and the offset of its value in `out`.
+/// Appends a write transaction. `placed` is called for every put with the index of its change and the offset of its
+/// value in `out`.
 pub fn encode_write<'a>(
     out: &mut Vec<u8>,
     revision: Revision,

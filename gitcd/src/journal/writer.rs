@@ -66,8 +66,7 @@ pub struct Sealed {
 }
 
 impl Writer {
-    /// Starts a new segment after `previous` (0 if there is none). Frames never go behind what recovery
-    /// found, so that a torn end stays where it was until the segment is trimmed.
+    /// Starts a new segment after `previous` (0 if there is none): what recovery has read is never written to again.
     ///
     /// # Errors
     /// Of the file system.
