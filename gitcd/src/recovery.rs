@@ -17,6 +17,7 @@ use crate::journal::recovery::{RecoverError, Replayed, recover};
 use crate::keyspace::Placement;
 use crate::snapshot::{Incarnation, Snapshot, SnapshotError, hex};
 use crate::store::Start;
+use crate::store::alarms::Alarms;
 use crate::store::index::Index;
 use crate::store::lease::Leases;
 use crate::store::revision::Revision;
@@ -400,7 +401,8 @@ fn resume(
         revision = %index.revision(), committed = %head, keys = index.len(), elapsed = ?started.elapsed(),
         "branch recovered"
     );
-    let start = Start { index, leases, committed: head, journal, segments: recovered.segments, evicted };
+    let alarms = read_alarms(&lock)?;
+    let start = Start { index, leases, committed: head, journal, segments: recovered.segments, evicted, alarms };
     Ok(Opened { branch, start, bases, incarnation: snapshot.incarnation, lock })
 }
 
@@ -438,8 +440,13 @@ fn restart(mut branch: Branch, lock: StateLock, segment_bytes: u64) -> Result<Op
         "no local state of this branch: resuming from Git; revisions jump ahead, clients list again"
     );
     let bases = vec![(revision, bytes_of(metadata))];
-    let start = Start { index, leases, committed: revision, journal, segments, evicted: Vec::new() };
+    let alarms = read_alarms(&lock)?;
+    let start = Start { index, leases, committed: revision, journal, segments, evicted: Vec::new(), alarms };
     Ok(Opened { branch, start, bases, incarnation, lock })
+}
+
+fn read_alarms(lock: &StateLock) -> Result<Alarms, OpenError> {
+    Alarms::read(lock.folder()).map_err(|source| OpenError::Folder { path: lock.folder().join("alarms"), source })
 }
 
 fn start_journal(

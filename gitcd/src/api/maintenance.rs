@@ -1,6 +1,5 @@
 //! The Maintenance service.
 
-use std::path::Path;
 use std::pin::Pin;
 
 use bytes::Bytes;
@@ -16,34 +15,27 @@ use crate::store::revision::Revision;
 #[tonic::async_trait]
 impl Maintenance for Backend {
     async fn alarm(&self, request: Request<pb::AlarmRequest>) -> Result<Response<pb::AlarmResponse>, Status> {
-        use pb::alarm_request::AlarmAction;
-        let header = Some(self.header(self.store.revision()));
-        match AlarmAction::try_from(request.into_inner().action) {
-            // No alarm outlives its cause here: a full disk refuses writes only while it is full.
-            Ok(AlarmAction::Get | AlarmAction::Deactivate) => {
-                Ok(Response::new(pb::AlarmResponse { header, alarms: Vec::new() }))
-            }
-            Ok(AlarmAction::Activate) | Err(_) => {
-                Err(Status::unimplemented("gitcd: alarms cannot be raised by clients"))
-            }
-        }
+        let alarms = self.alarm_answer(request.into_inner());
+        Ok(Response::new(pb::AlarmResponse { header: Some(self.header(self.store.revision())), alarms }))
     }
 
     async fn status(&self, _: Request<pb::StatusRequest>) -> Result<Response<pb::StatusResponse>, Status> {
         let revision = self.store.revision();
-        let repository = self.repository.clone();
-        let size = tokio::task::spawn_blocking(move || folder_bytes(&repository)).await.unwrap_or(0);
+        let size = self.store.data_size();
         Ok(Response::new(pb::StatusResponse {
             header: Some(self.header(revision)),
             version: ETCD_VERSION.to_owned(),
-            db_size: size as i64,
-            db_size_in_use: size as i64,
+            // The keys and their history since the compaction, for which the quota holds; Git's history is not counted.
+            db_size: size.total as i64,
+            db_size_in_use: size.total as i64,
+            db_size_quota: self.limits.quota_backend_bytes as i64,
             leader: self.member.member_id,
             raft_index: revision.get() as u64,
             raft_applied_index: revision.get() as u64,
             raft_term: super::RAFT_TERM,
             storage_version: super::CLUSTER_VERSION.to_owned(),
-            errors: self.store.poisoned().into_iter().collect(),
+            errors: self.store.poisoned().into_iter().chain(self.alarm_errors()).collect(),
+            downgrade_info: Some(pb::DowngradeInfo::default()),
             ..pb::StatusResponse::default()
         }))
     }
@@ -120,17 +112,4 @@ impl Backend {
             Err(_) => Err(Status::internal("gitcd: hashing was cancelled")),
         }
     }
-}
-
-/// Bytes of all files below a folder; what vanishes meanwhile is not counted.
-pub(crate) fn folder_bytes(folder: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-    entries
-        .flatten()
-        .map(|entry| match entry.metadata() {
-            Ok(meta) if meta.is_dir() => folder_bytes(&entry.path()),
-            Ok(meta) => meta.len(),
-            Err(_) => 0,
-        })
-        .sum()
 }

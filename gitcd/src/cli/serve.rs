@@ -59,6 +59,16 @@ pub(super) struct Args {
     /// Most operations in a transaction
     #[arg(long, env = "GITCD_MAX_TXN_OPS", default_value_t = 128, value_name = "N")]
     max_txn_ops: usize,
+    /// Most bytes of keys and values, with their history since the compaction, before the NOSPACE alarm is raised;
+    /// 0 means etcd's default of 2 GiB, a negative number no bound. What is in Git is not counted
+    #[arg(
+        long,
+        env = "GITCD_QUOTA_BACKEND_BYTES",
+        default_value_t = 0,
+        allow_negative_numbers = true,
+        value_name = "BYTES"
+    )]
+    quota_backend_bytes: i64,
     /// How often idle watchers that asked for it are told the revision, in seconds
     #[arg(long, env = "GITCD_WATCH_PROGRESS_NOTIFY_INTERVAL", default_value_t = 600, value_name = "SECONDS")]
     watch_progress_notify_interval: u64,
@@ -175,6 +185,14 @@ async fn serve(configs: Vec<Config>) -> anyhow::Result<()> {
     outcome
 }
 
+/// etcd's reading of `--quota-backend-bytes`.
+fn quota(bytes: i64) -> u64 {
+    match bytes {
+        0 => api::DEFAULT_QUOTA_BYTES,
+        bytes => u64::try_from(bytes).unwrap_or(0),
+    }
+}
+
 fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let branches = args.common.branches()?;
     let listen = PerBranch::parse("listen-urls", &args.listen_urls)?;
@@ -210,7 +228,11 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
                 .collect(),
             cluster_id: clusters.number("cluster-ids", &name)?,
             member_id: members.number("member-ids", &name)?,
-            limits: api::Limits { max_request_bytes: args.max_request_bytes, max_txn_ops: args.max_txn_ops },
+            limits: api::Limits {
+                max_request_bytes: args.max_request_bytes,
+                max_txn_ops: args.max_txn_ops,
+                quota_backend_bytes: quota(args.quota_backend_bytes),
+            },
             journal_segment_bytes: args.journal_segment_bytes.min(args.max_journal_bytes / 4),
             store: store::Limits {
                 old_value_bytes: args.max_old_value_bytes,

@@ -5,6 +5,7 @@
 //! to readers by raising the durable revision, to watchers through the [hub](crate::watch), to the client by an
 //! answer. Reads answer at the durable revision, whatever the writer has already applied beyond it.
 
+pub mod alarms;
 pub mod index;
 pub mod lease;
 pub mod log;
@@ -22,7 +23,8 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::{mpsc, oneshot};
 
-use self::index::Index;
+use self::alarms::Alarms;
+use self::index::{Index, Size};
 use self::lease::{Lease, Leases};
 use self::log::Entry;
 use self::query::{Found, Range, View};
@@ -86,6 +88,10 @@ pub struct Counters {
     pub old_value_bytes: AtomicU64,
     /// Compactions done.
     pub compactions: AtomicU64,
+    /// Keys and values with all their history, as of the last write.
+    pub data_bytes: AtomicU64,
+    /// Those of them that are the newest of a key.
+    pub live_bytes: AtomicU64,
 }
 
 /// What the writer waits for and what waits for the writer.
@@ -112,6 +118,7 @@ pub struct Store {
     published: Condvar,
     poisoned: Mutex<Option<String>>,
     lease_granted: tokio::sync::Notify,
+    alarms: Alarms,
     /// Figures for metrics.
     pub counters: Counters,
 }
@@ -131,6 +138,8 @@ pub struct Start {
     pub segments: Arc<Segments>,
     /// Versions whose value is in the journal only.
     pub evicted: Vec<Weak<Version>>,
+    /// Raised alarms.
+    pub alarms: Alarms,
 }
 
 impl Store {
@@ -140,7 +149,7 @@ impl Store {
     /// If no thread can be started.
     pub fn start(start: Start, limits: Limits) -> std::io::Result<(Arc<Self>, Handle)> {
         let (commands, inbox) = mpsc::channel(limits.queue);
-        let Start { index, mut leases, committed, journal, segments, evicted } = start;
+        let Start { index, mut leases, committed, journal, segments, evicted, alarms } = start;
         for version in index.range(&index::KeyRange::From(Bytes::new()), index.revision()) {
             if version.lease != 0 && leases.find(version.lease).is_none() {
                 // It ended, but what recovery started from was written before its keys went with it: now they go.
@@ -160,8 +169,10 @@ impl Store {
             published: Condvar::new(),
             poisoned: Mutex::new(None),
             lease_granted: tokio::sync::Notify::new(),
+            alarms,
             counters: Counters::default(),
         });
+        store.measure(store.index.read().size());
         let thread = writer::spawn(store.clone(), journal, inbox, limits, evicted)?;
         Ok((store, Handle { thread }))
     }
@@ -180,6 +191,22 @@ impl Store {
     pub fn sizes(&self) -> (usize, usize) {
         let index = self.index.read();
         (index.len(), index.log_len())
+    }
+
+    /// How much data there is, as of the last batch of writes. Takes no lock.
+    pub fn data_size(&self) -> Size {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as usize;
+        Size { total: load(&self.counters.data_bytes), live: load(&self.counters.live_bytes) }
+    }
+
+    fn measure(&self, size: Size) {
+        self.counters.data_bytes.store(size.total as u64, Ordering::Relaxed);
+        self.counters.live_bytes.store(size.live as u64, Ordering::Relaxed);
+    }
+
+    /// Alarms, which clients raise and clear.
+    pub fn alarms(&self) -> &Alarms {
+        &self.alarms
     }
 
     /// The watchers.

@@ -281,6 +281,7 @@ impl Writer {
             for entry in index.log_from(first) {
                 self.supersede(entry);
             }
+            store.measure(index.size());
             drop(index);
             self.evict();
             // Taking the lock orders this after the check of whoever is about to wait.
@@ -326,7 +327,11 @@ impl Writer {
 
     fn prune(&mut self) -> bool {
         let committed = self.store.committed_revision();
-        self.pruning = self.store.index.write().prune(committed, 512);
+        {
+            let mut index = self.store.index.write();
+            self.pruning = index.prune(committed, 512);
+            self.store.measure(index.size());
+        }
         if !self.pruning {
             self.evict();
             self.evicted.retain(|version| version.strong_count() > 0);
