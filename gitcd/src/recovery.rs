@@ -203,24 +203,31 @@ fn make_folder(folder: &Path) -> Result<(), OpenError> {
 /// Refuses to serve with other prefixes than before: where a key lives depends on them, and so does what is in Git.
 fn check_keys(config: &Config, folder: &Path) -> Result<(), OpenError> {
     let path = folder.join("keys");
-    let io = |source| OpenError::Folder { path: path.clone(), source };
     let given = config.keys.to_string();
     match fs::read_to_string(&path) {
         Ok(recorded) if recorded == given => Ok(()),
         Ok(recorded) => Err(OpenError::Keys { path, recorded, given }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let write = || -> io::Result<()> {
-                let temporary = folder.join("keys.new");
-                let mut file = File::create(&temporary)?;
-                io::Write::write_all(&mut file, given.as_bytes())?;
-                file.sync_all()?;
-                fs::rename(&temporary, &path)?;
-                File::open(folder)?.sync_all()
-            };
-            write().map_err(io)
-        }
-        Err(error) => Err(io(error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(OpenError::Folder { path, source }),
     }
+}
+
+/// Records the prefixes of a branch that is about to be served. Not earlier: a start that is refused, perhaps because
+/// they are wrong, must not keep the right ones out.
+fn record_keys(config: &Config, folder: &Path) -> Result<(), OpenError> {
+    let path = folder.join("keys");
+    if path.exists() {
+        return Ok(());
+    }
+    let write = || -> io::Result<()> {
+        let temporary = folder.join("keys.new");
+        let mut file = File::create(&temporary)?;
+        io::Write::write_all(&mut file, config.keys.to_string().as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&temporary, &path)?;
+        File::open(folder)?.sync_all()
+    };
+    write().map_err(|source| OpenError::Folder { path: path.clone(), source })
 }
 
 /// The folder inside the repository that holds a branch's local state.
@@ -330,13 +337,15 @@ pub fn open(config: &Config, segment_bytes: u64) -> Result<Opened, OpenError> {
     refs.release(&config.data_reference)?;
     refs.release(&config.metadata_reference)?;
     let branch = Branch::open(config.clone()).map_err(Box::new)?.ok_or_else(missing)?;
-    match Snapshot::read(lock.folder())? {
-        Some(snapshot) if continues(&snapshot, &branch) => resume(config, branch, &snapshot, lock, segment_bytes),
+    let opened = match Snapshot::read(lock.folder())? {
+        Some(snapshot) if continues(&snapshot, &branch) => resume(config, branch, &snapshot, lock, segment_bytes)?,
         _ => {
             set_aside(lock.folder())?;
-            restart(branch, lock, segment_bytes)
+            restart(branch, lock, segment_bytes)?
         }
-    }
+    };
+    record_keys(config, opened.lock.folder())?;
+    Ok(opened)
 }
 
 /// Whether the local state belongs to what is in Git.

@@ -8,6 +8,7 @@ mod disk;
 mod frames;
 mod fsync;
 mod journal;
+mod prefixes;
 mod references;
 mod start;
 mod stop;
