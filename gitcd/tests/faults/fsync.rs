@@ -7,6 +7,9 @@ use std::process::Command;
 
 use gitcd::proto::etcdserverpb::{LeaseLeasesRequest, LeaseLeasesResponse};
 use tempfile::TempDir;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 use super::{explains, holds, key, value, write};
 use crate::support::build::{get, grant, put, time_to_live};
@@ -221,4 +224,34 @@ async fn a_lease_is_visible_only_once_it_is_durable() {
 
 fn ids(answer: LeaseLeasesResponse) -> Vec<i64> {
     answer.leases.into_iter().map(|lease| lease.id).collect()
+}
+
+#[tokio::test]
+async fn the_health_service_says_whether_writes_are_taken() {
+    let mut sick = Sick::start().await;
+    let client = sick.server.client().await;
+    let mut health = HealthClient::new(sick.server.channel().await);
+    let request = |service: &str| HealthCheckRequest { service: service.to_owned() };
+    // As in etcd, whatever service is asked for.
+    let services = ["", "etcdserverpb.KV", "none"];
+    for service in services {
+        let answer = health.check(request(service)).await.expect("the service is there").into_inner();
+        assert_eq!(answer.status(), ServingStatus::Serving, "{service:?}");
+    }
+    let mut watched = health.watch(request("")).await.expect("the service is there").into_inner();
+    assert_eq!(watched.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
+
+    sick.fail("/journal/");
+    assert!(client.put(put(&key(0), &value(0))).await.result().is_err());
+    for service in services {
+        let answer = health.check(request(service)).await.expect("the service is there").into_inner();
+        assert_eq!(answer.status(), ServingStatus::NotServing, "{service:?}");
+    }
+    assert_eq!(watched.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);
+
+    sick.heal();
+    sick.server.kill();
+    sick.server.restart().await;
+    let mut health = HealthClient::new(sick.server.channel().await);
+    assert_eq!(health.check(request("")).await.unwrap().into_inner().status(), ServingStatus::Serving);
 }
