@@ -23,4 +23,5 @@ pub mod recovery;
 pub mod server;
 pub mod snapshot;
 pub mod store;
+mod tls;
 pub mod watch;

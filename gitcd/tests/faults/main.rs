@@ -12,6 +12,7 @@ mod prefixes;
 mod references;
 mod start;
 mod stop;
+mod tls;
 
 use support::build::{get, put};
 use support::{Client, Exit, Server};
