@@ -199,7 +199,8 @@ fn has_frame_behind(content: &[u8], header: &Header, at: usize) -> bool {
 mod tests {
     use super::*;
     use crate::journal::Writer;
-    use crate::journal::writer::{AppendError, fault};
+    use crate::journal::fault::{self, Fault};
+    use crate::journal::writer::AppendError;
 
     const INCARNATION: [u8; 16] = [7; 16];
 
@@ -309,7 +310,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut journal = writer(folder.path(), 0);
         append(&mut journal, 1).unwrap();
-        fault::fail_next_fsync();
+        fault::fail_next(Fault::Fsync);
         assert!(matches!(append(&mut journal, 2), Err(AppendError::Broken { .. })));
         assert!(matches!(append(&mut journal, 3), Err(AppendError::Broken { .. })));
     }

@@ -102,6 +102,11 @@ impl Writer {
         &mut self.frame
     }
 
+    /// Whether nothing was put into the frame that was begun, so that there is nothing to commit.
+    pub fn is_empty(&self) -> bool {
+        self.frame.len() <= FRAME_HEADER
+    }
+
     /// The segment and the file offset at which byte 0 of the buffer given by [`Writer::begin`] will be.
     pub fn value_base(&self) -> (u64, u64) {
         (self.current.header.sequence, self.current.end)
@@ -113,10 +118,10 @@ impl Writer {
     /// # Errors
     /// [`AppendError`]; it says whether the caller may go on.
     pub fn commit(&mut self, last: Revision) -> Result<Option<Sealed>, AppendError> {
-        let payload = self.frame.len() - FRAME_HEADER;
-        if payload == 0 {
+        if self.is_empty() {
             return Ok(None);
         }
+        let payload = self.frame.len() - FRAME_HEADER;
         if self.broken {
             return Err(self.broken_by("writing", io::Error::other("an earlier fsync failed")));
         }
@@ -125,15 +130,16 @@ impl Writer {
         self.frame[..4].copy_from_slice(&FRAME_MAGIC);
         self.frame[4..8].copy_from_slice(&(payload as u32).to_le_bytes());
         self.frame[8..12].copy_from_slice(&crc.to_le_bytes());
-        if let Err(error) = self.current.file.write_all_at(&self.frame, offset) {
+        let written = self.current.file.write_all_at(&self.frame, offset);
+        #[cfg(test)]
+        let written = written.and_then(|()| fault::strikes(fault::Fault::Full));
+        if let Err(error) = written {
             return Err(self.undo(error));
         }
+        let synced = self.current.file.sync_data();
         #[cfg(test)]
-        if fault::fsync_fails() {
-            self.broken = true;
-            return Err(self.broken_by("fsync", io::Error::from_raw_os_error(5)));
-        }
-        if let Err(error) = self.current.file.sync_data() {
+        let synced = synced.and_then(|()| fault::strikes(fault::Fault::Fsync));
+        if let Err(error) = synced {
             self.broken = true;
             return Err(self.broken_by("fsync", error));
         }
@@ -210,21 +216,43 @@ fn prepare(file: &File, header: &Header, segment_bytes: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A failing fsync, for tests: no file system here can be told to fail one.
+/// A sick disk, for tests: no file system here can be told to be one.
 #[cfg(test)]
 pub(crate) mod fault {
     use std::cell::Cell;
+    use std::io;
+
+    /// What goes wrong.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Fault {
+        /// The disk is full once the frame is written.
+        Full,
+        /// The fsync fails.
+        Fsync,
+    }
 
     thread_local! {
-        static FSYNC: Cell<bool> = const { Cell::new(false) };
+        static NEXT: Cell<Option<Fault>> = const { Cell::new(None) };
     }
 
-    /// Lets the next fsync of a journal on this thread fail.
-    pub(crate) fn fail_next_fsync() {
-        FSYNC.set(true);
+    /// Lets the next append to a journal on this thread fail.
+    pub(crate) fn fail_next(fault: Fault) {
+        NEXT.set(Some(fault));
     }
 
-    pub(super) fn fsync_fails() -> bool {
-        FSYNC.replace(false)
+    /// Lets it succeed after all; tells whether there was none since.
+    pub(crate) fn heal() -> bool {
+        NEXT.take().is_some()
+    }
+
+    pub(super) fn strikes(fault: Fault) -> io::Result<()> {
+        if NEXT.get() != Some(fault) {
+            return Ok(());
+        }
+        NEXT.set(None);
+        Err(match fault {
+            Fault::Full => io::ErrorKind::StorageFull.into(),
+            Fault::Fsync => io::Error::from_raw_os_error(5),
+        })
     }
 }

@@ -17,6 +17,9 @@ use super::{Error, Store};
 use crate::journal::record::{PutRef, Record, encode_write};
 use crate::journal::{self, AppendError, Position, Segments};
 
+#[cfg(test)]
+mod tests;
+
 /// Bounds of the writer.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -97,7 +100,7 @@ struct Batch {
     positions: Vec<(Arc<Version>, Position)>,
 }
 
-struct Writer {
+pub(super) struct Writer {
     store: Arc<Store>,
     journal: journal::Writer,
     limits: Limits,
@@ -107,22 +110,6 @@ struct Writer {
     /// Superseded versions whose value has left memory.
     evicted: Vec<Weak<Version>>,
     pruning: bool,
-}
-
-pub(super) fn spawn(
-    store: Arc<Store>,
-    journal: journal::Writer,
-    mut inbox: mpsc::Receiver<Command>,
-    limits: Limits,
-    evicted: Vec<Weak<Version>>,
-) -> std::io::Result<std::thread::JoinHandle<()>> {
-    let writer = Writer { store, journal, limits, old: VecDeque::new(), old_bytes: 0, evicted, pruning: true };
-    std::thread::Builder::new().name("writer".into()).spawn(move || {
-        let store = writer.store.clone();
-        // Whatever ends this thread, nobody may wait for it for ever.
-        let _finish = Finish(store);
-        writer.run(&mut inbox);
-    })
 }
 
 struct Finish(Arc<Store>);
@@ -137,6 +124,27 @@ impl Drop for Finish {
 }
 
 impl Writer {
+    pub(super) fn new(
+        store: Arc<Store>,
+        journal: journal::Writer,
+        limits: Limits,
+        evicted: Vec<Weak<Version>>,
+    ) -> Self {
+        Self { store, journal, limits, old: VecDeque::new(), old_bytes: 0, evicted, pruning: true }
+    }
+
+    pub(super) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    pub(super) fn spawn(self, mut inbox: mpsc::Receiver<Command>) -> std::io::Result<std::thread::JoinHandle<()>> {
+        std::thread::Builder::new().name("writer".into()).spawn(move || {
+            // Whatever ends this thread, nobody may wait for it for ever.
+            let _finish = Finish(self.store.clone());
+            self.run(&mut inbox);
+        })
+    }
+
     fn run(mut self, inbox: &mut mpsc::Receiver<Command>) {
         let mut received = Vec::with_capacity(self.limits.batch);
         let mut commands = VecDeque::with_capacity(self.limits.batch);
@@ -217,6 +225,9 @@ impl Writer {
     }
 
     fn make_durable(&mut self, batch: &mut Batch) -> Result<(), Error> {
+        if self.journal.is_empty() {
+            return Ok(());
+        }
         let started = Instant::now();
         let bytes = self.journal.frame().len();
         let last = self.store.index.read().revision();
