@@ -43,7 +43,7 @@ fn pair(tls: &Tls, cert: &[u8], key: &[u8]) -> Result<(), ServeError> {
     match CertifiedKey::from_der(chain, key, &provider) {
         Ok(_) => Ok(()),
         Err(rustls::Error::InconsistentKeys(_)) => {
-            Err(unusable(&tls.key, format_args!("it is not the key of the certificate in {:?}", tls.cert)))
+            Err(unusable(&tls.key, format_args!("it is not the key of the certificate in {}", tls.cert.display())))
         }
         Err(error) => Err(unusable(&tls.cert, error)),
     }

@@ -140,8 +140,8 @@ async fn a_missing_journal_ends_a_life_and_no_revision_comes_again() {
             written += 1;
             eventually("the commit", async || (repository.committed_revision() == last).then_some(())).await;
             // Acknowledged, and perhaps not in Git when the journal goes with it.
-            let lost = client.put(put("/registry/tests/lost", "1")).await.ok();
-            known = lost.header.unwrap().revision;
+            let endangered = client.put(put("/registry/tests/endangered", "1")).await.ok();
+            known = endangered.header.unwrap().revision;
         }
         server.kill();
         let committed = repository.committed_revision();
