@@ -13,6 +13,7 @@ pub mod api;
 pub mod cli;
 pub mod committer;
 pub mod config;
+pub mod durable;
 pub mod git;
 pub mod http;
 pub mod journal;

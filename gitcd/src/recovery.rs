@@ -6,7 +6,6 @@ mod lock;
 mod prefixes;
 mod replay;
 
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,6 +16,7 @@ pub use self::begin::{Beginning, Initialized, init};
 pub use self::error::OpenError;
 pub use self::lock::StateLock;
 use self::replay::Replay;
+use crate::durable;
 use crate::git::branch::{self, Branch, Config, State};
 use crate::git::refs::Refs;
 use crate::journal;
@@ -45,19 +45,6 @@ pub struct Opened {
     pub incarnation: Incarnation,
     /// Holds the lock.
     pub lock: StateLock,
-}
-
-/// Makes a folder and those above it, durably.
-fn make_folder(folder: &Path) -> Result<(), OpenError> {
-    let io = |source| OpenError::Folder { path: folder.to_owned(), source };
-    let missing: Vec<_> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
-    fs::create_dir_all(folder).map_err(io)?;
-    for made in missing {
-        if let Some(parent) = made.parent() {
-            File::open(parent).and_then(|parent| parent.sync_all()).map_err(io)?;
-        }
-    }
-    Ok(())
 }
 
 /// The folder inside the repository that holds a branch's local state.
@@ -221,9 +208,8 @@ fn start_journal(
     segment_bytes: u64,
     segments: &Arc<journal::Segments>,
 ) -> Result<journal::Writer, OpenError> {
-    let io = |source| OpenError::Folder { path: folder.to_owned(), source };
-    make_folder(folder)?;
-    journal::Writer::create(folder, incarnation, newest, segment_bytes, segments.clone()).map_err(io)
+    durable::make_folder(folder)?;
+    Ok(journal::Writer::create(folder, incarnation, newest, segment_bytes, segments.clone())?)
 }
 
 /// Keeps a local state that does not belong to the branch (any more) for a person to look at.
@@ -233,7 +219,7 @@ fn set_aside(folder: &Path) -> Result<(), OpenError> {
         let from = folder.join(name);
         if from.exists() {
             let to = folder.join(format!("{name}.{mark}.old"));
-            fs::rename(&from, &to).map_err(|source| OpenError::Folder { path: from.clone(), source })?;
+            durable::rename(&from, &to)?;
             tracing::warn!(kept = %to.display(), "local state of another life of this branch was set aside");
         }
     }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use rustix::fs::FallocateFlags;
 
-use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Segments, file_name, frame_crc, sync_folder};
+use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Segments, file_name, frame_crc};
+use crate::durable;
 use crate::store::revision::Revision;
 
 /// What went wrong with an append, and so what may be done next.
@@ -76,7 +77,7 @@ impl Writer {
         previous: u64,
         segment_bytes: u64,
         segments: Arc<Segments>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, durable::Error> {
         let current = start_segment(folder, incarnation, previous + 1, segment_bytes, &segments)?;
         Ok(Self {
             folder: folder.to_owned(),
@@ -194,17 +195,22 @@ fn start_segment(
     sequence: u64,
     segment_bytes: u64,
     segments: &Segments,
-) -> io::Result<Current> {
+) -> Result<Current, durable::Error> {
     let header = Header { sequence, id: rand::random(), incarnation };
     let path = folder.join(file_name(sequence));
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-    let prepared = prepare(&file, &header, segment_bytes).and_then(|()| sync_folder(folder));
-    if let Err(error) = prepared {
-        // Nothing refers to it yet; a left-over would only be a torn last segment.
-        let _ = std::fs::remove_file(&path);
-        return Err(error);
-    }
-    segments.add(sequence, path.clone(), file.try_clone()?);
+    let failed = |source| durable::Error::of("create", &path)(source);
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
+    let prepared = prepare(&file, &header, segment_bytes).map_err(failed).and_then(|()| durable::sync(folder));
+    let prepared = prepared.and_then(|()| file.try_clone().map_err(failed));
+    let reading = match prepared {
+        Ok(reading) => reading,
+        Err(error) => {
+            // Nothing refers to it yet; a left-over would only be a torn last segment.
+            let _ = std::fs::remove_file(&path);
+            return Err(error);
+        }
+    };
+    segments.add(sequence, path.clone(), reading);
     Ok(Current { header, path, file, end: HEADER as u64, last: Revision::ZERO })
 }
 

@@ -1,9 +1,9 @@
 //! A new branch.
 
-use std::fs;
 use std::sync::Arc;
 
-use super::{OpenError, StateLock, first_snapshot, git_dir, make_folder, set_aside, start_journal, state_folder};
+use super::{OpenError, StateLock, first_snapshot, git_dir, set_aside, start_journal, state_folder};
+use crate::durable;
 use crate::git::branch::{Branch, Config, State};
 use crate::git::refs::Refs;
 use crate::snapshot::{Incarnation, hex};
@@ -36,10 +36,7 @@ pub enum Initialized {
 /// # Errors
 /// [`OpenError`].
 pub fn init(config: &Config, beginning: Beginning) -> Result<Initialized, OpenError> {
-    if !config.repository.exists() {
-        fs::create_dir_all(&config.repository)
-            .map_err(|source| OpenError::Folder { path: config.repository.clone(), source })?;
-    }
+    durable::make_folder(&config.repository)?;
     let incarnation: Incarnation = rand::random();
     let state = State {
         revision: beginning.revision.get(),
@@ -69,7 +66,7 @@ pub fn init(config: &Config, beginning: Beginning) -> Result<Initialized, OpenEr
         (Branch::create(config.clone(), &state).map_err(Box::new)?, Initialized::Created)
     };
     let folder = state_folder(config);
-    make_folder(&folder)?;
+    durable::make_folder(&folder)?;
     // A first segment, so that a journal that is missing later is known to be missing.
     start_journal(&folder.join("journal"), incarnation, 0, 1 << 12, &Arc::default())?;
     first_snapshot(incarnation, beginning.revision, branch.head().metadata).write(&folder)?;

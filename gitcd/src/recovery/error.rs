@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use git2::Oid;
 
+use crate::durable;
 use crate::git::branch::{self, CreateError, LoadError};
 use crate::git::refs::RefError;
 use crate::journal::recovery::RecoverError;
@@ -35,12 +36,14 @@ pub enum OpenError {
         /// The lock.
         lock: PathBuf,
     },
-    /// The state folder cannot be used.
-    #[error("cannot use {path:?}: {source}; gitcd needs to read and write it")]
+    /// The local state, or the repository around it, cannot be read or written.
+    #[error("cannot {action} {path:?}; gitcd needs to read and write it")]
     Folder {
+        /// What was tried.
+        action: &'static str,
         /// The folder or file.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// The prefixes are not those that the branch was served with.
@@ -110,4 +113,11 @@ pub enum OpenError {
         /// What came after it.
         found: Revision,
     },
+}
+
+impl From<durable::Error> for OpenError {
+    fn from(error: durable::Error) -> Self {
+        let durable::Error { action, path, source } = error;
+        Self::Folder { action, path, source }
+    }
 }

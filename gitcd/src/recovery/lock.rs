@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
-use super::{OpenError, make_folder, state_folder};
+use super::{OpenError, state_folder};
+use crate::durable;
 use crate::git::branch::Config;
 
 /// The right to write a branch: a lock that the system drops with the process.
@@ -22,10 +23,10 @@ impl StateLock {
     /// [`OpenError::Locked`] if another process has it, [`OpenError::Folder`].
     pub fn take(config: &Config) -> Result<Self, OpenError> {
         let folder = state_folder(config);
-        make_folder(&folder)?;
+        durable::make_folder(&folder)?;
         // One lock for the local state, one for each reference: the same branch under another name is the same branch.
         let locks = folder.with_file_name("locks");
-        make_folder(&locks)?;
+        durable::make_folder(&locks)?;
         let of_reference = |name: &str| locks.join(name.replace('%', "%25").replace('/', "%2F"));
         let paths =
             [folder.join("lock"), of_reference(&config.data_reference), of_reference(&config.metadata_reference)];
@@ -40,8 +41,8 @@ impl StateLock {
 }
 
 fn lock_file(config: &Config, path: &Path) -> Result<File, OpenError> {
-    let io = |source| OpenError::Folder { path: path.to_owned(), source };
-    let file = File::options().create(true).truncate(false).write(true).open(path).map_err(io)?;
+    let failed = |source| durable::Error::of("lock", path)(source);
+    let file = File::options().create(true).truncate(false).write(true).open(path).map_err(failed)?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::Locked {
@@ -49,6 +50,6 @@ fn lock_file(config: &Config, path: &Path) -> Result<File, OpenError> {
             reference: config.data_reference.clone(),
             lock: path.to_owned(),
         }),
-        Err(error) => Err(io(error.into())),
+        Err(error) => Err(failed(error.into()).into()),
     }
 }

@@ -1,10 +1,11 @@
 //! The prefixes that a branch is served with, recorded beside its journal.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
 
 use super::OpenError;
+use crate::durable;
 use crate::git::branch::Config;
 
 /// Refuses to serve with other prefixes than before: where a key lives depends on them, and so does what is in Git.
@@ -15,7 +16,7 @@ pub(super) fn check(config: &Config, folder: &Path) -> Result<(), OpenError> {
         Ok(recorded) if recorded == given => Ok(()),
         Ok(recorded) => Err(OpenError::Keys { path, recorded, given }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(OpenError::Folder { path, source }),
+        Err(error) => Err(durable::Error::of("read", &path)(error).into()),
     }
 }
 
@@ -26,13 +27,5 @@ pub(super) fn record(config: &Config, folder: &Path) -> Result<(), OpenError> {
     if path.exists() {
         return Ok(());
     }
-    let write = || -> io::Result<()> {
-        let temporary = folder.join("keys.new");
-        let mut file = File::create(&temporary)?;
-        io::Write::write_all(&mut file, config.keys.to_string().as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&temporary, &path)?;
-        File::open(folder)?.sync_all()
-    };
-    write().map_err(|source| OpenError::Folder { path: path.clone(), source })
+    Ok(durable::replace(&path, config.keys.to_string().as_bytes())?)
 }

@@ -10,6 +10,7 @@ use super::super::pair::PairError;
 use super::super::path;
 use super::super::refs::RefError;
 use super::LoadError;
+use crate::durable;
 
 /// Why revisions could not be committed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -149,13 +150,8 @@ pub enum CreateError {
         source: git2::Error,
     },
     /// The file system refused.
-    #[error("cannot create {path:?} durably")]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] durable::Error),
     /// The repository that is there cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),

@@ -1,12 +1,13 @@
 //! The repository that a branch lives in.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
 
 use git2::{Repository, RepositoryInitOptions};
 
 use super::{Config, CreateError, OpenError};
+use crate::durable;
 
 /// The repository at a path; `None` if nothing is there, or nothing but gitcd's own folder.
 pub(super) fn open_repository(path: &Path) -> Result<Option<Repository>, OpenError> {
@@ -54,8 +55,7 @@ pub(super) fn init(config: &Config) -> Result<Repository, CreateError> {
     let git_dir = repository.path();
     // libgit2 leaves this to the system: after a power loss there would be commits in a folder that is no repository.
     for name in ["HEAD", "config", "refs/heads", "refs", "objects/pack", "objects", ".", ".."] {
-        let path = git_dir.join(name);
-        File::open(&path).and_then(|file| file.sync_all()).map_err(|source| CreateError::Io { path, source })?;
+        durable::sync(&git_dir.join(name))?;
     }
     Ok(repository)
 }
