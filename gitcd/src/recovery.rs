@@ -214,11 +214,16 @@ fn start_journal(
 
 /// Keeps a local state that does not belong to the branch (any more) for a person to look at.
 fn set_aside(folder: &Path) -> Result<(), OpenError> {
-    let mark = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    for name in ["journal", "snapshot", "keys"] {
-        let from = folder.join(name);
+    const PARTS: [&str; 3] = ["journal", "snapshot", "keys"];
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let aside = |part: &str, mark: u64| folder.join(format!("{part}.{mark}.old"));
+    // What lies there already was set aside within this second, or by a clock that was wrong: it stays as well.
+    let is_free = |mark: &u64| PARTS.iter().all(|part| !aside(part, *mark).exists());
+    let mark = (now..).find(is_free).expect("there are more seconds than lives");
+    for part in PARTS {
+        let from = folder.join(part);
         if from.exists() {
-            let to = folder.join(format!("{name}.{mark}.old"));
+            let to = aside(part, mark);
             durable::rename(&from, &to)?;
             tracing::warn!(kept = %to.display(), "local state of another life of this branch was set aside");
         }
