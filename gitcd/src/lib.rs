@@ -14,6 +14,7 @@ pub mod cli;
 pub mod committer;
 pub mod config;
 pub mod durable;
+mod error;
 pub mod git;
 pub mod http;
 pub mod journal;

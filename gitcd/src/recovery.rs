@@ -215,11 +215,12 @@ fn start_journal(
 /// Keeps a local state that does not belong to the branch (any more) for a person to look at.
 fn set_aside(folder: &Path) -> Result<(), OpenError> {
     const PARTS: [&str; 3] = ["journal", "snapshot", "keys"];
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let mut mark = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let aside = |part: &str, mark: u64| folder.join(format!("{part}.{mark}.old"));
     // What lies there already was set aside within this second, or by a clock that was wrong: it stays as well.
-    let is_free = |mark: &u64| PARTS.iter().all(|part| !aside(part, *mark).exists());
-    let mark = (now..).find(is_free).expect("there are more seconds than lives");
+    while PARTS.iter().any(|part| aside(part, mark).exists()) {
+        mark += 1;
+    }
     for part in PARTS {
         let from = folder.join(part);
         if from.exists() {

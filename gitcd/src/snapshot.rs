@@ -52,7 +52,7 @@ pub enum SnapshotError {
         path: PathBuf,
     },
     /// Made by a newer gitcd.
-    #[error("{path:?}: {source}")]
+    #[error("{path:?}: cannot understand the snapshot")]
     Decode {
         /// The file.
         path: PathBuf,

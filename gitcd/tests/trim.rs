@@ -224,11 +224,13 @@ async fn beginning_anew_again_and_again_keeps_every_local_state() {
     let repository = server.repository();
     // Some of these fall into one second.
     let revisions = [100, 200, 300, 400];
-    revisions.into_iter().for_each(|revision| begin_anew(&repository, revision));
+    for revision in revisions {
+        begin_anew(&repository, revision);
+    }
     for part in ["journal", "snapshot"] {
         let entries = repository.path().join("gitcd/default").read_dir().unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let kept = names.filter(|name| name.starts_with(&format!("{part}.")) && name.ends_with(".old")).count();
+        let kept = names.filter(|name| name.starts_with(&format!("{part}."))).count();
         assert_eq!(kept, revisions.len(), "{part}");
     }
     server.restart().await;

@@ -27,7 +27,7 @@ pub enum RecoverError {
         offset: u64,
     },
     /// A frame's checksum is right but its content is not.
-    #[error("journal {path:?}: cannot understand the frame at byte {offset}: {source}")]
+    #[error("journal {path:?}: cannot understand the frame at byte {offset}")]
     Decode {
         /// The segment.
         path: PathBuf,
@@ -45,7 +45,7 @@ pub enum RecoverError {
         missing: u64,
     },
     /// The file system refused.
-    #[error("journal {path:?}: cannot read: {source}")]
+    #[error("journal {path:?}: cannot read")]
     Read {
         /// What was read.
         path: PathBuf,

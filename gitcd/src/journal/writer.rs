@@ -10,6 +10,7 @@ use rustix::fs::FallocateFlags;
 
 use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Segments, file_name, frame_crc};
 use crate::durable;
+use crate::error::chain;
 use crate::store::revision::Revision;
 
 /// What went wrong with an append, and so what may be done next.
@@ -23,7 +24,7 @@ pub enum AppendError {
     },
     /// It is unknown what is on disk. The journal takes nothing more until it is opened again: an fsync
     /// that failed must not be retried, the kernel may have dropped the data and would report success.
-    #[error("journal {path:?}: {action} failed: {source}; writes are refused until gitcd is restarted")]
+    #[error("journal {path:?}: {action} failed; writes are refused until gitcd is restarted")]
     Broken {
         /// The segment.
         path: PathBuf,
@@ -166,7 +167,7 @@ impl Writer {
                 Some(sealed)
             }
             Err(error) => {
-                tracing::warn!(%error, folder = %self.folder.display(), "cannot start a journal segment; the last one grows");
+                tracing::warn!(error = chain(&error), folder = %self.folder.display(), "cannot start a journal segment; the last one grows");
                 None
             }
         }

@@ -14,6 +14,7 @@ use super::revision::Revision;
 use super::txn::{self, Done, Op};
 use super::version::Version;
 use super::{Error, Store};
+use crate::error::chain;
 use crate::journal::record::{PutRef, Record, encode_write};
 use crate::journal::{self, AppendError, Position, Segments};
 
@@ -243,11 +244,12 @@ impl Writer {
                 let answer = match &error {
                     AppendError::NoSpace { .. } => Error::NoSpace,
                     AppendError::Broken { .. } => {
-                        self.store.poison(&error.to_string());
-                        Error::Poisoned(error.to_string())
+                        let reason = chain(&error);
+                        self.store.poison(&reason);
+                        Error::Poisoned(reason)
                     }
                 };
-                tracing::error!(%error, "writes not made durable");
+                tracing::error!(error = chain(&error), "writes not made durable");
                 self.undo(batch);
                 Err(answer)
             }
@@ -349,12 +351,12 @@ impl Writer {
     fn trim(&mut self, first_kept: u64) {
         for version in self.evicted.iter().filter_map(Weak::upgrade) {
             if let Err(error) = version.pin(&self.store.segments, first_kept) {
-                tracing::warn!(%error, "journal not trimmed: an old value cannot be read back");
+                tracing::warn!(error = chain(&error), "journal not trimmed: an old value cannot be read back");
                 return;
             }
         }
         if let Err(error) = self.store.segments.trim(first_kept) {
-            tracing::warn!(%error, "journal not trimmed");
+            tracing::warn!(error = chain(&error), "journal not trimmed");
         }
     }
 }

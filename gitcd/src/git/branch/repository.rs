@@ -18,7 +18,7 @@ pub(super) fn open_repository(path: &Path) -> Result<Option<Repository>, OpenErr
     }
     match Repository::open_bare(path) {
         Ok(repository) => Ok(Some(repository)),
-        Err(source) => Err(OpenError::NotARepository { path: path.into(), source }),
+        Err(said) => Err(OpenError::NotARepository { path: path.into(), said }),
     }
 }
 
@@ -50,8 +50,8 @@ pub(super) fn init(config: &Config) -> Result<Repository, CreateError> {
     let path = &config.repository;
     let mut options = RepositoryInitOptions::new();
     options.bare(true).no_reinit(true).external_template(false).mkpath(true).initial_head(&config.data_reference);
-    let repository = Repository::init_opts(path, &options)
-        .map_err(|source| CreateError::Repository { path: path.clone(), source })?;
+    let repository =
+        Repository::init_opts(path, &options).map_err(|said| CreateError::Repository { path: path.clone(), said })?;
     let git_dir = repository.path();
     // libgit2 leaves this to the system: after a power loss there would be commits in a folder that is no repository.
     for name in ["HEAD", "config", "refs/heads", "refs", "objects/pack", "objects", ".", ".."] {
