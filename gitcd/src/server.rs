@@ -9,8 +9,8 @@ use std::time::Duration;
 use sha1::{Digest, Sha1};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tonic::transport::ServerTlsConfig;
 use tonic::transport::server::TcpIncoming;
-use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
 use crate::api::{self, Backend, Member};
 use crate::committer::{self, Committer};
@@ -72,7 +72,7 @@ pub enum ServeError {
     #[error(transparent)]
     Open(#[from] Box<OpenError>),
     /// The address cannot be had.
-    #[error("cannot listen on {address}: {source}; choose another with --listen-urls")]
+    #[error("cannot listen on {address}; choose another with --listen-urls")]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -266,12 +266,5 @@ fn tls(config: &Config, listen: &Listen) -> Result<Option<ServerTlsConfig>, Serv
         let problem = format!("https on {} needs --tls-cert and --tls-key", listen.address);
         return Err(ServeError::Tls { path: PathBuf::new(), problem });
     };
-    let read = |path: &PathBuf| {
-        std::fs::read(path).map_err(|error| ServeError::Tls { path: path.clone(), problem: error.to_string() })
-    };
-    let mut server = ServerTlsConfig::new().identity(Identity::from_pem(read(&tls.cert)?, read(&tls.key)?));
-    if let Some(ca) = &tls.trusted_ca {
-        server = server.client_ca_root(Certificate::from_pem(read(ca)?));
-    }
-    Ok(Some(server))
+    crate::tls::listener(tls).map(Some)
 }

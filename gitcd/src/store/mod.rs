@@ -148,6 +148,14 @@ impl Store {
     /// # Errors
     /// If no thread can be started.
     pub fn start(start: Start, limits: Limits) -> std::io::Result<(Arc<Self>, Handle)> {
+        let (writer, inbox) = Self::assemble(start, limits);
+        let store = writer.store().clone();
+        let thread = writer.spawn(inbox)?;
+        Ok((store, Handle { thread }))
+    }
+
+    /// The store, held by its writer, which does not run yet.
+    fn assemble(start: Start, limits: Limits) -> (writer::Writer, mpsc::Receiver<writer::Command>) {
         let (commands, inbox) = mpsc::channel(limits.queue);
         let Start { index, mut leases, committed, journal, segments, evicted, alarms } = start;
         for version in index.range(&index::KeyRange::From(Bytes::new()), index.revision()) {
@@ -173,8 +181,7 @@ impl Store {
             counters: Counters::default(),
         });
         store.measure(store.index.read().size());
-        let thread = writer::spawn(store.clone(), journal, inbox, limits, evicted)?;
-        Ok((store, Handle { thread }))
+        (writer::Writer::new(store, journal, limits, evicted), inbox)
     }
 
     /// The newest revision that is durable, which all reads, headers and watches go by.

@@ -14,8 +14,12 @@ use super::revision::Revision;
 use super::txn::{self, Done, Op};
 use super::version::Version;
 use super::{Error, Store};
+use crate::error::chain;
 use crate::journal::record::{PutRef, Record, encode_write};
 use crate::journal::{self, AppendError, Position, Segments};
+
+#[cfg(test)]
+mod tests;
 
 /// Bounds of the writer.
 #[derive(Clone, Debug)]
@@ -97,7 +101,7 @@ struct Batch {
     positions: Vec<(Arc<Version>, Position)>,
 }
 
-struct Writer {
+pub(super) struct Writer {
     store: Arc<Store>,
     journal: journal::Writer,
     limits: Limits,
@@ -107,22 +111,6 @@ struct Writer {
     /// Superseded versions whose value has left memory.
     evicted: Vec<Weak<Version>>,
     pruning: bool,
-}
-
-pub(super) fn spawn(
-    store: Arc<Store>,
-    journal: journal::Writer,
-    mut inbox: mpsc::Receiver<Command>,
-    limits: Limits,
-    evicted: Vec<Weak<Version>>,
-) -> std::io::Result<std::thread::JoinHandle<()>> {
-    let writer = Writer { store, journal, limits, old: VecDeque::new(), old_bytes: 0, evicted, pruning: true };
-    std::thread::Builder::new().name("writer".into()).spawn(move || {
-        let store = writer.store.clone();
-        // Whatever ends this thread, nobody may wait for it for ever.
-        let _finish = Finish(store);
-        writer.run(&mut inbox);
-    })
 }
 
 struct Finish(Arc<Store>);
@@ -137,6 +125,27 @@ impl Drop for Finish {
 }
 
 impl Writer {
+    pub(super) fn new(
+        store: Arc<Store>,
+        journal: journal::Writer,
+        limits: Limits,
+        evicted: Vec<Weak<Version>>,
+    ) -> Self {
+        Self { store, journal, limits, old: VecDeque::new(), old_bytes: 0, evicted, pruning: true }
+    }
+
+    pub(super) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    pub(super) fn spawn(self, mut inbox: mpsc::Receiver<Command>) -> std::io::Result<std::thread::JoinHandle<()>> {
+        std::thread::Builder::new().name("writer".into()).spawn(move || {
+            // Whatever ends this thread, nobody may wait for it for ever.
+            let _finish = Finish(self.store.clone());
+            self.run(&mut inbox);
+        })
+    }
+
     fn run(mut self, inbox: &mut mpsc::Receiver<Command>) {
         let mut received = Vec::with_capacity(self.limits.batch);
         let mut commands = VecDeque::with_capacity(self.limits.batch);
@@ -217,6 +226,9 @@ impl Writer {
     }
 
     fn make_durable(&mut self, batch: &mut Batch) -> Result<(), Error> {
+        if self.journal.is_empty() {
+            return Ok(());
+        }
         let started = Instant::now();
         let bytes = self.journal.frame().len();
         let last = self.store.index.read().revision();
@@ -232,11 +244,12 @@ impl Writer {
                 let answer = match &error {
                     AppendError::NoSpace { .. } => Error::NoSpace,
                     AppendError::Broken { .. } => {
-                        self.store.poison(&error.to_string());
-                        Error::Poisoned(error.to_string())
+                        let reason = chain(&error);
+                        self.store.poison(&reason);
+                        Error::Poisoned(reason)
                     }
                 };
-                tracing::error!(%error, "writes not made durable");
+                tracing::error!(error = chain(&error), "writes not made durable");
                 self.undo(batch);
                 Err(answer)
             }
@@ -343,12 +356,12 @@ impl Writer {
     fn trim(&mut self, first_kept: u64) {
         for version in self.evicted.iter().filter_map(Weak::upgrade) {
             if let Err(error) = version.pin(&self.store.segments, first_kept) {
-                tracing::warn!(%error, "journal not trimmed: an old value cannot be read back");
+                tracing::warn!(error = chain(&error), "journal not trimmed: an old value cannot be read back");
                 return;
             }
         }
         if let Err(error) = self.store.segments.trim(first_kept) {
-            tracing::warn!(%error, "journal not trimmed");
+            tracing::warn!(error = chain(&error), "journal not trimmed");
         }
     }
 }

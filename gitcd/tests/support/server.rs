@@ -80,6 +80,7 @@ impl Launch {
         self
     }
 
+    /// Adds `--flag=value`; it takes the place of what the flag has otherwise.
     pub(crate) fn argument(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
         self
@@ -276,10 +277,12 @@ impl Server {
     fn spawn(&mut self) {
         let log = File::create(&self.log).expect("the temporary folder is writable");
         let program = [self.program.display().to_string()];
-        let arguments = match self.kind {
+        let mut arguments = match self.kind {
             Kind::Gitcd => self.gitcd(),
             Kind::Etcd => self.etcd(),
         };
+        let flag = |argument: &str| argument.split('=').next().map(ToOwned::to_owned);
+        arguments.retain(|usual| !self.arguments.iter().any(|own| flag(own) == flag(usual)));
         let words: Vec<_> = self.wrapper.iter().chain(&program).collect();
         let child = Command::new(words[0])
             .args(&words[1..])
