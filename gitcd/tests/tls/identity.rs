@@ -6,9 +6,9 @@ use tokio_rustls::rustls::version;
 
 use super::Files;
 use super::authority::{Authority, Pair};
-use super::client::{Hello, connect, fetch, handshake};
+use super::client::{AGENT, Hello, connect, fetch, handshake};
 use super::support::build::{get, put};
-use super::support::{Server, eventually};
+use super::support::{DATA, Server, eventually};
 
 /// The server's words to a client that it does not let in.
 async fn refusal(server: &Server, files: &Files, identity: Option<&Pair>, hello: Hello<'_>) -> String {
@@ -48,6 +48,41 @@ async fn clients_need_a_certificate_of_a_trusted_authority() {
     .await;
     // Nobody came as far as the store.
     assert_eq!(client.range(get("/a")).await.unwrap().into_inner().header.unwrap().revision, 2);
+}
+
+#[tokio::test]
+async fn commits_name_the_certificate_and_the_software_of_a_client() {
+    let files = Files::new();
+    let server = files.launch_mutual().start().await;
+    let named = files.clients.issue("kube-apiserver");
+    let mut secure = connect(server.secure_address(), &files, Some(&named)).await.unwrap();
+    secure.put(put("/registry/pods/default/a", "1")).await.unwrap();
+    let plain = server.client().await;
+    plain.put(put("/registry/pods/default/b", "1")).await.ok();
+
+    let log = eventually("both commits", async || {
+        let log = server.repository().git(&["log", "--format=%s|%(trailers:key=Client,valueonly,separator=;)", DATA]);
+        (log.lines().count() > 2).then_some(log)
+    })
+    .await;
+    let client = |key: &str| log.lines().find_map(|line| line.strip_prefix(&format!("create pods/default/{key}|")));
+    let (a, b) = (client("a").unwrap(), client("b").unwrap());
+    assert!(a.starts_with(&format!("kube-apiserver ({AGENT} tonic/")) && a.ends_with(')'), "{log}");
+    assert!(b.starts_with("tonic/"), "a client without a certificate has no name: {log}");
+}
+
+#[tokio::test]
+async fn the_name_in_a_commit_survives_a_crash_before_the_commit() {
+    let files = Files::new();
+    let mut server = files.launch_mutual().start().await;
+    let named = files.clients.issue("crash test\ndummy");
+    let mut client = connect(server.secure_address(), &files, Some(&named)).await.unwrap();
+    client.put(put("/registry/pods/default/a", "1")).await.unwrap();
+    server.kill();
+    server.restart().await;
+    server.terminate().await;
+    let log = server.repository().git(&["log", "--format=%(trailers:key=Client,valueonly)", DATA]);
+    assert!(log.contains(&format!("crash test dummy ({AGENT}")), "{log}");
 }
 
 #[tokio::test]
