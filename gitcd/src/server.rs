@@ -1,25 +1,23 @@
 //! Serves branches: recovery, store, committer, listeners, and their orderly end.
 
-use std::future::Future;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sha1::{Digest, Sha1};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tonic::transport::ServerTlsConfig;
-use tonic::transport::server::TcpIncoming;
 
 use crate::api::{self, Backend, Member};
 use crate::committer::{self, Committer};
 use crate::config::Listen;
 use crate::git::branch;
 use crate::http;
+use crate::listener;
 use crate::metrics::Source;
 use crate::recovery::{self, OpenError, StateLock};
 use crate::store::{self, Store};
+use crate::tls::{self, Certificates};
 
 /// How long open connections may take to end.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -50,18 +48,7 @@ pub struct Config {
     /// How often idle watchers that asked for it are told the revision.
     pub progress_interval: Duration,
     /// Certificate, key and the authorities for client certificates, for `https` listeners.
-    pub tls: Option<Tls>,
-}
-
-/// Files with certificates and keys in PEM.
-#[derive(Clone, Debug)]
-pub struct Tls {
-    /// The server's certificate.
-    pub cert: PathBuf,
-    /// Its key.
-    pub key: PathBuf,
-    /// If set, clients must show a certificate from one of these.
-    pub trusted_ca: Option<PathBuf>,
+    pub tls: Option<tls::Files>,
 }
 
 /// Why a branch is not served.
@@ -80,12 +67,13 @@ pub enum ServeError {
         source: std::io::Error,
     },
     /// A certificate or key cannot be used.
-    #[error("cannot use {path:?} for TLS: {problem}")]
-    Tls {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        problem: String,
+    #[error(transparent)]
+    Tls(#[from] tls::Unusable),
+    /// An `https` listener without certificates.
+    #[error("https://{address} needs --tls-cert and --tls-key")]
+    NoCertificate {
+        /// The listener.
+        address: SocketAddr,
     },
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
@@ -118,10 +106,12 @@ impl Server {
         let mut listeners = Vec::new();
         for listen in &config.listen {
             let error = |source| ServeError::Listen { address: listen.address, source };
-            let listener = TcpListener::bind(listen.address).await.map_err(error)?;
-            listeners.push((listener, transport(tls(&config, listen)?).map_err(tls_unusable(&config))?));
+            listeners.push(TcpListener::bind(listen.address).await.map_err(error)?);
         }
-        let addresses: Vec<_> = listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
+        let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        let certificates = config.tls.clone().map(Certificates::load).transpose()?.map(Arc::new);
+        let certificates: Vec<_> =
+            config.listen.iter().map(|listen| secured(listen, certificates.as_ref())).collect::<Result<_, _>>()?;
         let (branch_config, segment_bytes) = (config.branch.clone(), config.journal_segment_bytes);
         let opened =
             tokio::task::spawn_blocking(move || recovery::open(&branch_config, segment_bytes).map_err(Box::new)).await;
@@ -143,9 +133,10 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let listeners = listeners
             .into_iter()
-            .map(|(listener, transport)| {
-                let router = api::routes(&backend).merge(http::routes(source.clone()));
-                tokio::spawn(serve(listener, transport, router.into(), store.clone(), wait_for(stopped.clone())))
+            .zip(certificates)
+            .map(|(listener, certificates)| {
+                let routes = api::routes(&backend).merge(http::routes(source.clone())).into();
+                tokio::spawn(serve(listener, certificates, routes, store.clone(), stopped.clone()))
             })
             .collect();
         let expiring = store.clone();
@@ -192,9 +183,9 @@ fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr]) -> Bac
         let digest = Sha1::digest(format!("{what} {} {}", config.branch.name, config.branch.data_reference));
         u64::from_be_bytes(digest[..8].try_into().expect("a SHA-1 has 20 bytes"))
     };
-    let scheme = if config.tls.is_some() { "https" } else { "http" };
     let client_urls = if config.advertise.is_empty() {
-        addresses.iter().map(|address| format!("{scheme}://{address}")).collect()
+        let schemes = config.listen.iter().map(|listen| if listen.tls { "https" } else { "http" });
+        schemes.zip(addresses).map(|(scheme, address)| format!("{scheme}://{address}")).collect()
     } else {
         config.advertise.clone()
     };
@@ -212,59 +203,43 @@ fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr]) -> Bac
     }
 }
 
-async fn wait_for(mut stopped: watch::Receiver<bool>) {
-    let _ = stopped.wait_for(|stopped| *stopped).await;
+/// The certificates of a listener, if it is to have any.
+fn secured(listen: &Listen, certificates: Option<&Arc<Certificates>>) -> Result<Option<Arc<Certificates>>, ServeError> {
+    if listen.tls {
+        let certificates = certificates.ok_or(ServeError::NoCertificate { address: listen.address })?;
+        return Ok(Some(certificates.clone()));
+    }
+    if !listen.address.ip().is_loopback() {
+        tracing::warn!(address = %listen.address, "listening without TLS on an address that others can reach");
+    }
+    Ok(None)
 }
 
-/// A listener's transport; certificates are parsed here, before anything starts.
-fn transport(tls: Option<ServerTlsConfig>) -> Result<tonic::transport::Server, tonic::transport::Error> {
-    let server = tonic::transport::Server::builder()
+fn transport() -> tonic::transport::Server {
+    tonic::transport::Server::builder()
         .accept_http1(true)
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(4 * WINDOW_BYTES)
         .max_frame_size(256 << 10)
         .http2_keepalive_interval(Some(Duration::from_hours(2)))
         .http2_keepalive_timeout(Some(Duration::from_secs(20)))
-        .tcp_nodelay(true);
-    match tls {
-        Some(tls) => server.tls_config(tls),
-        None => Ok(server),
-    }
-}
-
-fn tls_unusable(config: &Config) -> impl FnOnce(tonic::transport::Error) -> ServeError {
-    let path = config.tls.as_ref().map(|tls| tls.cert.clone()).unwrap_or_default();
-    move |error| {
-        let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-        ServeError::Tls { path, problem: cause }
-    }
 }
 
 /// Serves a listener until `stopped`. One that ends before that takes the branch with it: a server that nobody reaches
 /// must not look healthy.
 async fn serve(
     listener: TcpListener,
-    mut transport: tonic::transport::Server,
+    certificates: Option<Arc<Certificates>>,
     routes: tonic::service::Routes,
     store: Arc<Store>,
-    stopped: impl Future<Output = ()>,
+    mut stopped: watch::Receiver<bool>,
 ) {
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    if let Err(error) = transport.add_routes(routes).serve_with_incoming_shutdown(incoming, stopped).await {
-        store.poison(&format!("a listener ended: {error}"));
+    let asked = stopped.clone();
+    let until = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
+    let incoming = listener::incoming(listener, certificates);
+    let ended = transport().add_routes(routes).serve_with_incoming_shutdown(incoming, until).await;
+    if !*asked.borrow() {
+        let reason = ended.err().map(|error| format!(": {error}")).unwrap_or_default();
+        store.poison(&format!("a listener ended{reason}"));
     }
-}
-
-fn tls(config: &Config, listen: &Listen) -> Result<Option<ServerTlsConfig>, ServeError> {
-    if !listen.tls {
-        if !listen.address.ip().is_loopback() {
-            tracing::warn!(address = %listen.address, "listening without TLS on an address that others can reach");
-        }
-        return Ok(None);
-    }
-    let Some(tls) = &config.tls else {
-        let problem = format!("https on {} needs --tls-cert and --tls-key", listen.address);
-        return Err(ServeError::Tls { path: PathBuf::new(), problem });
-    };
-    crate::tls::listener(tls).map(Some)
 }

@@ -10,8 +10,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::Common;
 use crate::committer::Granularity;
 use crate::config::{DEFAULT_NAME, PerBranch, listen_urls};
-use crate::server::{Config, ServeError, Server, Tls};
-use crate::{api, committer, store};
+use crate::server::{Config, ServeError, Server};
+use crate::{api, committer, store, tls};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -202,9 +202,14 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let certs = PerBranch::parse("tls-cert", &args.tls_cert)?;
     let keys = PerBranch::parse("tls-key", &args.tls_key)?;
     let authorities = PerBranch::parse("tls-trusted-ca-certs", &args.tls_trusted_ca_certs)?;
-    let tls = |name: &str| match (certs.of(name), keys.of(name)) {
+    let files = |name: &str| match (certs.of(name), keys.of(name)) {
         (Some(cert), Some(key)) => {
-            Ok(Some(Tls { cert: cert.into(), key: key.into(), trusted_ca: authorities.of(name).map(PathBuf::from) }))
+            let trusted_ca = authorities.of(name).map(PathBuf::from);
+            Ok(Some(tls::Files { cert: cert.into(), key: key.into(), trusted_ca }))
+        }
+        // A server that was told to ask for certificates must not listen to everybody.
+        (None, None) if authorities.of(name).is_some() => {
+            bail!("branch {name:?}: --tls-trusted-ca-certs needs --tls-cert and --tls-key")
         }
         (None, None) => Ok(None),
         _ => bail!("branch {name:?}: --tls-cert and --tls-key belong together"),
@@ -245,7 +250,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
                 max_journal_bytes: args.max_journal_bytes,
             },
             progress_interval: Duration::from_secs(args.watch_progress_notify_interval.max(1)),
-            tls: tls(&name)?,
+            tls: files(&name)?,
         });
     }
     Ok(configs)

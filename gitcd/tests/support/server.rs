@@ -47,6 +47,7 @@ pub(crate) struct Launch {
     /// Where its state lives, which somebody else has prepared; a new one unless given.
     folder: Option<PathBuf>,
     port: Option<u16>,
+    secure: Option<u16>,
     /// Put before the program: `setpriv --reuid=…` and the like.
     wrapper: Vec<String>,
     arguments: Vec<String>,
@@ -54,7 +55,8 @@ pub(crate) struct Launch {
 
 impl Launch {
     pub(crate) fn new(kind: Kind) -> Self {
-        Self { kind, program: kind.program(), folder: None, port: None, wrapper: Vec::new(), arguments: Vec::new() }
+        let (wrapper, arguments) = (Vec::new(), Vec::new());
+        Self { kind, program: kind.program(), folder: None, port: None, secure: None, wrapper, arguments }
     }
 
     /// Serves what is in `folder`, which outlives the server.
@@ -71,6 +73,12 @@ impl Launch {
 
     pub(crate) fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
+        self
+    }
+
+    /// Lets gitcd listen for TLS too; its certificates are arguments.
+    pub(crate) fn secure(mut self) -> Self {
+        self.secure = Some(free_port());
         self
     }
 
@@ -100,6 +108,7 @@ impl Launch {
             program: self.program,
             folder,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, self.port.unwrap_or_else(free_port))),
+            secure: self.secure.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
             wrapper: self.wrapper,
             arguments: self.arguments,
             log: temporary.path().join("log"),
@@ -126,6 +135,7 @@ pub(crate) struct Server {
     program: PathBuf,
     folder: PathBuf,
     address: SocketAddr,
+    secure: Option<SocketAddr>,
     wrapper: Vec<String>,
     arguments: Vec<String>,
     log: PathBuf,
@@ -161,6 +171,11 @@ impl Server {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it listens for TLS.
+    pub(crate) fn secure_address(&self) -> SocketAddr {
+        self.secure.expect("the server was launched so")
     }
 
     /// Where the state lives.
@@ -297,11 +312,12 @@ impl Server {
     }
 
     fn gitcd(&self) -> Vec<String> {
+        let secure = self.secure.map(|address| format!(";https://{address}")).unwrap_or_default();
         vec![
             "serve".to_owned(),
             format!("--repo={}", self.folder.join("repo.git").display()),
             "--key-prefixes=default=/registry".to_owned(),
-            format!("--listen-urls=default=http://{}", self.address),
+            format!("--listen-urls=default=http://{}{secure}", self.address),
         ]
     }
 
