@@ -10,6 +10,7 @@
 //! Start with [`server::Server`] to embed a server, with `main.rs` for the program.
 
 pub mod api;
+pub mod backup;
 pub mod cli;
 pub mod committer;
 pub mod config;

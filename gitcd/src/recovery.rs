@@ -5,6 +5,7 @@ mod error;
 mod lock;
 mod prefixes;
 mod replay;
+mod restore;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ pub use self::begin::{Beginning, Initialized, init};
 pub use self::error::OpenError;
 pub use self::lock::StateLock;
 use self::replay::Replay;
+pub use self::restore::restore;
 use crate::durable;
 use crate::git::branch::{self, Branch, Config, State};
 use crate::git::refs::Refs;
@@ -85,6 +87,12 @@ pub fn open(config: &Config, segment_bytes: u64) -> Result<Opened, OpenError> {
     let refs = Refs::open(&git_dir(&config.repository))?;
     let lock = StateLock::take(config)?;
     prefixes::check(config, lock.folder())?;
+    if lock.folder().join(restore::RESTORING).exists() {
+        return Err(OpenError::HalfRestored {
+            repository: config.repository.clone(),
+            reference: config.data_reference.clone(),
+        });
+    }
     refs.release(&config.data_reference)?;
     refs.release(&config.metadata_reference)?;
     let branch = Branch::open(config.clone()).map_err(Box::new)?.ok_or_else(missing)?;

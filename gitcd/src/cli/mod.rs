@@ -2,6 +2,7 @@
 
 mod file;
 mod init;
+mod restore;
 mod serve;
 
 use std::path::PathBuf;
@@ -42,6 +43,8 @@ enum Command {
     Init(Box<init::Args>),
     /// Serve the etcd API on branches of a repository
     Serve(Box<serve::Args>),
+    /// Make a branch from a snapshot that `etcdctl snapshot save` took of a gitcd
+    Restore(Box<restore::Args>),
     /// Print the version
     Version {
         /// Print JSON
@@ -125,6 +128,7 @@ pub fn run() -> anyhow::Result<()> {
     match cli.command {
         Command::Init(args) => init::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Restore(args) => restore::run(&args),
         Command::Version { json } => {
             let (version, etcd) = (env!("CARGO_PKG_VERSION"), crate::api::ETCD_VERSION);
             if json {
