@@ -5,6 +5,7 @@
 mod support;
 
 mod disk;
+mod flags;
 mod frames;
 mod fsync;
 mod journal;
