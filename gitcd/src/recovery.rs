@@ -78,8 +78,11 @@ fn first_snapshot(incarnation: Incarnation, revision: Revision, metadata: Oid) -
 /// # Errors
 /// [`OpenError`], with nothing changed.
 pub fn open(config: &Config, segment_bytes: u64) -> Result<Opened, OpenError> {
-    let missing =
-        || OpenError::Missing { repository: config.repository.clone(), reference: config.data_reference.clone() };
+    let missing = || OpenError::Missing {
+        repository: config.repository.clone(),
+        reference: config.data_reference.clone(),
+        init: begin::command(config),
+    };
     // Before the lock, which would leave a folder in whatever this is.
     if branch::is_absent(&config.repository).map_err(Box::new)? {
         return Err(missing());

@@ -23,7 +23,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let branches = args.common.branches()?;
-    let names = branches.names();
+    let names = branches.names(&[]);
     let [name] = &names[..] else {
         anyhow::bail!("a snapshot has one branch, and the flags name {}: {}", names.len(), names.join(", "));
     };

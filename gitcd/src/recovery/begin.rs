@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{OpenError, StateLock, first_snapshot, git_dir, set_aside, start_journal, state_folder};
+use crate::config::{Branches, DEFAULT_NAME};
 use crate::durable;
 use crate::git::branch::{Branch, Config, State};
 use crate::git::refs::Refs;
@@ -71,4 +72,32 @@ pub fn init(config: &Config, beginning: Beginning) -> Result<Initialized, OpenEr
     start_journal(&folder.join("journal"), incarnation, 0, 1 << 12, &Arc::default())?;
     first_snapshot(incarnation, beginning.revision, branch.head().metadata).write(&folder)?;
     Ok(done)
+}
+
+/// The command line that makes this branch, for a shell.
+pub(super) fn command(config: &Config) -> String {
+    let name = &config.name;
+    // What the flags need not say, since it follows from the name.
+    let usual = Branches { repository: config.repository.clone(), ..Branches::default() }.branch(name);
+    let mut flags = vec![format!("--repo={}", config.repository.display())];
+    let mut add = |flag: &str, value: &str| flags.push(format!("--{flag}={name}={value}"));
+    if config.data_reference != usual.data_reference || name != DEFAULT_NAME {
+        add("data-reference-names", &config.data_reference);
+    }
+    if config.metadata_reference != usual.metadata_reference {
+        add("metadata-reference-names", &config.metadata_reference);
+    }
+    if config.keys != usual.keys {
+        let (prefix, ephemeral) = config.keys.flags();
+        add("key-prefixes", &prefix);
+        if !ephemeral.is_empty() {
+            add("ephemeral-prefixes", &ephemeral);
+        }
+    }
+    flags.iter().fold("gitcd init".to_owned(), |command, flag| command + " " + &quoted(flag))
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_=+:,./@%".contains(c);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }

@@ -17,12 +17,14 @@ use crate::store::revision::Revision;
 #[non_exhaustive]
 pub enum OpenError {
     /// There is no branch yet.
-    #[error("{repository:?} has no branch {reference}; make it with `gitcd init --repo={}`", repository.display())]
+    #[error("{repository:?} has no branch {reference}; make it with `{init}`")]
     Missing {
         /// The repository.
         repository: PathBuf,
         /// The data reference.
         reference: String,
+        /// The command that makes it.
+        init: String,
     },
     /// Another process serves it.
     #[error(

@@ -6,6 +6,7 @@
 //! answer. Reads answer at the durable revision, whatever the writer has already applied beyond it.
 
 pub mod alarms;
+mod expiry;
 pub mod index;
 pub mod lease;
 pub mod log;
@@ -119,6 +120,8 @@ pub struct Store {
     poisoned: Mutex<Option<String>>,
     lease_granted: tokio::sync::Notify,
     alarms: Alarms,
+    /// Rung when writes work again after there was no room for one.
+    room: tokio::sync::Notify,
     /// Figures for metrics.
     pub counters: Counters,
 }
@@ -178,6 +181,7 @@ impl Store {
             poisoned: Mutex::new(None),
             lease_granted: tokio::sync::Notify::new(),
             alarms,
+            room: tokio::sync::Notify::new(),
             counters: Counters::default(),
         });
         store.measure(store.index.read().size());
@@ -304,31 +308,6 @@ impl Store {
     /// All leases as the writer has them, for commits and metrics: one that is being granted or revoked may be there or not.
     pub(crate) fn leases(&self) -> Vec<(i64, i64)> {
         self.leases.lock().list()
-    }
-
-    /// Revokes leases as they run out. Runs until the store stops.
-    pub async fn expire_leases(&self) {
-        loop {
-            let next = self.leases.lock().next_deadline();
-            let Some((deadline, id)) = next else {
-                self.lease_granted.notified().await;
-                continue;
-            };
-            if deadline > Instant::now() {
-                // A lease that is granted meanwhile may run out earlier.
-                let _ = tokio::time::timeout_at(deadline.into(), self.lease_granted.notified()).await;
-                continue;
-            }
-            match self.send(|reply| writer::Command::Revoke { id, only_if_due: true, reply }).await {
-                Ok(_) | Err(Error::LeaseNotFound) => {}
-                Err(Error::Stopped) => return,
-                Err(error) => {
-                    // Kept alive meanwhile, or no space: look again in a moment.
-                    tracing::debug!(%error, lease = id, "lease not expired");
-                    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-                }
-            }
-        }
     }
 
     /// Tells the store what is in Git.

@@ -19,7 +19,7 @@ use crate::journal::record::{PutRef, Record, encode_write};
 use crate::journal::{self, AppendError, Position, Segments};
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 /// Bounds of the writer.
 #[derive(Clone, Debug)]
@@ -111,6 +111,8 @@ pub(super) struct Writer {
     /// Superseded versions whose value has left memory.
     evicted: Vec<Weak<Version>>,
     pruning: bool,
+    /// The last batch found no room.
+    full: bool,
 }
 
 struct Finish(Arc<Store>);
@@ -131,7 +133,7 @@ impl Writer {
         limits: Limits,
         evicted: Vec<Weak<Version>>,
     ) -> Self {
-        Self { store, journal, limits, old: VecDeque::new(), old_bytes: 0, evicted, pruning: true }
+        Self { store, journal, limits, old: VecDeque::new(), old_bytes: 0, evicted, pruning: true, full: false }
     }
 
     pub(super) fn store(&self) -> &Arc<Store> {
@@ -238,11 +240,17 @@ impl Writer {
                 counters.fsyncs.fetch_add(1, Ordering::Relaxed);
                 counters.fsync_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
                 counters.journal_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                if std::mem::take(&mut self.full) {
+                    self.store.room.notify_one();
+                }
                 Ok(())
             }
             Err(error) => {
                 let answer = match &error {
-                    AppendError::NoSpace { .. } => Error::NoSpace,
+                    AppendError::NoSpace { .. } => {
+                        self.full = true;
+                        Error::NoSpace
+                    }
                     AppendError::Broken { .. } => {
                         let reason = chain(&error);
                         self.store.poison(&reason);
@@ -363,6 +371,8 @@ impl Writer {
         if let Err(error) = self.store.segments.trim(first_kept) {
             tracing::warn!(error = chain(&error), "journal not trimmed");
         }
+        // There is room for more on the disk, and perhaps below the journal's bound.
+        self.store.room.notify_one();
     }
 }
 

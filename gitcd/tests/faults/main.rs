@@ -6,6 +6,7 @@ mod support;
 
 mod descriptors;
 mod disk;
+mod flags;
 mod frames;
 mod fsync;
 mod journal;

@@ -12,15 +12,15 @@ use crate::store::index::{Index, KeyRange};
 use crate::store::txn::{Delete, Put};
 
 /// A writer without a thread, and its journal.
-struct Disk {
+pub(in crate::store) struct Disk {
     writer: Writer,
-    _inbox: mpsc::Receiver<Command>,
+    inbox: mpsc::Receiver<Command>,
     folder: TempDir,
 }
 
 /// One command, made anew for every store that it is for.
 #[derive(Clone, Debug)]
-enum Step {
+pub(in crate::store) enum Step {
     Put(u8, i64),
     Delete(u8),
     DeleteAll,
@@ -69,7 +69,7 @@ fn write(op: Op) -> (Command, Outcome) {
 }
 
 impl Disk {
-    fn new() -> Self {
+    pub(in crate::store) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let segments = Arc::new(Segments::default());
         let journal = journal::Writer::create(folder.path(), [7; 16], 0, 1 << 16, segments.clone()).unwrap();
@@ -85,7 +85,7 @@ impl Disk {
             alarms: super::super::alarms::Alarms::default(),
         };
         let (writer, inbox) = Store::assemble(start, Limits::default());
-        Self { writer, _inbox: inbox, folder }
+        Self { writer, inbox, folder }
     }
 
     fn command(&self, step: &Step) -> (Command, Outcome) {
@@ -110,11 +110,21 @@ impl Disk {
     }
 
     /// All in one batch, all answered.
-    fn batch(&mut self, steps: &[Step]) -> Vec<Result<(), Error>> {
+    pub(in crate::store) fn batch(&mut self, steps: &[Step]) -> Vec<Result<(), Error>> {
         let (mut commands, outcomes): (VecDeque<_>, Vec<_>) = steps.iter().map(|step| self.command(step)).unzip();
         self.writer.batch(&mut commands);
         assert!(commands.is_empty(), "small commands share a frame");
         outcomes.into_iter().map(|mut outcome| outcome().expect("a batch answers everything")).collect()
+    }
+
+    /// Waits for a command of somebody else, and runs it.
+    pub(in crate::store) async fn next_batch(&mut self) {
+        let command = self.inbox.recv().await.expect("the store has a sender");
+        self.writer.batch(&mut VecDeque::from([command]));
+    }
+
+    pub(in crate::store) fn store(&self) -> &Arc<Store> {
+        &self.writer.store
     }
 
     fn see(&self) -> Seen {
