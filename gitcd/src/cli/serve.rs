@@ -7,11 +7,14 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Common;
+use super::{Common, duration};
 use crate::committer::Granularity;
 use crate::config::{DEFAULT_NAME, PerBranch, listen_urls};
 use crate::server::{Config, ServeError, Server};
-use crate::{api, committer, store, tls};
+use crate::{api, committer, server, store, tls};
+
+/// As in etcd: watchers must not be told more often.
+const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -59,13 +62,57 @@ pub(super) struct Args {
     /// Most operations in a transaction
     #[arg(long, env = "GITCD_MAX_TXN_OPS", default_value_t = 128, value_name = "N")]
     max_txn_ops: usize,
-    /// How often idle watchers that asked for it are told the revision, in seconds
-    #[arg(long, env = "GITCD_WATCH_PROGRESS_NOTIFY_INTERVAL", default_value_t = 600, value_name = "SECONDS")]
-    watch_progress_notify_interval: u64,
+    /// How often idle watchers that asked for it are told the revision
+    #[arg(
+        long,
+        env = "GITCD_WATCH_PROGRESS_NOTIFY_INTERVAL",
+        alias = "experimental-watch-progress-notify-interval",
+        default_value = "10m",
+        value_parser = duration::parse,
+        value_name = "DURATION"
+    )]
+    watch_progress_notify_interval: Duration,
+    #[command(flatten)]
+    transport: Transport,
     #[command(flatten)]
     former: Former,
     #[command(flatten)]
     pull: Pull,
+}
+
+/// How connections are kept; flags and defaults are etcd's.
+#[derive(Debug, clap::Args)]
+struct Transport {
+    /// Most requests and streams that a connection may have open
+    #[arg(long, env = "GITCD_MAX_CONCURRENT_STREAMS", default_value_t = u32::MAX, value_name = "N")]
+    max_concurrent_streams: u32,
+    /// Shortest time between two pings of a client; accepted for etcd's sake: pings are always answered
+    #[arg(
+        long,
+        env = "GITCD_GRPC_KEEPALIVE_MIN_TIME",
+        default_value = "5s",
+        value_parser = duration::parse,
+        value_name = "DURATION"
+    )]
+    grpc_keepalive_min_time: Duration,
+    /// How often clients are asked for a sign of life; 0 for never
+    #[arg(
+        long,
+        env = "GITCD_GRPC_KEEPALIVE_INTERVAL",
+        default_value = "2h",
+        value_parser = duration::parse,
+        value_name = "DURATION"
+    )]
+    grpc_keepalive_interval: Duration,
+    /// How long they have to answer before the connection is closed; 0 to not ask them
+    #[arg(
+        long,
+        env = "GITCD_GRPC_KEEPALIVE_TIMEOUT",
+        default_value = "20s",
+        value_parser = duration::parse,
+        value_name = "DURATION"
+    )]
+    grpc_keepalive_timeout: Duration,
 }
 
 /// Flags for pulling from remotes: known, so that command lines need not change, but there is nothing behind them yet.
@@ -227,7 +274,12 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
                 overhead_bytes_per_second: args.commit_overhead_bytes,
                 max_journal_bytes: args.max_journal_bytes,
             },
-            progress_interval: Duration::from_secs(args.watch_progress_notify_interval.max(1)),
+            progress_interval: args.watch_progress_notify_interval.max(MIN_PROGRESS_INTERVAL),
+            transport: server::Transport {
+                max_concurrent_streams: args.transport.max_concurrent_streams,
+                keepalive_interval: args.transport.grpc_keepalive_interval,
+                keepalive_timeout: args.transport.grpc_keepalive_timeout,
+            },
             tls: files(&name)?,
         });
     }
