@@ -12,6 +12,7 @@
 pub mod api;
 pub mod cli;
 pub mod committer;
+pub mod compactor;
 pub mod config;
 pub mod git;
 pub mod http;

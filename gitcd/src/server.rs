@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::api::{self, Backend, Member};
 use crate::committer::{self, Committer};
+use crate::compactor::{self, Retention};
 use crate::config::Listen;
 use crate::git::branch;
 use crate::http;
@@ -47,6 +48,8 @@ pub struct Config {
     pub committer: committer::Settings,
     /// How often idle watchers that asked for it are told the revision.
     pub progress_interval: Duration,
+    /// How much history is kept without a client's doing; all if unset.
+    pub retention: Option<Retention>,
     /// How connections are kept.
     pub transport: Transport,
     /// Certificate, key and the authorities for client certificates, for `https` listeners.
@@ -116,6 +119,7 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
     expiry: tokio::task::JoinHandle<()>,
+    compaction: Option<tokio::task::JoinHandle<()>>,
     _lock: StateLock,
 }
 
@@ -165,7 +169,10 @@ impl Server {
             .collect();
         let expiring = store.clone();
         let expiry = tokio::spawn(async move { expiring.expire_leases().await });
-        Ok(Self { store, writer, committer, listeners, addresses, stop, expiry, _lock: opened.lock })
+        let compacting = store.clone();
+        let compaction =
+            config.retention.map(|retention| tokio::spawn(async move { compactor::run(&compacting, retention).await }));
+        Ok(Self { store, writer, committer, listeners, addresses, stop, expiry, compaction, _lock: opened.lock })
     }
 
     /// Where it listens.
@@ -185,6 +192,9 @@ impl Server {
     pub async fn stop(self) -> Result<(), ServeError> {
         let _ = self.stop.send(true);
         self.expiry.abort();
+        if let Some(compaction) = &self.compaction {
+            compaction.abort();
+        }
         // Writes that were accepted are answered before streams end.
         self.store.stop().await;
         for listener in self.listeners {

@@ -16,8 +16,17 @@ const SECOND: u64 = 1_000_000_000;
 
 /// `10m`, `1h30m`, `1.5s`, `300ms`; a number without a unit is in seconds.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
+    in_units_of(text, SECOND)
+}
+
+/// The same, but a number without a unit is in hours.
+pub(super) fn parse_hours(text: &str) -> Result<Duration, String> {
+    in_units_of(text, 3600 * SECOND)
+}
+
+fn in_units_of(text: &str, nanos: u64) -> Result<Duration, String> {
     let total = match text.parse::<u64>() {
-        Ok(number) => number.checked_mul(SECOND),
+        Ok(number) => number.checked_mul(nanos),
         Err(_) => sum(text),
     };
     // The longest that Go knows, 292 years.
@@ -83,6 +92,8 @@ mod tests {
         for (text, duration) in cases {
             assert_eq!(parse(text), Ok(duration), "{text}");
         }
+        assert_eq!(parse_hours("2"), Ok(Duration::from_hours(2)));
+        assert_eq!(parse_hours("2m"), Ok(Duration::from_mins(2)));
     }
 
     #[test]

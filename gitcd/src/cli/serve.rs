@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Common, duration};
 use crate::committer::Granularity;
+use crate::compactor::Retention;
 use crate::config::{DEFAULT_NAME, PerBranch, listen_urls};
 use crate::server::{Config, ServeError, Server};
 use crate::{api, committer, server, store, tls};
@@ -75,6 +76,8 @@ pub(super) struct Args {
     #[command(flatten)]
     transport: Transport,
     #[command(flatten)]
+    compaction: Compaction,
+    #[command(flatten)]
     former: Former,
     #[command(flatten)]
     pull: Pull,
@@ -113,6 +116,45 @@ struct Transport {
         value_name = "DURATION"
     )]
     grpc_keepalive_timeout: Duration,
+}
+
+/// Compaction without a client's doing; flags and defaults are etcd's.
+#[derive(Debug, clap::Args)]
+struct Compaction {
+    /// What --auto-compaction-retention counts
+    #[arg(long, env = "GITCD_AUTO_COMPACTION_MODE", value_enum, default_value_t, value_name = "WHAT")]
+    auto_compaction_mode: CompactionMode,
+    /// How much history to keep for clients: a duration, in hours if without a unit, or a number of revisions; 0 for all.
+    /// What is compacted stays in Git
+    #[arg(long, env = "GITCD_AUTO_COMPACTION_RETENTION", default_value = "0", value_name = "RETENTION")]
+    auto_compaction_retention: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum CompactionMode {
+    /// Time
+    #[default]
+    Periodic,
+    /// Revisions
+    Revision,
+}
+
+impl Compaction {
+    fn retention(&self) -> anyhow::Result<Option<Retention>> {
+        let text = &self.auto_compaction_retention;
+        let parsed = match self.auto_compaction_mode {
+            CompactionMode::Periodic => duration::parse_hours(text).map(Retention::Period),
+            CompactionMode::Revision => match text.parse() {
+                Ok(revisions) if revisions >= 0 => Ok(Retention::Revisions(revisions)),
+                _ => Err("not a number of revisions".to_owned()),
+            },
+        };
+        match parsed {
+            Ok(Retention::Period(Duration::ZERO) | Retention::Revisions(0)) => Ok(None),
+            Ok(retention) => Ok(Some(retention)),
+            Err(problem) => bail!("--auto-compaction-retention: {text:?}: {problem}"),
+        }
+    }
 }
 
 /// Flags for pulling from remotes: known, so that command lines need not change, but there is nothing behind them yet.
@@ -275,6 +317,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
                 max_journal_bytes: args.max_journal_bytes,
             },
             progress_interval: args.watch_progress_notify_interval.max(MIN_PROGRESS_INTERVAL),
+            retention: args.compaction.retention()?,
             transport: server::Transport {
                 max_concurrent_streams: args.transport.max_concurrent_streams,
                 keepalive_interval: args.transport.grpc_keepalive_interval,

@@ -4,4 +4,5 @@
 #[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
 mod support;
 
+mod compaction;
 mod transport;
