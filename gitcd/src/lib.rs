@@ -13,6 +13,7 @@ pub mod api;
 pub mod backup;
 pub mod cli;
 pub mod committer;
+pub mod compactor;
 pub mod config;
 pub mod durable;
 mod error;

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::api::{self, Backend, Member};
 use crate::committer::{self, Committer};
+use crate::compactor::{self, Retention};
 use crate::config::Listen;
 use crate::git::branch;
 use crate::http;
@@ -47,8 +48,33 @@ pub struct Config {
     pub committer: committer::Settings,
     /// How often idle watchers that asked for it are told the revision.
     pub progress_interval: Duration,
+    /// How much history is kept without a client's doing; all if unset.
+    pub retention: Option<Retention>,
+    /// How connections are kept.
+    pub transport: Transport,
     /// Certificate, key and the authorities for client certificates, for `https` listeners.
     pub tls: Option<tls::Files>,
+}
+
+/// How connections are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Transport {
+    /// Requests and streams that a connection may have open; 0 for no limit, as in etcd.
+    pub max_concurrent_streams: u32,
+    /// How often a client is asked for a sign of life; zero for never.
+    pub keepalive_interval: Duration,
+    /// How long it has to answer; zero to not ask.
+    pub keepalive_timeout: Duration,
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        Self {
+            max_concurrent_streams: u32::MAX,
+            keepalive_interval: Duration::from_hours(2),
+            keepalive_timeout: Duration::from_secs(20),
+        }
+    }
 }
 
 /// Why a branch is not served.
@@ -93,6 +119,7 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
     expiry: tokio::task::JoinHandle<()>,
+    compaction: Option<tokio::task::JoinHandle<()>>,
     _lock: StateLock,
 }
 
@@ -136,12 +163,16 @@ impl Server {
             .zip(certificates)
             .map(|(listener, certificates)| {
                 let routes = api::routes(&backend).merge(http::routes(source.clone())).into();
-                tokio::spawn(serve(listener, certificates, routes, store.clone(), stopped.clone()))
+                let transport = transport(config.transport);
+                tokio::spawn(serve(listener, certificates, transport, routes, store.clone(), stopped.clone()))
             })
             .collect();
         let expiring = store.clone();
         let expiry = tokio::spawn(async move { expiring.expire_leases().await });
-        Ok(Self { store, writer, committer, listeners, addresses, stop, expiry, _lock: opened.lock })
+        let compacting = store.clone();
+        let compaction =
+            config.retention.map(|retention| tokio::spawn(async move { compactor::run(&compacting, retention).await }));
+        Ok(Self { store, writer, committer, listeners, addresses, stop, expiry, compaction, _lock: opened.lock })
     }
 
     /// Where it listens.
@@ -161,6 +192,9 @@ impl Server {
     pub async fn stop(self) -> Result<(), ServeError> {
         let _ = self.stop.send(true);
         self.expiry.abort();
+        if let Some(compaction) = &self.compaction {
+            compaction.abort();
+        }
         // Writes that were accepted are answered before streams end.
         self.store.stop().await;
         for listener in self.listeners {
@@ -215,14 +249,17 @@ fn secured(listen: &Listen, certificates: Option<&Arc<Certificates>>) -> Result<
     Ok(None)
 }
 
-fn transport() -> tonic::transport::Server {
+fn transport(settings: Transport) -> tonic::transport::Server {
+    let limit = (1..u32::MAX).contains(&settings.max_concurrent_streams).then_some(settings.max_concurrent_streams);
+    let keepalive = !settings.keepalive_interval.is_zero() && !settings.keepalive_timeout.is_zero();
     tonic::transport::Server::builder()
         .accept_http1(true)
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(4 * WINDOW_BYTES)
         .max_frame_size(256 << 10)
-        .http2_keepalive_interval(Some(Duration::from_hours(2)))
-        .http2_keepalive_timeout(Some(Duration::from_secs(20)))
+        .max_concurrent_streams(limit)
+        .http2_keepalive_interval(keepalive.then_some(settings.keepalive_interval))
+        .http2_keepalive_timeout(Some(settings.keepalive_timeout))
 }
 
 /// Serves a listener until `stopped`. One that ends before that takes the branch with it: a server that nobody reaches
@@ -230,6 +267,7 @@ fn transport() -> tonic::transport::Server {
 async fn serve(
     listener: TcpListener,
     certificates: Option<Arc<Certificates>>,
+    mut transport: tonic::transport::Server,
     routes: tonic::service::Routes,
     store: Arc<Store>,
     mut stopped: watch::Receiver<bool>,
@@ -237,7 +275,7 @@ async fn serve(
     let asked = stopped.clone();
     let until = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
     let incoming = listener::incoming(listener, certificates);
-    let ended = transport().add_routes(routes).serve_with_incoming_shutdown(incoming, until).await;
+    let ended = transport.add_routes(routes).serve_with_incoming_shutdown(incoming, until).await;
     if !*asked.borrow() {
         let reason = ended.err().map(|error| format!(": {error}")).unwrap_or_default();
         store.poison(&format!("a listener ended{reason}"));

@@ -1,5 +1,6 @@
 //! Flags, environment and configuration file, and what they start.
 
+mod duration;
 mod file;
 mod init;
 mod origin;

@@ -1,15 +1,11 @@
 //! A snapshot that a stock `etcdctl` takes of a gitcd comes back as it was, with `gitcd restore`.
 
-#[path = "support/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
-mod support;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::support::build::{all, compact, delete, get, grant, list, put, time_to_live, to_the_end, watch_prefix};
+use crate::support::{Client, Kind, Launch, Repository, Server, Transcript, assets, eventually};
 use gitcd::proto::etcdserverpb::{HashKvRequest, LeaseLeasesRequest, PutRequest, RangeRequest, WatchCreateRequest};
-use support::build::{all, compact, delete, get, grant, list, put, time_to_live, to_the_end, watch_prefix};
-use support::{Client, Kind, Launch, Repository, Server, Transcript, assets, eventually};
 
 const EPHEMERAL: &str = "--ephemeral-prefixes=/registry/events";
 
