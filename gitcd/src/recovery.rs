@@ -55,7 +55,7 @@ pub fn state_folder(config: &Config) -> PathBuf {
     git_dir(&config.repository).join("gitcd").join(&config.name)
 }
 
-fn git_dir(repository: &Path) -> PathBuf {
+pub(crate) fn git_dir(repository: &Path) -> PathBuf {
     let inner = repository.join(".git");
     if inner.is_dir() { inner } else { repository.to_owned() }
 }

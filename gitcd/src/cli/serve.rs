@@ -357,7 +357,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
                 keepalive_interval: args.transport.grpc_keepalive_interval,
                 keepalive_timeout: args.transport.grpc_keepalive_timeout,
             },
-            tls: tls,
+            tls,
         });
     }
     Ok(configs)

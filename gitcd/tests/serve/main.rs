@@ -5,6 +5,7 @@
 mod support;
 
 mod compaction;
+mod pages;
 mod restore;
 mod transport;
 mod trim;
