@@ -5,6 +5,7 @@
 //! in proportion to what it holds. A crash loses nothing: the journal has it.
 
 mod pace;
+mod trim;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -24,12 +25,10 @@ use crate::git::branch::{
 use crate::git::refs::RefError;
 use crate::keyspace::Placement;
 use crate::metrics::disk_seconds;
-use crate::snapshot::{Incarnation, Snapshot, hex, write_of};
+use crate::snapshot::{Incarnation, hex};
 use crate::store::Store;
-use crate::store::index::KeyRange;
 use crate::store::log::Entry;
 use crate::store::revision::Revision;
-use crate::store::version::{ValueLost, Version};
 
 /// Bounds of the committer.
 #[derive(Clone, Debug)]
@@ -333,56 +332,6 @@ impl Committer {
         self.oldest = None;
         self.trim();
         Ok(())
-    }
-
-    /// Lets go of the journal's oldest segments once the compaction has passed a pair that replay can start from.
-    fn trim(&mut self) {
-        let compacted = self.store.compacted();
-        let segments = self.store.segments();
-        // A watch may start at the compact revision: replay starts below it. Only while writes are refused for want of
-        // room there may be nothing below, ever; then such a watch is told to list again after a restart.
-        let stuck = self.store.refused().is_some();
-        let admits = |base: Revision| base < compacted || (stuck && base == compacted);
-        let usable = self.bases.iter().take_while(|(revision, _)| admits(*revision)).count();
-        if usable > 1 {
-            self.bases.drain(..usable - 1);
-        }
-        let Some(&(base, metadata)) = self.bases.front() else { return };
-        let dropped = segments.sealed().into_iter().take_while(|(_, last)| *last <= base).last();
-        if let Some((sequence, _)) = dropped {
-            let ephemeral = self.store.with_index(|index, _| {
-                let all = KeyRange::From(Bytes::new());
-                let ephemeral = index
-                    .range(&all, compacted)
-                    .filter(|version| self.config.keys.placement(&version.key) == Placement::Ephemeral);
-                ephemeral.cloned().collect::<Vec<_>>()
-            });
-            let write = |version: &Arc<Version>| Ok(write_of(version, version.value(segments)?));
-            let snapshot = |ephemeral| Snapshot {
-                incarnation: self.incarnation,
-                revision: base,
-                metadata,
-                compacted,
-                leases: self.store.leases(),
-                ephemeral,
-            };
-            let written = ephemeral.iter().map(write).collect::<Result<_, ValueLost>>().map_err(|lost| chain(&lost));
-            match written.and_then(|writes| snapshot(writes).write(&self.folder).map_err(|error| chain(&error))) {
-                Ok(()) => self.store.trim_journal(sequence + 1),
-                Err(error) => tracing::warn!(error, "journal not trimmed"),
-            }
-        } else if self.over_bound() {
-            // Half of what could go: who resumes soon still finds its events. All of it once writes are refused.
-            let half = if stuck { self.bases.len() - 1 } else { self.bases.len() / 2 };
-            let (target, _) = self.bases[half];
-            if target > compacted {
-                tracing::warn!(
-                    bytes = segments.bytes(), revision = %target,
-                    "the journal is at its bound: compacting; clients should compact regularly"
-                );
-                self.store.raise_compaction(target);
-            }
-        }
     }
 
     /// After an error memory may be ahead of the repository: start again from what is there.

@@ -76,10 +76,10 @@ fn checked(checks: &'static [Check]) -> MethodRouter<Arc<Source>> {
         let (mut report, mut failed) = (String::new(), false);
         for (name, check) in checks.iter().filter(|(name, _)| !excluded.contains(name)) {
             match check(&source) {
-                None => report += &format!("[+]{name} ok\n"),
+                None => report.extend(["[+]", name, " ok\n"]),
                 Some(problem) => {
                     failed = true;
-                    report += &format!("[-]{name} failed: {problem}\n");
+                    report.extend(["[-]", name, " failed: ", &problem, "\n"]);
                 }
             }
         }

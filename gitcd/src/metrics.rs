@@ -1,4 +1,4 @@
-//! Figures for Prometheus, in the OpenMetrics text format: gitcd's own, and those of etcd by which dashboards and alerts
+//! Figures for Prometheus, in the text format of `OpenMetrics`: gitcd's own, and those of etcd by which dashboards and alerts
 //! go, under etcd's names.
 
 mod figures;

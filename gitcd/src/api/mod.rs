@@ -131,12 +131,12 @@ pub fn routes(backend: &Backend, requests: &Requests) -> axum::Router {
         .add_service(ElectionServer::new(backend.clone()))
         .add_service(HealthServer::new(backend.clone()))
         .add_service(reflection());
-    let router = routes
+    let all = routes
         .routes()
         .into_axum_router()
         .fallback(unknown)
         .layer(tower::util::MapResponseLayer::new(status::of_transport));
-    router.layer(Counting(requests.clone()))
+    all.layer(Counting(requests.clone()))
 }
 
 /// What nobody serves: a method of gRPC is answered in its way, anything else as a page that is not there.

@@ -13,6 +13,7 @@ use prometheus_client::registry::Registry;
 use tower::{Layer, Service};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[expect(clippy::struct_field_names, reason = "the fields are the labels' names")]
 struct Started {
     grpc_type: &'static str,
     grpc_service: &'static str,
@@ -20,6 +21,7 @@ struct Started {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[expect(clippy::struct_field_names, reason = "the fields are the labels' names")]
 struct Handled {
     grpc_type: &'static str,
     grpc_service: &'static str,
