@@ -3,7 +3,7 @@ SHELL := bash
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test check deny bench soak assets build
+.PHONY: help up down test suites check deny bench soak assets build
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,11 @@ down: ## End what `make up ARGS=--detach` left running
 
 test: ## Run all tests (with the real etcd, kube-apiserver, kubectl, git)
 	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" && $(CARGO) test --workspace --locked $(ARGS)
+
+# The packages and the test are named so that cargo takes what `make test` has built.
+suites: ## Run the tests of Kubernetes' storage layer against gitcd (needs Go)
+	$(CARGO) build --workspace --locked --bin gitcd --test trim
+	GITCD=target/debug/gitcd conformance/apiserver-storage/run $(ARGS)
 
 check: deny ## Format, lints, licences
 	$(CARGO) fmt --all --check
