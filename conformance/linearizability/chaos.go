@@ -8,9 +8,12 @@ import (
 
 // Chaos ends the server and starts it again, in different ways at random moments.
 type Chaos struct {
-	rng       *rand.Rand
-	process   *Process
-	recorder  *Recorder
+	rng      *rand.Rand
+	process  *Process
+	recorder *Recorder
+	world    *World
+	// pace is the longest time between two failures.
+	pace      time.Duration
 	counters  *Counters
 	downtimes []Downtime
 }
@@ -18,7 +21,7 @@ type Chaos struct {
 // Run goes on until the time is over. The server runs when it returns without an error.
 func (c *Chaos) Run(ctx context.Context, until time.Time) error {
 	for {
-		wait := time.Duration(100+c.rng.IntN(2400)) * time.Millisecond
+		wait := 100*time.Millisecond + time.Duration(c.rng.Int64N(int64(c.pace)))
 		if time.Now().Add(wait).After(until) {
 			pause(ctx, time.Until(until))
 			return ctx.Err()
@@ -33,6 +36,9 @@ func (c *Chaos) Run(ctx context.Context, until time.Time) error {
 
 // Fail ends the server once in the given way, and waits until it serves again.
 func (c *Chaos) Fail(ctx context.Context, kind string) error {
+	c.world.rush.Store(true)
+	pause(ctx, time.Duration(20+c.rng.IntN(100))*time.Millisecond)
+	defer c.world.rush.Store(false)
 	downtime := Downtime{Kind: kind, From: c.recorder.Now()}
 	var terminated error
 	switch kind {

@@ -84,14 +84,14 @@ func (w *walk) event(event Event, b batch) bool {
 func (w *walk) late(events []Event) {
 	revision := events[0].Mod
 	switch {
-	case revision == w.next-1:
-		// A second time, or the rest of a revision that was split: both are told already.
 	case revision < w.leg.Start:
 		claim := claimReliable
 		if w.resumed {
 			claim = claimResumable
 		}
 		w.violated(claim, "revision %d is from before the start", revision)
+	case revision == w.next-1:
+		// A second time, or the rest of a revision that was split: both are told already.
 	case revision <= w.promised:
 		w.violated(claimBookmarkable, "revision %d was delivered after revision %d had been promised", revision, w.promised)
 	default:

@@ -32,7 +32,9 @@ func buildLog(h *History, f *Findings) (log *Log, ok bool) {
 					return log, false
 				}
 			}
-			claim = claimReliable
+			if len(batch.events) > 0 {
+				claim = claimReliable
+			}
 		}
 	}
 	return log, true

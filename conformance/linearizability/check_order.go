@@ -25,11 +25,11 @@ func checkOrder(p *Plan, f *Findings) {
 		move := &Move{Operation: o, Request: o.Request}
 		f.checked(claimMonotonic, 1)
 		if seen := p.timeline.Certain(o.Call); o.Answer.Revision < seen {
-			f.violated(p.lostOrLate(o, seen), "%s was answered with revision %d after an answer with revision %d",
+			f.violated(p.lostOrLate(o), "%s was answered with revision %d after an answer with revision %d",
 				describe(move), o.Answer.Revision, seen)
 		}
 		if seen := before(watched, o.Call); linearizable(o.Request) && o.Answer.Revision < seen {
-			f.violated(p.lostOrLate(o, seen), "%s was answered with revision %d after a watch had shown revision %d",
+			f.violated(p.lostOrLate(o), "%s was answered with revision %d after a watch had shown revision %d",
 				describe(move), o.Answer.Revision, seen)
 		}
 		if o.Server == nil {
@@ -48,23 +48,25 @@ func checkOrder(p *Plan, f *Findings) {
 	}
 }
 
-// lostOrLate tells a revision that was lost in a failure from one that was only not seen.
-func (p *Plan) lostOrLate(o *Operation, seen int64) string {
+// lostOrLate tells revisions that were lost in a failure from those that were only not seen.
+func (p *Plan) lostOrLate(o *Operation) string {
 	for _, d := range p.history.Downtimes {
-		if d.To <= o.Call && p.history.sawBefore(d.From, seen) {
+		if d.To <= o.Call && p.history.seenBefore(d.From) > o.Answer.Revision {
 			return claimDurable
 		}
 	}
 	return claimMonotonic
 }
 
-func (h *History) sawBefore(at, revision int64) bool {
+// seenBefore is the highest revision that anyone had seen before a time.
+func (h *History) seenBefore(at int64) int64 {
+	seen := before(highest(watchSightings(h)), at)
 	for i := range h.Operations {
-		if h.Operations[i].Answer.Revision >= revision && h.Operations[i].Return < at {
-			return true
+		if h.Operations[i].Return < at {
+			seen = max(seen, h.Operations[i].Answer.Revision)
 		}
 	}
-	return before(highest(watchSightings(h)), at) >= revision
+	return seen
 }
 
 // linearizable says whether an answer must show everything that anyone has seen before.

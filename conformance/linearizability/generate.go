@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 )
 
 // A Generator makes random requests of one client.
@@ -55,7 +56,11 @@ func (g *Generator) key() string {
 	if g.chance(0.5) {
 		return keys[g.rng.IntN(5)]
 	}
-	return keys[g.rng.IntN(len(keys))]
+	key := keys[g.rng.IntN(len(keys))]
+	if slices.Contains(leased, key) && g.chance(0.8) {
+		return g.key()
+	}
+	return key
 }
 
 func (g *Generator) span() [2]string { return spans[g.rng.IntN(len(spans))] }
@@ -101,6 +106,9 @@ func (g *Generator) put(key string) *Put {
 
 func (g *Generator) putWithLease() Request {
 	put := g.put(g.key())
+	if g.chance(0.6) {
+		put.Key = leased[g.rng.IntN(len(leased))]
+	}
 	if !put.IgnoreLease {
 		put.Lease = g.world.Lease(g.rng)
 	}

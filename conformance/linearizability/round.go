@@ -47,7 +47,9 @@ func RunRound(ctx context.Context, program Program, seed int64, counters *Counte
 	r := &Round{
 		seed: seed, rng: rng, process: process, recorder: recorder, world: world, counters: counters,
 		watches: NewWatches(world, recorder, process.URL()),
-		chaos:   &Chaos{rng: rand.New(rand.NewPCG(uint64(seed), 1)), process: process, recorder: recorder, counters: counters},
+		chaos: &Chaos{
+			rng: rand.New(rand.NewPCG(uint64(seed), 1)), process: process, recorder: recorder, world: world, counters: counters,
+		},
 		history: &History{Seed: seed, Program: program.Kind},
 	}
 	defer func() {
@@ -115,6 +117,8 @@ func (r *Round) client(id int) (*Client, error) {
 // load runs clients, watchers and failures together for some seconds.
 func (r *Round) load(ctx context.Context) error {
 	until := time.Now().Add(time.Duration(5000+r.rng.IntN(6000)) * time.Millisecond)
+	// In calm rounds, leases have the time to end.
+	r.chaos.pace = []time.Duration{2400 * time.Millisecond, 2400 * time.Millisecond, 8 * time.Second}[r.rng.IntN(3)]
 	large, clients := r.rng.IntN(3) == 0, 3+r.rng.IntN(5)
 	// The machine is shared: all clients together make some 400 requests a second.
 	think := time.Duration(clients) * 2500 * time.Microsecond
@@ -138,7 +142,9 @@ func (r *Round) work(ctx context.Context, client *Client, g *Generator, until ti
 		operation := client.Do(ctx, g.Next())
 		r.world.Learn(operation)
 		r.counters.count(operation)
-		pause(ctx, time.Duration(g.rng.ExpFloat64()*float64(think)))
+		if wait := time.Duration(g.rng.ExpFloat64() * float64(think)); !r.world.rush.Load() {
+			pause(ctx, wait)
+		}
 	}
 }
 

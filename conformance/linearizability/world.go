@@ -15,6 +15,8 @@ type World struct {
 	compacted atomic.Int64
 	// final is the last revision of the round, once there is one.
 	final atomic.Int64
+	// rush says that the server will end in a moment: nobody pauses, so that many requests are under way then.
+	rush atomic.Bool
 
 	mutex  sync.Mutex
 	pairs  map[string]Pair
@@ -110,8 +112,12 @@ var keys = []string{
 	"/registry/a/0", "/registry/a/1", "/registry/a/2", "/registry/a/3", "/registry/a",
 	"/registry/b/0", "/registry/b/1", "/registry/b/0/deep/x",
 	"/registry/events/0", "/registry/events/1",
+	"/registry/leased/0", "/registry/leased/1", "local/leased",
 	"compact_rev_key", "local/0", "local/1", "zz",
 }
+
+// leased are keys that are put with leases mostly, so that some live until their lease ends.
+var leased = []string{"/registry/leased/0", "/registry/leased/1", "local/leased"}
 
 // spans are ranges of more than one key.
 var spans = [][2]string{
