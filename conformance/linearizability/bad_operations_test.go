@@ -34,6 +34,16 @@ var badOperations = []badHistory{
 		s.op(s.afterDown).ID, s.op(s.afterDown).Call, s.op(s.afterDown).Return = s.afterDown, s.now-2, s.now-1
 		s.op(s.afterDown).Answer.Revision = s.log.Last()
 	}},
+	{"a refusal for a write that is not there yet", claimLinearizable, func(s *scene) {
+		// While the deletion is under way, a put that keeps the value is refused; then the key is still there.
+		remove := s.op(s.remove)
+		remove.Return += 10 * tick
+		refused := Operation{ID: len(s.history.Operations), Client: 5, Call: remove.Call + 1, Return: remove.Call + 2}
+		refused.Request, refused.Answer = Request{Put: &Put{Key: "a", IgnoreValue: true}}, Answer{Error: errKeyNotFound}
+		read := Operation{ID: refused.ID + 1, Client: 5, Call: remove.Call + 3, Return: remove.Call + 4, Request: get("a")}
+		s.history.Operations = append(s.history.Operations, refused, read)
+		s.answered(read.ID, s.txnRevision)
+	}},
 	{"a refusal without a reason", claimLinearizable, func(s *scene) { s.op(s.old).Answer = Answer{Error: errCompacted} }},
 	{"a compaction of the future", claimLinearizable, func(s *scene) { s.op(s.compaction).Request.Compact.Revision = 1000 }},
 	{"an answered write that is lost at the end", claimDurable, func(s *scene) {

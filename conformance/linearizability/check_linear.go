@@ -20,7 +20,7 @@ func (m *Model) porcupine() porcupine.Model {
 			if move.Operation == nil {
 				return describe(move)
 			}
-			return words(move.Request) + " -> " + answerWords(move.Operation)
+			return words(move.Request) + answerWords(move.Operation)
 		},
 		DescribeState: func(state any) string {
 			s := state.(State)
@@ -44,10 +44,12 @@ func (p *Plan) operations() []porcupine.Operation {
 		if move.Return == never {
 			// One tick behind everything, whatever the call of an expiry that was not due yet.
 			operation.Return = max(end, move.Call) + 1
+		}
+		if move.known() {
+			operation.ClientId = move.Operation.Client
+		} else {
 			operation.ClientId = clients
 			clients++
-		} else {
-			operation.ClientId = move.Operation.Client
 		}
 		operations = append(operations, operation)
 	}
@@ -67,9 +69,7 @@ func checkLinearizable(p *Plan, f *Findings, patience time.Duration, folder stri
 		f.violated(claimLinearizable, "there is no order of the operations that a store could have done them in")
 	}
 	_, info := porcupine.CheckOperationsVerbose(model, operations, patience)
-	if text := p.furthest(info); text != "" {
-		f.violated(claimLinearizable, "%s", text)
-	}
+	f.violated(claimLinearizable, "%s", p.furthest(info))
 	if folder == "" {
 		return
 	}
@@ -92,23 +92,31 @@ func (p *Plan) furthest(info porcupine.LinearizationInfo) string {
 			}
 		}
 	}
+	const shown = 6
+	placed, text := make([]bool, len(p.moves)), ""
 	state := p.model.Init()
-	placed := make([]bool, len(p.moves))
-	for _, id := range longest {
+	for i, id := range longest {
 		placed[id] = true
 		_, state = p.model.Step(state, p.moves[id])
-	}
-	var waiting []*Move
-	for i, move := range p.moves {
-		if !placed[i] && move.Return != never {
-			waiting = append(waiting, move)
+		if i >= len(longest)-shown {
+			text += fmt.Sprintf("\n    revision %d after %s", state.Revision, p.line(id))
 		}
 	}
-	slices.SortFunc(waiting, func(a, b *Move) int { return int(a.Return - b.Return) })
-	if len(waiting) == 0 {
-		return ""
+	var waiting []int
+	for i, move := range p.moves {
+		if !placed[i] && move.Return != never {
+			waiting = append(waiting, i)
+		}
 	}
-	first := waiting[0]
-	return fmt.Sprintf("after %d of %d, at revision %d (compacted %d), nothing fits that was called before %s, answer %s, returned",
-		len(longest), len(p.moves), state.Revision, state.Compact, describe(first), answerWords(first.Operation))
+	slices.SortFunc(waiting, func(a, b int) int { return int(p.moves[a].Return - p.moves[b].Return) })
+	for _, id := range waiting[:min(len(waiting), shown)] {
+		text += "\n    and then not " + p.line(id)
+	}
+	return fmt.Sprintf("an order of %d of %d operations ends so:%s", len(longest), len(p.moves), text)
+}
+
+func (p *Plan) line(id int) string {
+	move := p.moves[id]
+	at := func(time int64) float64 { return float64(time) / 1e6 }
+	return fmt.Sprintf("%.3f to %.3f ms: %s%s", at(move.Call), at(move.Return), describe(move), answerWords(move.Operation))
 }

@@ -11,8 +11,6 @@ type Counters struct {
 	start                                                     time.Time
 	rounds, operations, unanswered, kills, terms, compactions atomic.Int64
 	expired, events                                           atomic.Int64
-	// process is the server of the present round.
-	process atomic.Pointer[Process]
 }
 
 func (c *Counters) count(o Operation) {

@@ -20,24 +20,30 @@ func describe(m *Move) string {
 
 // words are a request without its empty fields: put{key:a value:b}.
 func words(r Request) string {
-	raw, err := json.Marshal(r)
-	if err != nil {
-		panic(err)
-	}
-	text := strings.NewReplacer(`"`, "", ",", " ").Replace(string(raw))
+	text := plain(r)
 	return strings.TrimSuffix(strings.TrimPrefix(strings.Replace(text, ":", "", 1), "{"), "}")
 }
 
+// answerWords go on behind describe or words.
 func answerWords(o *Operation) string {
 	switch {
+	case o == nil:
+		return ""
 	case o.Unknown:
-		return "no answer: " + o.Failure
+		return ", no answer: " + o.Failure
 	case o.Answer.Error != "":
-		return o.Answer.Error
+		return ", answered " + o.Answer.Error
 	}
-	raw, err := json.Marshal(o.Answer)
-	if err != nil {
+	return ", answered " + plain(o.Answer)
+}
+
+// plain is JSON without what is hard to read.
+func plain(value any) string {
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
 		panic(err)
 	}
-	return strings.NewReplacer(`"`, "", ",", " ").Replace(string(raw))
+	return strings.NewReplacer(`"`, "", ",", " ", "\n", "").Replace(text.String())
 }

@@ -17,14 +17,13 @@ import (
 // checkPatience bounds the search for one order of all operations of a round.
 const checkPatience = 2 * time.Minute
 
-// enoughViolations ends a run: more rounds would say the same.
-const enoughViolations = 3
-
 type options struct {
 	duration time.Duration
 	seed     int64
 	rounds   int
 	out      string
+	keep     bool
+	enough   int
 	program  Program
 }
 
@@ -35,6 +34,8 @@ func main() {
 	flag.Int64Var(&o.seed, "seed", time.Now().UnixNano()%1_000_000_000, "seed of the first round; the next ones count up")
 	flag.IntVar(&o.rounds, "rounds", 0, "at most so many rounds; 0 is no limit")
 	flag.StringVar(&o.out, "out", "violations", "folder for histories with violations")
+	flag.IntVar(&o.enough, "violations", 3, "end after so many rounds with violations: more would say the same")
+	flag.BoolVar(&o.keep, "keep", false, "keep the histories of all rounds, good ones too")
 	flag.Parse()
 	ok, err := false, error(nil)
 	if *recheck != "" {
@@ -93,7 +94,7 @@ func runRounds(o options) (bool, error) {
 	defer close(done)
 	go counters.show(done)
 	all, bad := NewFindings(), 0
-	for round := int64(0); bad < enoughViolations && ctx.Err() == nil; round++ {
+	for round := int64(0); bad < o.enough && ctx.Err() == nil; round++ {
 		enough := o.rounds > 0 && round >= int64(o.rounds) || time.Since(counters.start) >= o.duration
 		if round > 0 && enough {
 			break
@@ -107,13 +108,14 @@ func runRounds(o options) (bool, error) {
 		f := check(history, checkPatience, folder)
 		counters.add(f)
 		all.add(f)
-		if len(f.Violations) == 0 {
-			continue
+		if len(f.Violations) > 0 {
+			bad++
+			tell(os.Stdout, seed, folder, f)
 		}
-		bad++
-		tell(os.Stdout, seed, folder, f)
-		if err := keep(folder, history, f); err != nil {
-			return false, err
+		if len(f.Violations) > 0 || o.keep {
+			if err := keep(folder, history, f); err != nil {
+				return false, err
+			}
 		}
 	}
 	fmt.Println(counters)

@@ -68,6 +68,9 @@ func (m *Model) with(s State, lease int64, status byte) State {
 // the end of the history, where it counts as not done: it never returns, so there is always room for it there.
 func (m *Model) Step(s State, move *Move) (bool, State) {
 	request := move.Request
+	if move.Wrote != 0 && move.Wrote != s.Revision+1 {
+		return false, s
+	}
 	switch {
 	case request.Compact != nil:
 		return m.compact(s, move)
@@ -92,9 +95,6 @@ func (m *Model) Step(s State, move *Move) (bool, State) {
 }
 
 func (m *Model) keyValue(s State, move *Move) (bool, State) {
-	if move.Wrote != 0 && move.Wrote != s.Revision+1 {
-		return false, s
-	}
 	if move.Optional && !slices.Contains(move.Candidates, s.Revision+1) {
 		return s.Revision == m.log.Last(), s
 	}
@@ -172,8 +172,12 @@ func (m *Model) end(s State, move *Move, lease int64) (bool, State) {
 		return false, s
 	}
 	after := m.with(s, lease, '-')
-	if changes := endOf(m.log.At(s.Revision), lease, s.Revision+1); len(changes) > 0 {
-		if !move.known() && s.Revision == m.log.Last() {
+	changes := endOf(m.log.At(s.Revision), lease, s.Revision+1)
+	if move.Wrote != 0 && len(changes) == 0 {
+		return false, s
+	}
+	if len(changes) > 0 {
+		if move.Optional && s.Revision == m.log.Last() {
 			return true, s
 		}
 		possible, committed := m.commit(s, move, changes)

@@ -9,6 +9,7 @@ type Plan struct {
 	model    *Model
 	timeline *Timeline
 	moves    []*Move
+	signs    map[int64]*signs
 	// compactions are those that were done, or may have been.
 	compactions []*Operation
 }
@@ -46,8 +47,7 @@ func NewPlan(h *History, log *Log, f *Findings) *Plan {
 		}
 	}
 	unknown = p.pin(unknown, f)
-	expiries := p.expiries()
-	p.explain(append(unknown, expiries...), f)
+	p.explain(p.boundLeases(unknown), f)
 	p.timeline.settle()
 	return p
 }

@@ -1,64 +1,9 @@
 package main
 
-import (
-	"cmp"
-	"slices"
-	"time"
-)
-
-// expiries makes one move for each lease that was, or may have been, granted: it may end by itself once its time to
-// live has passed since the last sign of life.
-func (p *Plan) expiries() []*Move {
-	earliest, revoked := map[int64]int64{}, map[int64]int64{}
-	for i := range p.history.Operations {
-		o := &p.history.Operations[i]
-		if o.Request.Grant != nil && o.Answer.Error == "" {
-			ttl := max(o.Request.Grant.TTL, o.Answer.TTL)
-			earliest[o.Request.Grant.Lease] = o.Call + ttl*int64(time.Second)
-		}
-	}
-	for i := range p.history.Operations {
-		o := &p.history.Operations[i]
-		if o.Unknown || o.Answer.Error != "" {
-			continue
-		}
-		switch {
-		case o.Request.KeepAlive != 0:
-			lease := o.Request.KeepAlive
-			earliest[lease] = max(earliest[lease], o.Call+o.Answer.TTL*int64(time.Second))
-		case o.Request.TimeToLive != 0 && o.Answer.Granted != 0:
-			earliest[o.Request.TimeToLive] = max(earliest[o.Request.TimeToLive], o.Call)
-		case o.Request.Revoke != 0:
-			revoked[o.Request.Revoke] = o.Return
-		}
-	}
-	for _, move := range p.moves {
-		// A successful put shows that its lease was alive when it was made.
-		if move.Wrote != 0 {
-			for _, lease := range leasesOf(move.Request) {
-				if p.attachedBy(move, lease) {
-					earliest[lease] = max(earliest[lease], move.Call)
-				}
-			}
-		}
-	}
-	var moves []*Move
-	for lease, call := range earliest {
-		if end, ended := revoked[lease]; ended && end < call {
-			continue
-		}
-		moves = append(moves, &Move{Request: Request{Expire: lease}, Call: call, Return: never, Optional: true})
-	}
-	slices.SortFunc(moves, func(a, b *Move) int { return cmp.Compare(a.Request.Expire, b.Request.Expire) })
-	return moves
-}
-
-func (p *Plan) attachedBy(move *Move, lease int64) bool {
-	return slices.ContainsFunc(p.log.Changes(move.Wrote), func(c Change) bool { return c.Lease == lease })
-}
+import "time"
 
 // explain finds for every revision that nobody certainly made those who may have made it: operations without an
-// answer, ends of leases. Optional moves that can have had no effect are dropped.
+// answer, ends of leases. If there is only one, it certainly did. Optional moves that make no difference are dropped.
 func (p *Plan) explain(optional []*Move, f *Findings) {
 	var revokes []*Move
 	for _, move := range p.moves {
@@ -86,10 +31,8 @@ func (p *Plan) explain(optional []*Move, f *Findings) {
 		p.judge(revision, makers, f)
 	}
 	for _, move := range optional {
-		r := move.Request
-		keeps := r.Grant != nil || r.Compact != nil || r.Revoke != 0 || r.Expire != 0
-		if keeps || len(move.Candidates) > 0 {
-			move.Optional = true
+		if len(move.Candidates) > 0 || p.matters(move, optional) {
+			move.Optional = move.Wrote == 0 && move.Return == never
 			p.moves = append(p.moves, move)
 		}
 	}
@@ -132,4 +75,10 @@ func (p *Plan) judge(revision int64, makers []*Move, f *Findings) {
 		}
 	}
 	p.timeline.madeAfter(revision, earliest)
+	if only := makers[0]; len(makers) == 1 && only.Wrote == 0 {
+		only.Wrote = revision
+		p.model.owner[revision] = only
+	} else if len(makers) == 1 {
+		f.violated(claimRevisions, "only %s can have made both revision %d and revision %d", describe(only), only.Wrote, revision)
+	}
 }

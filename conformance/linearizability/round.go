@@ -41,7 +41,6 @@ func RunRound(ctx context.Context, program Program, seed int64, counters *Counte
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
-	counters.process.Store(process)
 	everyone, cancel := context.WithCancel(ctx)
 	recorder, world := NewRecorder(), NewWorld()
 	r := &Round{

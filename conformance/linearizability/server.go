@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -34,8 +33,6 @@ type Process struct {
 	peer    int
 	command *exec.Cmd
 	exited  chan struct{}
-	// pid is that of the running process, 0 if there is none: for a program that has to end in a hurry.
-	pid atomic.Int64
 }
 
 // NewProcess prepares the folder of a new server.
@@ -102,7 +99,6 @@ func (p *Process) Start() error {
 	if err := p.command.Start(); err != nil {
 		return err
 	}
-	p.pid.Store(int64(p.command.Process.Pid))
 	p.exited = make(chan struct{})
 	go func(command *exec.Cmd, exited chan struct{}) {
 		_ = command.Wait() // what it says is in the log
@@ -115,7 +111,6 @@ func (p *Process) Start() error {
 func (p *Process) Kill() {
 	_ = p.command.Process.Kill() // it may have ended by itself: whoever waits for it to serve is told
 	<-p.exited
-	p.pid.Store(0)
 }
 
 // Terminate is SIGTERM, and an error if the process does not end by it.
@@ -123,7 +118,6 @@ func (p *Process) Terminate() error {
 	_ = p.command.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.exited:
-		p.pid.Store(0)
 		return nil
 	case <-time.After(startPatience):
 		p.Kill()
@@ -153,16 +147,6 @@ func (p *Process) Serving(ctx context.Context) error {
 			return fmt.Errorf("the server is not healthy: %w:\n%s", ctx.Err(), p.lastWords())
 		case <-time.After(5 * time.Millisecond):
 		}
-	}
-}
-
-// Running says whether the process has not ended.
-func (p *Process) Running() bool {
-	select {
-	case <-p.exited:
-		return false
-	default:
-		return true
 	}
 }
 
