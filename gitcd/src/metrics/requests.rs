@@ -56,7 +56,10 @@ const UNARY: &str = "unary";
 const SERVER_STREAM: &str = "server_stream";
 const BIDI_STREAM: &str = "bidi_stream";
 
-const SERVICES: &[(&str, &[&str], &[(&str, &str)])] = &[
+/// A service, its methods with one answer, its streams with their kinds.
+type Methods = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str)]);
+
+const SERVICES: &[Methods] = &[
     ("etcdserverpb.KV", &["Range", "Put", "DeleteRange", "Txn", "Compact"], &[("RangeStream", SERVER_STREAM)]),
     ("etcdserverpb.Watch", &[], &[("Watch", BIDI_STREAM)]),
     (

@@ -138,7 +138,7 @@ async fn a_stream_is_counted_when_it_ends() {
         let page = server.page("/metrics").await;
         let mut lines = page.lines().filter(|line| line.starts_with("grpc_server_handled_total{"));
         let line = lines.find(|line| line.contains("\"Watch\"") && line.contains(code));
-        line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
     };
     {
         let client = server.client().await;
@@ -146,7 +146,7 @@ async fn a_stream_is_counted_when_it_ends() {
         watching.create(watch_prefix("/registry/")).await;
         assert_eq!(watches("").await, None);
     }
-    eventually("the end of the stream", async || watches("").await.filter(|count| *count == 1.0)).await;
+    eventually("the end of the stream", async || watches("").await.filter(|count| *count == 1)).await;
 }
 
 #[tokio::test]
