@@ -16,6 +16,7 @@ use bytes::Bytes;
 
 pub use self::pace::Granularity;
 use self::pace::Pace;
+use crate::error::chain;
 use crate::git::branch::{
     Action, Branch, Change, CommitError, Config, FlushError, OpenError, Record, Revisions, State,
 };
@@ -434,21 +435,6 @@ impl Drop for PoisonOnPanic {
             self.0.poison("the committer panicked; see the log");
         }
     }
-}
-
-/// An error with its causes, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 /// Seconds since the oldest write that is not in Git.

@@ -53,6 +53,20 @@ impl KeySpace {
         }
     }
 
+    /// The prefix of data keys and the ephemeral prefixes, as flags would give them: [`KeySpace::new`] makes an equal key
+    /// space of them, if the latter are split at ':'.
+    pub fn flags(&self) -> (String, String) {
+        let text = |bytes: &[u8]| match bytes.strip_suffix(b"/").unwrap_or(bytes) {
+            [] => "/".to_owned(),
+            bytes => String::from_utf8_lossy(bytes).into_owned(),
+        };
+        let ephemeral = self.ephemeral.iter().map(|pattern| match pattern {
+            Pattern::Components(start) => text(start),
+            Pattern::Bytes(start) => String::from_utf8_lossy(start).into_owned() + "*",
+        });
+        (text(&self.prefix), ephemeral.collect::<Vec<_>>().join(":"))
+    }
+
     /// Where `key` lives. Takes O(ephemeral prefixes) and allocates nothing.
     pub fn placement(&self, key: &[u8]) -> Placement {
         if key == COMPACT_REVISION_KEY {
@@ -193,6 +207,20 @@ mod tests {
     fn the_key_of_a_local_revision_is_local_whatever_the_prefixes() {
         for prefix in ["/registry", "", "compact_rev_key"] {
             assert_eq!(place(prefix, &["*", "compact_rev_key"], "compact_rev_key"), Local);
+        }
+    }
+
+    #[test]
+    fn a_key_space_can_be_given_again_as_flags() {
+        for (prefix, ephemeral, flags) in [
+            ("/registry/", &[][..], ("/registry", "")),
+            ("", &["/registry/events/", "/x*", "/"], ("/", "/registry/events:/x*:/")),
+            ("a", &["*", ""], ("a", "*")),
+        ] {
+            let keys = KeySpace::new(prefix, ephemeral);
+            let (prefix, ephemeral) = keys.flags();
+            assert_eq!((&*prefix, &*ephemeral), flags);
+            assert_eq!(KeySpace::new(&prefix, ephemeral.split(':')), keys);
         }
     }
 

@@ -10,10 +10,13 @@
 //! Start with [`server::Server`] to embed a server, with `main.rs` for the program.
 
 pub mod api;
+pub mod backup;
 pub mod cli;
 pub mod committer;
 pub mod compactor;
 pub mod config;
+pub mod durable;
+mod error;
 pub mod git;
 pub mod http;
 pub mod journal;

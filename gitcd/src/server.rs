@@ -85,7 +85,7 @@ pub enum ServeError {
     #[error(transparent)]
     Open(#[from] Box<OpenError>),
     /// The address cannot be had.
-    #[error("cannot listen on {address}: {source}; choose another with --listen-urls")]
+    #[error("cannot listen on {address}; choose another with --listen-urls")]
     Listen {
         /// The address.
         address: SocketAddr,

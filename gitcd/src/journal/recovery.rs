@@ -1,15 +1,14 @@
 //! Replays a journal, tells a torn end from damage.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::record::{DecodeError, Record};
-use super::segment::{
-    FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Position, Segments, frame_crc, sequence_of, sync_folder,
-};
+use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Position, Segments, frame_crc, sequence_of};
 use super::writer::Sealed;
+use crate::durable;
 use crate::store::revision::Revision;
 
 /// A journal that cannot be replayed. Nothing was changed on disk.
@@ -28,7 +27,7 @@ pub enum RecoverError {
         offset: u64,
     },
     /// A frame's checksum is right but its content is not.
-    #[error("journal {path:?}: cannot understand the frame at byte {offset}: {source}")]
+    #[error("journal {path:?}: cannot understand the frame at byte {offset}")]
     Decode {
         /// The segment.
         path: PathBuf,
@@ -46,13 +45,16 @@ pub enum RecoverError {
         missing: u64,
     },
     /// The file system refused.
-    #[error("journal {path:?}: cannot read: {source}")]
+    #[error("journal {path:?}: cannot read")]
     Read {
         /// What was read.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
     },
+    /// The newest segment cannot be written anew.
+    #[error(transparent)]
+    Rewrite(#[from] durable::Error),
 }
 
 /// What recovery found.
@@ -129,7 +131,7 @@ pub fn recover(folder: &Path, mut replay: impl FnMut(Replayed)) -> Result<Recove
         if newest {
             // The next segment will follow; behind it, a torn end would look like damage. And what is read here may
             // never have reached the disk (a crash before the fsync, or after one that failed): it is written anew.
-            rewrite(path, &content[..at]).map_err(read)?;
+            durable::replace(path, &content[..at])?;
         }
         let file = File::open(path).map_err(read)?;
         found.segments.add(*sequence, path.clone(), file);
@@ -138,16 +140,6 @@ pub fn recover(folder: &Path, mut replay: impl FnMut(Replayed)) -> Result<Recove
         found.incarnation = Some(header.incarnation);
     }
     Ok(found)
-}
-
-/// Replaces a file by `content`, durably.
-fn rewrite(path: &Path, content: &[u8]) -> io::Result<()> {
-    let temporary = path.with_extension("new");
-    let mut file = File::create(&temporary)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
-    path.parent().map_or(Ok(()), sync_folder)
 }
 
 /// The segments by number. A newest one without a header was being made when the machine stopped: nothing was
@@ -199,7 +191,8 @@ fn has_frame_behind(content: &[u8], header: &Header, at: usize) -> bool {
 mod tests {
     use super::*;
     use crate::journal::Writer;
-    use crate::journal::writer::{AppendError, fault};
+    use crate::journal::fault::{self, Fault};
+    use crate::journal::writer::AppendError;
 
     const INCARNATION: [u8; 16] = [7; 16];
 
@@ -309,7 +302,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut journal = writer(folder.path(), 0);
         append(&mut journal, 1).unwrap();
-        fault::fail_next_fsync();
+        fault::fail_next(Fault::Fsync);
         assert!(matches!(append(&mut journal, 2), Err(AppendError::Broken { .. })));
         assert!(matches!(append(&mut journal, 3), Err(AppendError::Broken { .. })));
     }

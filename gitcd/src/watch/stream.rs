@@ -225,8 +225,8 @@ impl Session {
             watcher.next = next;
             if !changes.is_empty() {
                 watcher.idle = false;
-                let (prev_kv, fragment) = (watcher.prev_kv, watcher.fragment);
-                let events = match changes.iter().map(|change| self.event(change, prev_kv)).collect() {
+                let fragment = watcher.fragment;
+                let events = match changes.iter().map(|change| self.event(change)).collect() {
                     Ok(events) => events,
                     Err(lost) => {
                         let _ = self.answers.send(Err(Status::data_loss(lost.to_string()))).await;
@@ -278,7 +278,7 @@ impl Session {
         self.answers.send(Ok(response)).await.map_err(|_| Gone)
     }
 
-    fn event(&self, change: &Change, prev_kv: bool) -> Result<Event, ValueLost> {
+    fn event(&self, change: &Change) -> Result<Event, ValueLost> {
         let pair = |version: &Version| -> Result<KeyValue, ValueLost> {
             Ok(crate::api::key_value(version, version.value(self.store.segments())?))
         };
@@ -289,8 +289,7 @@ impl Session {
         } else {
             (EventType::Put, pair(&change.version)?)
         };
-        let previous = change.previous.as_ref().filter(|_| prev_kv);
-        let prev_kv = previous.map(|previous| pair(previous)).transpose()?;
+        let prev_kv = change.previous.as_ref().map(|previous| pair(previous)).transpose()?;
         Ok(Event { r#type: kind as i32, kv: Some(kv), prev_kv })
     }
 }
@@ -320,10 +319,13 @@ fn look(store: &Store, watcher: &Watcher) -> Look {
                 let revision = Revision::new(next.get() - 1);
                 return Look::Seen { changes, revision, next, finished: false };
             }
+            // etcd looks the pair before a change up when it sends the change: at the compact revision it is gone.
+            let with_previous = watcher.prev_kv && entry.revision > index.compacted();
             for change in entry.changes().iter().filter(|change| watcher.wants(change)) {
-                let previous = change.previous.as_ref().filter(|_| watcher.prev_kv);
-                bytes += (change.version.value_length + previous.map_or(0, |previous| previous.value_length)) as usize;
-                changes.push(change.clone());
+                let previous = change.previous.as_ref().filter(|_| with_previous).cloned();
+                let lengths = change.version.value_length + previous.as_ref().map_or(0, |version| version.value_length);
+                bytes += lengths as usize;
+                changes.push(Change { version: change.version.clone(), previous });
             }
             next = entry.revision.next();
         }

@@ -51,12 +51,22 @@ pub(crate) struct Launch {
     /// Put before the program: `setpriv --reuid=…` and the like.
     wrapper: Vec<String>,
     arguments: Vec<String>,
+    /// Flags that are usually given, but not here.
+    without: Vec<String>,
 }
 
 impl Launch {
     pub(crate) fn new(kind: Kind) -> Self {
-        let (wrapper, arguments) = (Vec::new(), Vec::new());
-        Self { kind, program: kind.program(), folder: None, port: None, secure: None, wrapper, arguments }
+        Self {
+            kind,
+            program: kind.program(),
+            folder: None,
+            port: None,
+            secure: None,
+            wrapper: Vec::new(),
+            arguments: Vec::new(),
+            without: Vec::new(),
+        }
     }
 
     /// Serves what is in `folder`, which outlives the server.
@@ -88,8 +98,15 @@ impl Launch {
         self
     }
 
+    /// Adds `--flag=value`; it takes the place of what the flag has otherwise.
     pub(crate) fn argument(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
+        self
+    }
+
+    /// Leaves a flag out that is usually given.
+    pub(crate) fn without(mut self, flag: &str) -> Self {
+        self.without.push(flag.to_owned());
         self
     }
 
@@ -110,6 +127,7 @@ impl Launch {
             secure: self.secure.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
             wrapper: self.wrapper,
             arguments: self.arguments,
+            without: self.without,
             log: temporary.path().join("log"),
             child: None,
             temporary,
@@ -137,6 +155,7 @@ pub(crate) struct Server {
     secure: Option<SocketAddr>,
     wrapper: Vec<String>,
     arguments: Vec<String>,
+    without: Vec<String>,
     log: PathBuf,
     child: Option<Child>,
     temporary: TempDir,
@@ -291,10 +310,13 @@ impl Server {
     fn spawn(&mut self) {
         let log = File::create(&self.log).expect("the temporary folder is writable");
         let program = [self.program.display().to_string()];
-        let arguments = match self.kind {
+        let mut arguments = match self.kind {
             Kind::Gitcd => self.gitcd(),
             Kind::Etcd => self.etcd(),
         };
+        let flag = |argument: &str| argument.split('=').next().map(ToOwned::to_owned);
+        let replaced = self.arguments.iter().chain(&self.without);
+        arguments.retain(|usual| !replaced.clone().any(|own| flag(own) == flag(usual)));
         let words: Vec<_> = self.wrapper.iter().chain(&program).collect();
         let child = Command::new(words[0])
             .args(&words[1..])
