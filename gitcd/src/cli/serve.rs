@@ -1,17 +1,19 @@
 //! `gitcd serve`.
 
+mod etcd;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::etcd::{Compaction, Transport};
 use super::{Common, duration, per_branch};
 use crate::committer::Granularity;
-use crate::compactor::Retention;
 use crate::config::{DEFAULT_NAME, listen_urls};
 use crate::server::{Config, ServeError, Server};
-use crate::{api, committer, server, store, tls};
+use crate::{api, committer, store, tls};
 
 /// As in etcd: watchers must not be told more often.
 const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -97,80 +99,6 @@ pub(super) struct Args {
     former: Former,
     #[command(flatten)]
     pull: Pull,
-}
-
-/// How connections are kept; flags and defaults are etcd's.
-#[derive(Debug, clap::Args)]
-struct Transport {
-    /// Most requests and streams that a connection may have open
-    #[arg(long, env = "GITCD_MAX_CONCURRENT_STREAMS", default_value_t = u32::MAX, value_name = "N")]
-    max_concurrent_streams: u32,
-    /// Shortest time between two pings of a client; accepted for etcd's sake: pings are always answered
-    #[arg(
-        long,
-        env = "GITCD_GRPC_KEEPALIVE_MIN_TIME",
-        default_value = "5s",
-        value_parser = duration::parse,
-        value_name = "DURATION"
-    )]
-    grpc_keepalive_min_time: Duration,
-    /// How often clients are asked for a sign of life; 0 for never
-    #[arg(
-        long,
-        env = "GITCD_GRPC_KEEPALIVE_INTERVAL",
-        default_value = "2h",
-        value_parser = duration::parse,
-        value_name = "DURATION"
-    )]
-    grpc_keepalive_interval: Duration,
-    /// How long they have to answer before the connection is closed; 0 to not ask them
-    #[arg(
-        long,
-        env = "GITCD_GRPC_KEEPALIVE_TIMEOUT",
-        default_value = "20s",
-        value_parser = duration::parse,
-        value_name = "DURATION"
-    )]
-    grpc_keepalive_timeout: Duration,
-}
-
-/// Compaction without a client's doing; flags and defaults are etcd's.
-#[derive(Debug, clap::Args)]
-struct Compaction {
-    /// What --auto-compaction-retention counts
-    #[arg(long, env = "GITCD_AUTO_COMPACTION_MODE", value_enum, default_value_t, value_name = "WHAT")]
-    auto_compaction_mode: CompactionMode,
-    /// How much history to keep for clients: a duration, in hours if without a unit, or a number of revisions; 0 for all.
-    /// What is compacted stays in Git
-    #[arg(long, env = "GITCD_AUTO_COMPACTION_RETENTION", default_value = "0", value_name = "RETENTION")]
-    auto_compaction_retention: String,
-}
-
-#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
-enum CompactionMode {
-    /// Time
-    #[default]
-    Periodic,
-    /// Revisions
-    Revision,
-}
-
-impl Compaction {
-    fn retention(&self) -> anyhow::Result<Option<Retention>> {
-        let text = &self.auto_compaction_retention;
-        let parsed = match self.auto_compaction_mode {
-            CompactionMode::Periodic => duration::parse_hours(text).map(Retention::Period),
-            CompactionMode::Revision => match text.parse() {
-                Ok(revisions) if revisions >= 0 => Ok(Retention::Revisions(revisions)),
-                _ => Err("not a number of revisions".to_owned()),
-            },
-        };
-        match parsed {
-            Ok(Retention::Period(Duration::ZERO) | Retention::Revisions(0)) => Ok(None),
-            Ok(retention) => Ok(Some(retention)),
-            Err(problem) => bail!("--auto-compaction-retention: {text:?}: {problem}"),
-        }
-    }
 }
 
 /// Flags for pulling from remotes: known, so that command lines need not change, but there is nothing behind them yet.
@@ -352,11 +280,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
             },
             progress_interval: args.watch_progress_notify_interval.max(MIN_PROGRESS_INTERVAL),
             retention: args.compaction.retention()?,
-            transport: server::Transport {
-                max_concurrent_streams: args.transport.max_concurrent_streams,
-                keepalive_interval: args.transport.grpc_keepalive_interval,
-                keepalive_timeout: args.transport.grpc_keepalive_timeout,
-            },
+            transport: args.transport.settings(),
             tls,
         });
     }
