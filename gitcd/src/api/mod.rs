@@ -12,6 +12,7 @@ mod lease;
 mod lock;
 mod maintenance;
 mod quota;
+mod range;
 mod status;
 mod watch;
 
@@ -134,6 +135,7 @@ pub fn routes(backend: &Backend, requests: &Requests) -> axum::Router {
     let all = routes
         .routes()
         .into_axum_router()
+        .route_service(range::PATH, range::Range { backend: backend.clone(), decode_limit })
         .fallback(unknown)
         .layer(tower::util::MapResponseLayer::new(status::of_transport));
     all.layer(Counting(requests.clone()))

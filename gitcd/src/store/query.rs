@@ -121,7 +121,7 @@ impl Range {
     pub(super) fn select<'a>(
         &self,
         current: Revision,
-        all: impl Iterator<Item = &'a Arc<Version>>,
+        mut all: impl Iterator<Item = &'a Arc<Version>>,
         segments: &Segments,
     ) -> Result<Found, Error> {
         let mut found = Found { revision: current, pairs: Vec::new(), more: false, count: 0 };
@@ -132,12 +132,16 @@ impl Range {
             _ if all_needed => usize::MAX,
             limit => limit.saturating_add(1),
         };
-        for version in all {
+        while found.pairs.len() < wanted
+            && let Some(version) = all.next()
+        {
             found.count += 1;
-            if found.pairs.len() < wanted && (self.filter.is_none() || self.filter.passes(version)) {
+            if self.filter.is_none() || self.filter.passes(version) {
                 found.pairs.push(version.clone());
             }
         }
+        // The rest is only counted, which looks at no pair.
+        found.count += all.count();
         if self.count_only {
             return Ok(found);
         }

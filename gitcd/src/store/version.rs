@@ -140,13 +140,16 @@ impl Version {
 #[derive(Debug)]
 pub(super) struct History {
     head: Arc<Version>,
+    /// The head's, so that counting the keys of a range needs not look behind the pointer.
+    mod_revision: Revision,
+    is_tombstone: bool,
     /// Oldest first.
     older: Vec<Arc<Version>>,
 }
 
 impl History {
     pub(super) fn new(head: Arc<Version>) -> Self {
-        Self { head, older: Vec::new() }
+        Self { mod_revision: head.mod_revision, is_tombstone: head.is_tombstone(), head, older: Vec::new() }
     }
 
     pub(super) fn head(&self) -> &Arc<Version> {
@@ -159,14 +162,20 @@ impl History {
     }
 
     pub(super) fn push(&mut self, version: Arc<Version>) {
-        self.older.push(std::mem::replace(&mut self.head, version));
+        let former = self.set_head(version);
+        self.older.push(former);
+    }
+
+    fn set_head(&mut self, version: Arc<Version>) -> Arc<Version> {
+        (self.mod_revision, self.is_tombstone) = (version.mod_revision, version.is_tombstone());
+        std::mem::replace(&mut self.head, version)
     }
 
     /// Takes back the newest version; false if it was the only one.
     pub(super) fn pop(&mut self) -> bool {
         match self.older.pop() {
             Some(previous) => {
-                self.head = previous;
+                self.set_head(previous);
                 true
             }
             None => false,
@@ -176,11 +185,10 @@ impl History {
     /// The pair as it was at `revision`.
     #[inline]
     pub(super) fn at(&self, revision: Revision) -> Option<&Arc<Version>> {
-        let found = if self.head.mod_revision <= revision {
-            &self.head
-        } else {
-            self.older.iter().rev().find(|version| version.mod_revision <= revision)?
-        };
+        if self.mod_revision <= revision {
+            return (!self.is_tombstone).then_some(&self.head);
+        }
+        let found = self.older.iter().rev().find(|version| version.mod_revision <= revision)?;
         (!found.is_tombstone()).then_some(found)
     }
 

@@ -1,0 +1,274 @@
+//! `KV.Range` without a message in between: pairs go from the store into the response's buffer, which is made in the right
+//! size. For a list this is half of the work.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use bytes::{BufMut, Bytes};
+use http::{Request, Response};
+use prost::encoding::{encode_varint, encoded_len_varint, key_len};
+use prost::{DecodeError, Message};
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::server::{Grpc, UnaryService};
+use tonic::{Code, Status};
+use tower::Service;
+
+use super::{Backend, check, status};
+use crate::proto::etcdserverpb::{RangeRequest, ResponseHeader};
+use crate::store::version::Version;
+
+/// Where the method is served.
+pub(super) const PATH: &str = "/etcdserverpb.KV/Range";
+
+/// The method as a service of its own.
+#[derive(Clone, Debug)]
+pub(super) struct Range {
+    pub(super) backend: Backend,
+    pub(super) decode_limit: usize,
+}
+
+impl Service<Request<Body>> for Range {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Self { backend, decode_limit } = self.clone();
+        Box::pin(async move {
+            let mut grpc = Grpc::new(RangeCodec).max_decoding_message_size(decode_limit);
+            Ok(grpc.unary(Handler(backend), request).await.map(Body::new))
+        })
+    }
+}
+
+struct Handler(Backend);
+
+impl UnaryService<RangeRequest> for Handler {
+    type Response = Answer;
+    type Future = std::future::Ready<Result<tonic::Response<Answer>, Status>>;
+
+    fn call(&mut self, request: tonic::Request<RangeRequest>) -> Self::Future {
+        std::future::ready(self.0.answer(request.into_inner()).map(tonic::Response::new))
+    }
+}
+
+impl Backend {
+    fn answer(&self, request: RangeRequest) -> Result<Answer, Status> {
+        let keys_only = request.keys_only;
+        let range = check::range(request)?;
+        let found = self.store.range(&range).map_err(status::from_store)?;
+        let value = |version: &Arc<Version>| {
+            if keys_only { Ok(Bytes::new()) } else { version.value(self.store.segments()) }
+        };
+        let pair = |version: Arc<Version>| Ok(Pair { value: value(&version)?, version });
+        let pairs = found.pairs.into_iter().map(pair).collect::<Result<Vec<_>, crate::store::version::ValueLost>>();
+        Ok(Answer {
+            header: self.header(found.revision),
+            pairs: pairs.map_err(|lost| status::from_store(lost.into()))?,
+            more: found.more,
+            count: found.count as u64,
+        })
+    }
+}
+
+/// A `RangeResponse`, not yet in protobuf.
+#[derive(Debug)]
+struct Answer {
+    header: ResponseHeader,
+    pairs: Vec<Pair>,
+    more: bool,
+    count: u64,
+}
+
+/// A `KeyValue`, not yet in protobuf.
+#[derive(Debug)]
+struct Pair {
+    version: Arc<Version>,
+    value: Bytes,
+}
+
+// Numbers of the fields in `mvccpb.KeyValue` and `etcdserverpb.RangeResponse`.
+const KEY: u32 = 1;
+const CREATE_REVISION: u32 = 2;
+const MOD_REVISION: u32 = 3;
+const VERSION: u32 = 4;
+const VALUE: u32 = 5;
+const LEASE: u32 = 6;
+const HEADER: u32 = 1;
+const KVS: u32 = 2;
+const MORE: u32 = 3;
+const COUNT: u32 = 4;
+
+/// Wire types of protobuf.
+const VARINT: u32 = 0;
+const BYTES: u32 = 2;
+
+impl Pair {
+    fn numbers(&self) -> [(u32, u64); 4] {
+        let version = &self.version;
+        [
+            (CREATE_REVISION, version.create_revision.get() as u64),
+            (MOD_REVISION, version.mod_revision.get() as u64),
+            (VERSION, version.version as u64),
+            (LEASE, version.lease as u64),
+        ]
+    }
+
+    fn length(&self) -> usize {
+        let bytes = bytes_length(KEY, &self.version.key) + bytes_length(VALUE, &self.value);
+        bytes + self.numbers().into_iter().map(|(field, number)| number_length(field, number)).sum::<usize>()
+    }
+
+    fn write(&self, out: &mut impl BufMut) {
+        let [create, modified, version, lease] = self.numbers();
+        write_bytes(KEY, &self.version.key, out);
+        for (field, number) in [create, modified, version] {
+            write_number(field, number, out);
+        }
+        write_bytes(VALUE, &self.value, out);
+        write_number(lease.0, lease.1, out);
+    }
+}
+
+/// What proto3 leaves out counts nothing.
+fn number_length(field: u32, number: u64) -> usize {
+    if number == 0 { 0 } else { key_len(field) + encoded_len_varint(number) }
+}
+
+fn bytes_length(field: u32, bytes: &[u8]) -> usize {
+    if bytes.is_empty() { 0 } else { key_len(field) + encoded_len_varint(bytes.len() as u64) + bytes.len() }
+}
+
+fn write_tag(field: u32, wire_type: u32, out: &mut impl BufMut) {
+    encode_varint(u64::from(field << 3 | wire_type), out);
+}
+
+fn write_number(field: u32, number: u64, out: &mut impl BufMut) {
+    if number != 0 {
+        write_tag(field, VARINT, out);
+        encode_varint(number, out);
+    }
+}
+
+fn write_bytes(field: u32, bytes: &[u8], out: &mut impl BufMut) {
+    if !bytes.is_empty() {
+        write_tag(field, BYTES, out);
+        encode_varint(bytes.len() as u64, out);
+        out.put_slice(bytes);
+    }
+}
+
+impl Answer {
+    /// Appends the protobuf message; `reserve` is told its size before.
+    fn write<B: BufMut>(&self, out: &mut B, reserve: impl FnOnce(&mut B, usize)) {
+        let header = self.header.encoded_len();
+        let pairs = self.pairs.iter().map(|pair| {
+            let length = pair.length();
+            key_len(KVS) + encoded_len_varint(length as u64) + length
+        });
+        let length = key_len(HEADER)
+            + encoded_len_varint(header as u64)
+            + header
+            + pairs.sum::<usize>()
+            + number_length(MORE, u64::from(self.more))
+            + number_length(COUNT, self.count);
+        reserve(out, length);
+        write_tag(HEADER, BYTES, out);
+        encode_varint(header as u64, out);
+        self.header.encode_raw(out);
+        for pair in &self.pairs {
+            write_tag(KVS, BYTES, out);
+            encode_varint(pair.length() as u64, out);
+            pair.write(out);
+        }
+        write_number(MORE, u64::from(self.more), out);
+        write_number(COUNT, self.count, out);
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct RangeCodec;
+
+impl Codec for RangeCodec {
+    type Encode = Answer;
+    type Decode = RangeRequest;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for RangeCodec {
+    type Item = Answer;
+    type Error = Status;
+
+    fn encode(&mut self, answer: Answer, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        answer.write(out, EncodeBuf::reserve);
+        Ok(())
+    }
+}
+
+impl Decoder for RangeCodec {
+    type Item = RangeRequest;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<RangeRequest>, Status> {
+        let malformed = |error: DecodeError| Status::new(Code::Internal, error.to_string());
+        RangeRequest::decode(buffer).map(Some).map_err(malformed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::proto::etcdserverpb::RangeResponse;
+    use crate::store::revision::Revision;
+
+    fn any_bytes() -> impl Strategy<Value = Bytes> {
+        proptest::collection::vec(any::<u8>(), 0..300).prop_map(Bytes::from)
+    }
+
+    fn any_number() -> impl Strategy<Value = i64> {
+        prop_oneof![Just(0), 1..200_i64, any::<i64>()]
+    }
+
+    fn any_pair() -> impl Strategy<Value = Pair> {
+        (any_bytes(), any_bytes(), any_number(), any_number(), any_number(), any_number()).prop_map(
+            |(key, value, create, modified, version, lease)| {
+                let (create, modified) = (Revision::new(create), Revision::new(modified));
+                let version = Version::put(key, modified, create, version, lease, value.clone());
+                Pair { version: Arc::new(version), value }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn the_bytes_are_those_of_the_message(
+            pairs in proptest::collection::vec(any_pair(), 0..6), more: bool, count: u64, revision: i64, member_id: u64,
+        ) {
+            let header = ResponseHeader { revision, member_id, ..ResponseHeader::default() };
+            let kvs = pairs.iter().map(|pair| crate::api::key_value(&pair.version, pair.value.clone())).collect();
+            let message = RangeResponse { header: Some(header), kvs, more, count: count as i64 };
+            let (mut written, mut reserved) = (Vec::new(), 0);
+            Answer { header, pairs, more, count }.write(&mut written, |_, bytes| reserved = bytes);
+            prop_assert_eq!(reserved, written.len());
+            prop_assert_eq!(written, message.encode_to_vec());
+        }
+    }
+}
