@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use prometheus_client::metrics::histogram::Histogram;
 
 pub use self::pace::Granularity;
 use self::pace::Pace;
@@ -23,6 +24,7 @@ use crate::git::branch::{
 };
 use crate::git::refs::RefError;
 use crate::keyspace::Placement;
+use crate::metrics::disk_seconds;
 use crate::snapshot::{Incarnation, hex};
 use crate::store::Store;
 use crate::store::log::Entry;
@@ -61,8 +63,10 @@ const TAKE: usize = 4096;
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Figures for metrics.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counters {
+    /// Time for each flush: pack, references, fsyncs.
+    pub flush_seconds: Histogram,
     /// Data commits made.
     pub commits: AtomicU64,
     /// Revisions in them.
@@ -73,6 +77,14 @@ pub struct Counters {
     pub pack_bytes: AtomicU64,
     /// Failed attempts.
     pub failures: AtomicU64,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        let none = AtomicU64::default;
+        let (commits, revisions, packs, pack_bytes, failures) = (none(), none(), none(), none(), none());
+        Self { flush_seconds: disk_seconds(), commits, revisions, packs, pack_bytes, failures }
+    }
 }
 
 /// The committer of one branch, before it starts.
@@ -306,7 +318,9 @@ impl Committer {
             leases: self.store.leases(),
         };
         let balance = self.balance();
+        let started = Instant::now();
         let flushed = self.branch.flush(&state)?;
+        self.counters.flush_seconds.observe(started.elapsed().as_secs_f64());
         self.credit = balance.clamp(0.0, MAX_CREDIT_BYTES);
         self.counters.commits.fetch_add(flushed.data_commits as u64, Ordering::Relaxed);
         self.counters.packs.fetch_add(1, Ordering::Relaxed);

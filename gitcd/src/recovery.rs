@@ -5,6 +5,7 @@ mod error;
 mod lock;
 mod prefixes;
 mod replay;
+mod restore;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ pub use self::begin::{Beginning, Initialized, init};
 pub use self::error::OpenError;
 pub use self::lock::StateLock;
 use self::replay::Replay;
+pub use self::restore::restore;
 use crate::durable;
 use crate::git::branch::{self, Branch, Config, State};
 use crate::git::refs::Refs;
@@ -23,6 +25,7 @@ use crate::journal;
 use crate::journal::recovery::recover;
 use crate::snapshot::{Incarnation, Snapshot, hex};
 use crate::store::Start;
+use crate::store::alarms::Alarms;
 use crate::store::index::Index;
 use crate::store::lease::Leases;
 use crate::store::revision::Revision;
@@ -52,7 +55,7 @@ pub fn state_folder(config: &Config) -> PathBuf {
     git_dir(&config.repository).join("gitcd").join(&config.name)
 }
 
-fn git_dir(repository: &Path) -> PathBuf {
+pub(crate) fn git_dir(repository: &Path) -> PathBuf {
     let inner = repository.join(".git");
     if inner.is_dir() { inner } else { repository.to_owned() }
 }
@@ -87,6 +90,12 @@ pub fn open(config: &Config, segment_bytes: u64) -> Result<Opened, OpenError> {
     let refs = Refs::open(&git_dir(&config.repository))?;
     let lock = StateLock::take(config)?;
     prefixes::check(config, lock.folder())?;
+    if lock.folder().join(restore::RESTORING).exists() {
+        return Err(OpenError::HalfRestored {
+            repository: config.repository.clone(),
+            reference: config.data_reference.clone(),
+        });
+    }
     refs.release(&config.data_reference)?;
     refs.release(&config.metadata_reference)?;
     let branch = Branch::open(config.clone()).map_err(Box::new)?.ok_or_else(missing)?;
@@ -161,7 +170,8 @@ fn resume(
         revision = %index.revision(), committed = %head, keys = index.len(), elapsed = ?started.elapsed(),
         "branch recovered"
     );
-    let start = Start { index, leases, committed: head, journal, segments, evicted };
+    let alarms = read_alarms(&lock)?;
+    let start = Start { index, leases, committed: head, journal, segments, evicted, alarms };
     Ok(Opened { branch, start, bases, incarnation: snapshot.incarnation, lock })
 }
 
@@ -199,8 +209,17 @@ fn restart(mut branch: Branch, lock: StateLock, segment_bytes: u64) -> Result<Op
         "no local state of this branch: resuming from Git; revisions jump ahead, clients list again"
     );
     let bases = vec![(revision, bytes_of(metadata))];
-    let start = Start { index, leases, committed: revision, journal, segments, evicted: Vec::new() };
+    let alarms = read_alarms(&lock)?;
+    let start = Start { index, leases, committed: revision, journal, segments, evicted: Vec::new(), alarms };
     Ok(Opened { branch, start, bases, incarnation, lock })
+}
+
+fn read_alarms(lock: &StateLock) -> Result<Alarms, OpenError> {
+    Alarms::read(lock.folder()).map_err(|source| OpenError::Folder {
+        action: "read",
+        path: lock.folder().join("alarms"),
+        source,
+    })
 }
 
 fn start_journal(

@@ -1,8 +1,10 @@
 //! Flags, environment and configuration file, and what they start.
 
+mod duration;
 mod file;
 mod init;
 mod origin;
+mod restore;
 mod serve;
 
 use std::path::PathBuf;
@@ -45,6 +47,8 @@ enum Command {
     Init(Box<init::Args>),
     /// Serve the etcd API on branches of a repository
     Serve(Box<serve::Args>),
+    /// Make a branch from a snapshot that `etcdctl snapshot save` took of a gitcd
+    Restore(Box<restore::Args>),
     /// Print the version
     Version {
         /// Print JSON
@@ -141,6 +145,7 @@ fn run_command(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Init(args) => init::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Restore(args) => restore::run(&args),
         Command::Version { json } => {
             let (version, etcd) = (env!("CARGO_PKG_VERSION"), crate::api::ETCD_VERSION);
             if json {

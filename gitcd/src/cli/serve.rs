@@ -1,16 +1,22 @@
 //! `gitcd serve`.
 
+mod etcd;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Common, per_branch};
+use self::etcd::{Compaction, Transport};
+use super::{Common, duration, per_branch};
 use crate::committer::Granularity;
 use crate::config::{DEFAULT_NAME, listen_urls};
-use crate::server::{Config, ServeError, Server, Tls};
-use crate::{api, committer, store};
+use crate::server::{Config, ServeError, Server};
+use crate::{api, committer, store, tls};
+
+/// As in etcd: watchers must not be told more often.
+const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Where a single branch is served unless somebody says otherwise.
 const DEFAULT_URL: &str = "http://127.0.0.1:2479";
@@ -65,9 +71,30 @@ pub(super) struct Args {
     /// Most operations in a transaction
     #[arg(long, env = "GITCD_MAX_TXN_OPS", default_value_t = 128, value_name = "N")]
     max_txn_ops: usize,
-    /// How often idle watchers that asked for it are told the revision, in seconds
-    #[arg(long, env = "GITCD_WATCH_PROGRESS_NOTIFY_INTERVAL", default_value_t = 600, value_name = "SECONDS")]
-    watch_progress_notify_interval: u64,
+    /// Most bytes of keys and values, with their history since the compaction, before the NOSPACE alarm is raised;
+    /// 0 means etcd's default of 2 GiB, a negative number no bound. What is in Git is not counted
+    #[arg(
+        long,
+        env = "GITCD_QUOTA_BACKEND_BYTES",
+        default_value_t = 0,
+        allow_negative_numbers = true,
+        value_name = "BYTES"
+    )]
+    quota_backend_bytes: i64,
+    /// How often idle watchers that asked for it are told the revision
+    #[arg(
+        long,
+        env = "GITCD_WATCH_PROGRESS_NOTIFY_INTERVAL",
+        alias = "experimental-watch-progress-notify-interval",
+        default_value = "10m",
+        value_parser = duration::parse,
+        value_name = "DURATION"
+    )]
+    watch_progress_notify_interval: Duration,
+    #[command(flatten)]
+    transport: Transport,
+    #[command(flatten)]
+    compaction: Compaction,
     #[command(flatten)]
     former: Former,
     #[command(flatten)]
@@ -181,6 +208,14 @@ async fn serve(configs: Vec<Config>) -> anyhow::Result<()> {
     outcome
 }
 
+/// etcd's reading of `--quota-backend-bytes`.
+fn quota(bytes: i64) -> u64 {
+    match bytes {
+        0 => api::DEFAULT_QUOTA_BYTES,
+        bytes => u64::try_from(bytes).unwrap_or(0),
+    }
+}
+
 fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let branches = args.common.branches()?;
     let listen = per_branch("listen-urls", args.listen_urls.as_deref())?;
@@ -190,10 +225,12 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let certs = per_branch("tls-cert", args.tls_cert.as_deref())?;
     let keys = per_branch("tls-key", args.tls_key.as_deref())?;
     let authorities = per_branch("tls-trusted-ca-certs", args.tls_trusted_ca_certs.as_deref())?;
-    let tls = |name: &str| match (certs.of(name), keys.of(name)) {
+    let files = |name: &str| match (certs.of(name), keys.of(name)) {
         (Some(cert), Some(key)) => {
-            Ok(Some(Tls { cert: cert.into(), key: key.into(), trusted_ca: authorities.of(name).map(PathBuf::from) }))
+            let trusted_ca = authorities.of(name).map(PathBuf::from);
+            Ok(Some(tls::Files { cert: cert.into(), key: key.into(), trusted_ca }))
         }
+        // A server that was told to ask for certificates must not listen to everybody.
         (None, None) if authorities.of(name).is_none() => Ok(None),
         _ => bail!("branch {name:?}: --tls-cert and --tls-key belong together, and --tls-trusted-ca-certs needs both"),
     };
@@ -209,7 +246,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
         if urls.is_empty() {
             bail!("branch {name:?} has no URL in --listen-urls");
         }
-        let tls = tls(name)?;
+        let tls = files(name)?;
         if tls.is_none() && urls.iter().any(|url| url.tls) {
             bail!("branch {name:?} has an https URL in --listen-urls; that needs --tls-cert and --tls-key");
         }
@@ -225,7 +262,11 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
                 .collect(),
             cluster_id: clusters.number("cluster-ids", name)?,
             member_id: members.number("member-ids", name)?,
-            limits: api::Limits { max_request_bytes: args.max_request_bytes, max_txn_ops: args.max_txn_ops },
+            limits: api::Limits {
+                max_request_bytes: args.max_request_bytes,
+                max_txn_ops: args.max_txn_ops,
+                quota_backend_bytes: quota(args.quota_backend_bytes),
+            },
             journal_segment_bytes: args.journal_segment_bytes.min(args.max_journal_bytes / 4),
             store: store::Limits {
                 old_value_bytes: args.max_old_value_bytes,
@@ -237,7 +278,9 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
                 overhead_bytes_per_second: args.commit_overhead_bytes,
                 max_journal_bytes: args.max_journal_bytes,
             },
-            progress_interval: Duration::from_secs(args.watch_progress_notify_interval.max(1)),
+            progress_interval: args.watch_progress_notify_interval.max(MIN_PROGRESS_INTERVAL),
+            retention: args.compaction.retention()?,
+            transport: args.transport.settings(),
             tls,
         });
     }

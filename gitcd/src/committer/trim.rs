@@ -121,7 +121,15 @@ mod tests {
             index.apply(vec![gone, new], 0, None);
         }
         let (committed, leases, evicted) = (index.revision(), Leases::default(), Vec::new());
-        let start = Start { index, leases, committed, journal, segments, evicted };
+        let start = Start {
+            index,
+            leases,
+            committed,
+            journal,
+            segments,
+            evicted,
+            alarms: crate::store::alarms::Alarms::default(),
+        };
         let (store, writer) = Store::start(start, store::Limits::default()).unwrap();
 
         let keys = KeySpace::new("/", ["/e", "/e/1*", "/f"]);

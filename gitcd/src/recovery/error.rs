@@ -48,6 +48,17 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
+    /// A restore was interrupted.
+    #[error(
+        "branch {reference} of {repository:?} was not restored completely; remove the branch (or the whole repository) and run \
+         `gitcd restore` again"
+    )]
+    HalfRestored {
+        /// The repository.
+        repository: PathBuf,
+        /// The data reference.
+        reference: String,
+    },
     /// The prefixes are not those that the branch was served with.
     #[error(
         "the branch was served with other prefixes: {path:?} says\n{recorded}and now it is\n{given}\

@@ -4,6 +4,7 @@
 #[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
 mod support;
 
+mod descriptors;
 mod disk;
 mod flags;
 mod frames;

@@ -7,7 +7,7 @@
 //! `GITCD_TEST_SERVER=etcd` puts a second etcd where gitcd would be. It proves the checks themselves: whatever
 //! does not depend on Git must pass then too.
 
-mod assets;
+pub(crate) mod assets;
 mod client;
 mod http;
 mod pair;

@@ -47,6 +47,7 @@ pub(crate) struct Launch {
     /// Where its state lives, which somebody else has prepared; a new one unless given.
     folder: Option<PathBuf>,
     port: Option<u16>,
+    secure: Option<u16>,
     /// Put before the program: `setpriv --reuid=…` and the like.
     wrapper: Vec<String>,
     arguments: Vec<String>,
@@ -61,6 +62,7 @@ impl Launch {
             program: kind.program(),
             folder: None,
             port: None,
+            secure: None,
             wrapper: Vec::new(),
             arguments: Vec::new(),
             without: Vec::new(),
@@ -81,6 +83,12 @@ impl Launch {
 
     pub(crate) fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
+        self
+    }
+
+    /// Lets gitcd listen for TLS too; its certificates are arguments.
+    pub(crate) fn secure(mut self) -> Self {
+        self.secure = Some(free_port());
         self
     }
 
@@ -116,6 +124,7 @@ impl Launch {
             program: self.program,
             folder,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, self.port.unwrap_or_else(free_port))),
+            secure: self.secure.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
             wrapper: self.wrapper,
             arguments: self.arguments,
             without: self.without,
@@ -143,6 +152,7 @@ pub(crate) struct Server {
     program: PathBuf,
     folder: PathBuf,
     address: SocketAddr,
+    secure: Option<SocketAddr>,
     wrapper: Vec<String>,
     arguments: Vec<String>,
     without: Vec<String>,
@@ -179,6 +189,11 @@ impl Server {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it listens for TLS.
+    pub(crate) fn secure_address(&self) -> SocketAddr {
+        self.secure.expect("the server was launched so")
     }
 
     /// Where the state lives.
@@ -316,11 +331,12 @@ impl Server {
     }
 
     fn gitcd(&self) -> Vec<String> {
+        let secure = self.secure.map(|address| format!(";https://{address}")).unwrap_or_default();
         vec![
             "serve".to_owned(),
             format!("--repo={}", self.folder.join("repo.git").display()),
             "--key-prefixes=default=/registry".to_owned(),
-            format!("--listen-urls=default=http://{}", self.address),
+            format!("--listen-urls=default=http://{}{secure}", self.address),
         ]
     }
 

@@ -152,6 +152,9 @@ pub enum CreateError {
     /// The file system refused.
     #[error(transparent)]
     Io(#[from] durable::Error),
+    /// Some of the keys cannot be committed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
     /// The repository that is there cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),

@@ -76,7 +76,15 @@ impl Disk {
         let journal = journal::Writer::create(folder.path(), [7; 16], 0, 1 << 16, segments.clone()).unwrap();
         let index = Index::new(Revision::INITIAL);
         let (leases, committed, evicted) = (crate::store::lease::Leases::default(), index.revision(), Vec::new());
-        let start = Start { index, leases, committed, journal, segments, evicted };
+        let start = Start {
+            index,
+            leases,
+            committed,
+            journal,
+            segments,
+            evicted,
+            alarms: super::super::alarms::Alarms::default(),
+        };
         let (writer, inbox) = Store::assemble(start, Limits::default());
         Self { writer, inbox, folder }
     }
