@@ -106,7 +106,7 @@ impl Snapshot {
     /// Replaces the snapshot durably.
     ///
     /// # Errors
-    /// [`SnapshotError::Io`], as for [`durable::replace`].
+    /// [`SnapshotError::Io`]; the old one is then still there, unless only the last fsync failed.
     pub fn write(&self, folder: &Path) -> Result<(), SnapshotError> {
         let path = folder.join("snapshot");
         let mut bytes = vec![0; HEADER];

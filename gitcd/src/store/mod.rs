@@ -1,6 +1,6 @@
 //! The store of one branch: what is read, and the one writer that changes it.
 //!
-//! A write is sent to the [writer](writer) thread, which evaluates it against the newest state ([`txn`]), applies it
+//! A write is sent to the writer thread, which evaluates it against the newest state ([`txn`]), applies it
 //! to the [`index`], makes it durable with everything else that came in meanwhile, and only then publishes it:
 //! to readers by raising the durable revision, to watchers through the [hub](crate::watch), to the client by an
 //! answer. Reads answer at the durable revision, whatever the writer has already applied beyond it.

@@ -9,17 +9,19 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::lease::Lease;
 use super::log::Entry;
-use super::query::View;
 use super::revision::Revision;
-use super::txn::{self, Done, Op};
+use super::txn::{Done, Op};
 use super::version::Version;
 use super::{Error, Store};
 use crate::error::chain;
-use crate::journal::record::{PutRef, Record, encode_write};
-use crate::journal::{self, AppendError, Position, Segments};
+use crate::journal::record::Record;
+use crate::journal::{self, AppendError, Position};
 
+mod round;
 #[cfg(test)]
 pub(super) mod tests;
+
+use self::round::Round;
 
 /// Bounds of the writer.
 #[derive(Clone, Debug)]
@@ -61,18 +63,18 @@ pub(super) enum Command {
 
 /// An answer that waits for the fsync.
 enum Answer {
-    Write(Reply<Done>, Done),
-    Grant(Reply<(i64, i64)>, (i64, i64)),
-    Revision(Reply<Revision>, Revision),
-    Lease(Reply<Option<Lease>>, Option<Lease>),
-    Leases(Reply<Vec<(i64, i64)>>, Vec<(i64, i64)>),
+    Write(Reply<Done>, Result<Done, Error>),
+    Grant(Reply<(i64, i64)>, Result<(i64, i64), Error>),
+    Revision(Reply<Revision>, Result<Revision, Error>),
+    Lease(Reply<Option<Lease>>, Result<Option<Lease>, Error>),
+    Leases(Reply<Vec<(i64, i64)>>, Result<Vec<(i64, i64)>, Error>),
 }
 
 impl Answer {
     fn send(self, outcome: &Result<(), Error>) {
-        fn give<T>(reply: Reply<T>, answer: T, outcome: &Result<(), Error>) {
+        fn give<T>(reply: Reply<T>, answer: Result<T, Error>, outcome: &Result<(), Error>) {
             // Nobody listens any more if the client went away.
-            let _ = reply.send(outcome.clone().map(|()| answer));
+            let _ = reply.send(outcome.clone().and(answer));
         }
         match self {
             Self::Write(reply, done) => give(reply, done, outcome),
@@ -391,150 +393,6 @@ impl Writer {
         }
         // There is room for more on the disk, and perhaps below the journal's bound.
         self.store.room.notify_one();
-    }
-}
-
-/// The part of a batch that runs under the locks.
-struct Round<'a> {
-    index: &'a mut super::index::Index,
-    leases: &'a mut super::lease::Leases,
-    segments: &'a Segments,
-    frame: &'a mut Vec<u8>,
-    batch: &'a mut Batch,
-    segment: u64,
-    /// File offset of byte 0 of the frame.
-    base: u64,
-    now_ms: i64,
-}
-
-impl Round<'_> {
-    fn command(&mut self, command: Command, refused: Option<&Error>) {
-        match command {
-            Command::Write { op, client, reply } => {
-                let answer = refused.map_or_else(|| self.write(&op, client), |error| Err(error.clone()));
-                self.answer(answer, reply, Answer::Write);
-            }
-            Command::Grant { id, ttl, reply } => {
-                let answer = refused.map_or_else(|| self.grant(id, ttl), |error| Err(error.clone()));
-                self.answer(answer, reply, Answer::Grant);
-            }
-            Command::Revoke { id, only_if_due, reply } => {
-                let answer = refused.map_or_else(|| self.revoke(id, only_if_due), |error| Err(error.clone()));
-                self.answer(answer, reply, Answer::Revision);
-            }
-            // Answered with the batch, like everything: nobody sees a lease that a crash could take back.
-            Command::Lease { id, keep_alive, reply } => {
-                let answer = self.lease(id, keep_alive);
-                self.batch.answers.push(Answer::Lease(reply, answer));
-            }
-            Command::Leases { reply } => self.batch.answers.push(Answer::Leases(reply, self.leases.list())),
-            Command::Compact { revision, reply } => {
-                let answer = self.compact(revision);
-                self.answer(answer, reply, Answer::Revision);
-            }
-            Command::Committed { .. } | Command::Trim { .. } | Command::Stop { .. } => {}
-        }
-    }
-
-    fn answer<T>(&mut self, answer: Result<T, Error>, reply: Reply<T>, wrap: impl FnOnce(Reply<T>, T) -> Answer) {
-        match answer {
-            Ok(answer) => self.batch.answers.push(wrap(reply, answer)),
-            Err(error) => drop(reply.send(Err(error))),
-        }
-    }
-
-    fn write(&mut self, op: &Op, client: Option<Arc<str>>) -> Result<Done, Error> {
-        let view = View { index: self.index, at: self.index.revision(), segments: self.segments };
-        let (done, versions) = txn::write(op, view, self.leases)?;
-        if !versions.is_empty() {
-            self.apply(versions, client);
-        }
-        Ok(done)
-    }
-
-    /// One revision: into the frame, into the index.
-    fn apply(&mut self, versions: Vec<Arc<Version>>, client: Option<Arc<str>>) {
-        let revision = self.index.revision().next();
-        self.batch.first.get_or_insert(revision);
-        let values: Vec<_> = versions.iter().map(|version| version.value_in_memory()).collect();
-        let changes = versions.iter().zip(&values).map(|(version, value)| {
-            let put = (!version.is_tombstone()).then(|| PutRef {
-                create_revision: version.create_revision,
-                version: version.version,
-                lease: version.lease,
-                value,
-            });
-            (&version.key[..], put)
-        });
-        let (segment, base, positions) = (self.segment, self.base, &mut self.batch.positions);
-        let name = client.as_deref().unwrap_or_default();
-        encode_write(self.frame, revision, self.now_ms, name, changes, |index, offset| {
-            let length = values[index].len() as u32;
-            positions.push((versions[index].clone(), Position { segment, offset: base + offset as u64, length }));
-        });
-        let entry = self.index.apply(versions, self.now_ms, client);
-        for change in entry.changes() {
-            let before = change.previous.as_ref().map_or(0, |previous| previous.lease);
-            self.leases.attach(&change.version.key, before, change.version.lease);
-        }
-    }
-
-    fn lease(&mut self, id: i64, keep_alive: bool) -> Option<Lease> {
-        let now = Instant::now();
-        if keep_alive {
-            // One that has run out is as good as revoked.
-            self.leases.find(id).filter(|lease| lease.deadline > now)?;
-            self.leases.keep_alive(id, now);
-        }
-        self.leases.find(id).cloned()
-    }
-
-    fn grant(&mut self, id: i64, ttl: i64) -> Result<(i64, i64), Error> {
-        let id = match id {
-            0 => std::iter::repeat_with(|| rand::random::<i64>() & i64::MAX)
-                .find(|id| *id != 0 && self.leases.find(*id).is_none())
-                .expect("the iterator does not end"),
-            id if self.leases.find(id).is_some() => return Err(Error::LeaseExists),
-            id => id,
-        };
-        let ttl = ttl.max(super::lease::MIN_TTL);
-        Record::Grant { id, ttl }.encode(self.frame);
-        self.leases.grant(id, ttl, Instant::now());
-        self.batch.leases.push(LeaseChange::Granted(id));
-        Ok((id, ttl))
-    }
-
-    fn revoke(&mut self, id: i64, only_if_due: bool) -> Result<Revision, Error> {
-        let lease = self.leases.find(id).ok_or(Error::LeaseNotFound)?;
-        if only_if_due && lease.deadline > Instant::now() {
-            // Kept alive since the timer rang.
-            return Err(Error::LeaseNotFound);
-        }
-        let lease = self.leases.remove(id).expect("it was found");
-        Record::Revoke { id }.encode(self.frame);
-        let revision = self.index.revision().next();
-        let tombstones: Vec<_> =
-            lease.keys.iter().map(|key| Arc::new(Version::tombstone(key.clone(), revision))).collect();
-        self.batch.leases.push(LeaseChange::Revoked(id, lease));
-        if !tombstones.is_empty() {
-            self.apply(tombstones, Some("lease expiry".into()));
-        }
-        Ok(self.index.revision())
-    }
-
-    fn compact(&mut self, revision: Revision) -> Result<Revision, Error> {
-        if revision > self.index.revision() {
-            return Err(Error::Future);
-        }
-        let compacted = self.batch.compact.unwrap_or(Revision::ZERO).max(self.index.compacted());
-        // As in etcd, a store that was never compacted can be compacted at 0, which does nothing.
-        let nothing = revision == Revision::ZERO && compacted == Revision::ZERO;
-        if revision <= compacted && !nothing {
-            return Err(Error::Compacted);
-        }
-        Record::Compact(revision).encode(self.frame);
-        self.batch.compact = Some(revision);
-        Ok(self.index.revision())
     }
 }
 

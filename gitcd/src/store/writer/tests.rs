@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
+use crate::journal::Segments;
 use crate::journal::fault::{self, Fault};
 use crate::journal::recovery::recover;
 use crate::store::Start;
@@ -181,6 +182,8 @@ fn a_lease_that_comes_and_goes_in_a_batch_without_room_leaves_no_trace() {
         &[Step::Revoke(1), Step::Grant(1), Step::Put(2, 1)],
         &[Step::Put(1, 1), Step::Put(1, 0), Step::Revoke(1)],
         &[Step::Grant(2), Step::Put(0, 2), Step::Delete(0), Step::Revoke(1), Step::Revoke(2)],
+        // That a lease exists, or does not, is not known before it is durable.
+        &[Step::Grant(2), Step::Grant(2), Step::Revoke(1), Step::Put(1, 1)],
     ] {
         fault::fail_next(Fault::Full);
         assert_eq!(disk.batch(steps), vec![Err(Error::NoSpace); steps.len()], "{steps:?}");

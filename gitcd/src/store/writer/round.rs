@@ -1,0 +1,143 @@
+//! What commands do to index and leases, before any of it is durable.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Answer, Batch, Command, LeaseChange};
+use crate::journal::record::{PutRef, Record, encode_write};
+use crate::journal::{Position, Segments};
+use crate::store::Error;
+use crate::store::index::Index;
+use crate::store::lease::{Lease, Leases, MIN_TTL};
+use crate::store::query::View;
+use crate::store::revision::Revision;
+use crate::store::txn::{self, Done, Op};
+use crate::store::version::Version;
+
+/// The part of a batch that runs under the locks.
+pub(super) struct Round<'a> {
+    pub(super) index: &'a mut Index,
+    pub(super) leases: &'a mut Leases,
+    pub(super) segments: &'a Segments,
+    pub(super) frame: &'a mut Vec<u8>,
+    pub(super) batch: &'a mut Batch,
+    pub(super) segment: u64,
+    /// File offset of byte 0 of the frame.
+    pub(super) base: u64,
+    pub(super) now_ms: i64,
+}
+
+impl Round<'_> {
+    /// Does what is asked. All answers, errors too, wait for the fsync: they may rest on what is not durable yet.
+    pub(super) fn command(&mut self, command: Command, refused: Option<&Error>) {
+        let allowed = refused.map_or(Ok(()), |error| Err(error.clone()));
+        let answer = match command {
+            Command::Write { op, client, reply } => {
+                Answer::Write(reply, allowed.and_then(|()| self.write(&op, client)))
+            }
+            Command::Grant { id, ttl, reply } => Answer::Grant(reply, allowed.and_then(|()| self.grant(id, ttl))),
+            Command::Revoke { id, only_if_due, reply } => {
+                Answer::Revision(reply, allowed.and_then(|()| self.revoke(id, only_if_due)))
+            }
+            Command::Lease { id, keep_alive, reply } => Answer::Lease(reply, Ok(self.lease(id, keep_alive))),
+            Command::Leases { reply } => Answer::Leases(reply, Ok(self.leases.list())),
+            Command::Compact { revision, reply } => Answer::Revision(reply, self.compact(revision)),
+            Command::Committed { .. } | Command::Trim { .. } | Command::Stop { .. } => return,
+        };
+        self.batch.answers.push(answer);
+    }
+
+    fn write(&mut self, op: &Op, client: Option<Arc<str>>) -> Result<Done, Error> {
+        let view = View { index: self.index, at: self.index.revision(), segments: self.segments };
+        let (done, versions) = txn::write(op, view, self.leases)?;
+        if !versions.is_empty() {
+            self.apply(versions, client);
+        }
+        Ok(done)
+    }
+
+    /// One revision: into the frame, into the index.
+    fn apply(&mut self, versions: Vec<Arc<Version>>, client: Option<Arc<str>>) {
+        let revision = self.index.revision().next();
+        self.batch.first.get_or_insert(revision);
+        let values: Vec<_> = versions.iter().map(|version| version.value_in_memory()).collect();
+        let changes = versions.iter().zip(&values).map(|(version, value)| {
+            let put = (!version.is_tombstone()).then(|| PutRef {
+                create_revision: version.create_revision,
+                version: version.version,
+                lease: version.lease,
+                value,
+            });
+            (&version.key[..], put)
+        });
+        let (segment, base, positions) = (self.segment, self.base, &mut self.batch.positions);
+        let name = client.as_deref().unwrap_or_default();
+        encode_write(self.frame, revision, self.now_ms, name, changes, |index, offset| {
+            let length = values[index].len() as u32;
+            positions.push((versions[index].clone(), Position { segment, offset: base + offset as u64, length }));
+        });
+        let entry = self.index.apply(versions, self.now_ms, client);
+        for change in entry.changes() {
+            let before = change.previous.as_ref().map_or(0, |previous| previous.lease);
+            self.leases.attach(&change.version.key, before, change.version.lease);
+        }
+    }
+
+    fn lease(&mut self, id: i64, keep_alive: bool) -> Option<Lease> {
+        let now = Instant::now();
+        if keep_alive {
+            // One that has run out is as good as revoked.
+            self.leases.find(id).filter(|lease| lease.deadline > now)?;
+            self.leases.keep_alive(id, now);
+        }
+        self.leases.find(id).cloned()
+    }
+
+    fn grant(&mut self, id: i64, ttl: i64) -> Result<(i64, i64), Error> {
+        let id = match id {
+            0 => std::iter::repeat_with(|| rand::random::<i64>() & i64::MAX)
+                .find(|id| *id != 0 && self.leases.find(*id).is_none())
+                .expect("the iterator does not end"),
+            id if self.leases.find(id).is_some() => return Err(Error::LeaseExists),
+            id => id,
+        };
+        let ttl = ttl.max(MIN_TTL);
+        Record::Grant { id, ttl }.encode(self.frame);
+        self.leases.grant(id, ttl, Instant::now());
+        self.batch.leases.push(LeaseChange::Granted(id));
+        Ok((id, ttl))
+    }
+
+    fn revoke(&mut self, id: i64, only_if_due: bool) -> Result<Revision, Error> {
+        let lease = self.leases.find(id).ok_or(Error::LeaseNotFound)?;
+        if only_if_due && lease.deadline > Instant::now() {
+            // Kept alive since the timer rang.
+            return Err(Error::LeaseNotFound);
+        }
+        let lease = self.leases.remove(id).expect("it was found");
+        Record::Revoke { id }.encode(self.frame);
+        let revision = self.index.revision().next();
+        let tombstones: Vec<_> =
+            lease.keys.iter().map(|key| Arc::new(Version::tombstone(key.clone(), revision))).collect();
+        self.batch.leases.push(LeaseChange::Revoked(id, lease));
+        if !tombstones.is_empty() {
+            self.apply(tombstones, Some("lease expiry".into()));
+        }
+        Ok(self.index.revision())
+    }
+
+    fn compact(&mut self, revision: Revision) -> Result<Revision, Error> {
+        if revision > self.index.revision() {
+            return Err(Error::Future);
+        }
+        let compacted = self.batch.compact.unwrap_or(Revision::ZERO).max(self.index.compacted());
+        // As in etcd, a store that was never compacted can be compacted at 0, which does nothing.
+        let nothing = revision == Revision::ZERO && compacted == Revision::ZERO;
+        if revision <= compacted && !nothing {
+            return Err(Error::Compacted);
+        }
+        Record::Compact(revision).encode(self.frame);
+        self.batch.compact = Some(revision);
+        Ok(self.index.revision())
+    }
+}
