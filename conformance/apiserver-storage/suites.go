@@ -5,6 +5,8 @@ package suites
 
 import (
 	// The suites.
+	_ "k8s.io/apiserver/pkg/reconcilers"
+	_ "k8s.io/apiserver/pkg/registry/generic/registry"
 	_ "k8s.io/apiserver/pkg/storage/cacher"
 	_ "k8s.io/apiserver/pkg/storage/etcd3"
 	_ "k8s.io/apiserver/pkg/storage/feature"

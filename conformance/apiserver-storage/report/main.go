@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -85,11 +87,10 @@ func (o *outcome) take(e event) (last bool) {
 		return false
 	case "pass", "skip":
 	case "fail":
-		if e.Test != "" {
+		if e.Test == "" {
+			o.blame()
+		} else {
 			o.failures = append(o.failures, e.Test)
-		} else if o.failed == 0 {
-			// Not built, a panic outside of tests, or a timeout: no test says so.
-			o.failures, o.failed = append(o.failures, ""), 1
 		}
 	default:
 		return false
@@ -110,6 +111,23 @@ func (o *outcome) take(e event) (last bool) {
 		delete(o.said, e.Test) // nobody will ask
 	}
 	return false
+}
+
+// blame finds what a package failed of that ends without the end of all tests: a panic or a timeout,
+// which tests that were under way report, or a program that cannot be built, which none does.
+func (o *outcome) blame() {
+	for _, test := range slices.Sorted(maps.Keys(o.said)) {
+		if test == "" || slices.Contains(o.failures, test) {
+			continue
+		}
+		o.failures = append(o.failures, test)
+		if !strings.Contains(test, "/") {
+			o.failed++
+		}
+	}
+	if o.failed == 0 {
+		o.failures, o.failed = append(o.failures, ""), 1
+	}
 }
 
 func (o *outcome) print(to io.Writer, e event) {

@@ -53,7 +53,25 @@ func TestFailuresComeWithWhatTheySaid(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeBuiltOrRunsOutOfTimeFails(t *testing.T) {
+func TestTestsThatWereUnderWayAtATimeoutFail(t *testing.T) {
+	said := reported(t, `{"Action":"output","Package":"p/slow","Test":"TestA","Output":"chatter\n"}
+{"Action":"pass","Package":"p/slow","Test":"TestA"}
+{"Action":"output","Package":"p/slow","Test":"TestB","Output":"=== RUN   TestB\n"}
+{"Action":"output","Package":"p/slow","Test":"TestB","Output":"panic: test timed out after 5m\n"}
+{"Action":"output","Package":"p/slow","Output":"FAIL p/slow 300s\n"}
+{"Action":"fail","Package":"p/slow"}
+`, false)
+	for _, wanted := range []string{
+		"--- p/slow TestB\n=== RUN   TestB\npanic: test timed out",
+		"\ntest result: FAILED. 1 passed; 1 failed;",
+	} {
+		if !strings.Contains(said, wanted) {
+			t.Errorf("%q is not in\n%s", wanted, said)
+		}
+	}
+}
+
+func TestWhatCannotBeBuiltFails(t *testing.T) {
 	said := reported(t, passes+`{"ImportPath":"p/broken","Action":"build-output","Output":"no such thing\n"}
 {"ImportPath":"p/broken","Action":"build-fail"}
 {"Action":"output","Package":"p/broken","Output":"FAIL p/broken [build failed]\n"}
