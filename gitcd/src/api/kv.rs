@@ -7,7 +7,8 @@ use bytes::Bytes;
 use futures::{Stream, stream};
 use tonic::{Request, Response, Status};
 
-use super::{Backend, check, key_value, status};
+use super::{Backend, check, key_value, quota, status};
+use crate::listener::Peer;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::kv_server::Kv;
 use crate::proto::etcdserverpb::response_op::Response as Answer;
@@ -64,8 +65,9 @@ impl Kv for Backend {
         let client = client(&request);
         let request = request.into_inner();
         check::size(&request, self.limits)?;
-        let put = check::put(request)?;
-        let done = self.store.execute(Op::Put(put), client).await.map_err(status::from_store)?;
+        let put = Op::Put(check::put(request)?);
+        self.admit(quota::cost(&put))?;
+        let done = self.store.execute(put, client).await.map_err(status::from_store)?;
         let Done::Put { revision, previous } = done else { unreachable!("a put is answered as one") };
         let mut response = self.put_response(revision, previous)?;
         response.header = Some(self.header(revision));
@@ -78,6 +80,7 @@ impl Kv for Backend {
     ) -> Result<Response<pb::DeleteRangeResponse>, Status> {
         let client = client(&request);
         let delete = check::delete(request.into_inner())?;
+        self.intact()?;
         let done = self.store.execute(Op::Delete(delete), client).await.map_err(status::from_store)?;
         let Done::Delete { revision, deleted, previous } = done else { unreachable!("a deletion is answered as one") };
         let mut response = self.delete_response(revision, deleted, &previous)?;
@@ -90,8 +93,11 @@ impl Kv for Backend {
         let request = request.into_inner();
         check::size(&request, self.limits)?;
         let shape = KeysOnly::of(&request);
-        let txn = check::txn(request, self.limits)?;
-        let done = self.store.execute(Op::Txn(txn), client).await.map_err(status::from_store)?;
+        let txn = Op::Txn(check::txn(request, self.limits)?);
+        if !txn.is_read_only() {
+            self.admit(quota::cost(&txn))?;
+        }
+        let done = self.store.execute(txn, client).await.map_err(status::from_store)?;
         let Done::Txn(txn) = done else { unreachable!("a transaction is answered as one") };
         let header = self.header(txn.revision);
         let responses = self.responses(txn.done, txn.succeeded, &shape)?;
@@ -103,6 +109,7 @@ impl Kv for Backend {
         request: Request<pb::CompactionRequest>,
     ) -> Result<Response<pb::CompactionResponse>, Status> {
         let revision = Revision::new(request.into_inner().revision);
+        self.intact()?;
         let current = self.store.compact(revision).await.map_err(status::from_store)?;
         Ok(Response::new(pb::CompactionResponse { header: Some(self.header(current)) }))
     }
@@ -196,7 +203,12 @@ fn revision_only(revision: Revision) -> pb::ResponseHeader {
     pb::ResponseHeader { revision: revision.get(), ..pb::ResponseHeader::default() }
 }
 
-/// Who asks, for the audit log.
+/// Who asks, for the audit log: the name in its certificate if it showed one, and its software.
 fn client<T>(request: &Request<T>) -> Option<Arc<str>> {
-    Some(request.metadata().get("user-agent")?.to_str().ok()?.into())
+    let agent = request.metadata().get("user-agent").and_then(|agent| agent.to_str().ok());
+    let name = request.extensions().get::<Peer>().and_then(|peer| peer.name.as_deref());
+    match (name, agent) {
+        (Some(name), Some(agent)) => Some(format!("{name} ({agent})").into()),
+        (name, agent) => name.or(agent).map(Into::into),
+    }
 }

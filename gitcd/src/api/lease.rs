@@ -6,7 +6,7 @@ use std::time::Instant;
 use futures::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Backend, status};
+use super::{Backend, quota, status};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::lease_server::Lease;
 use crate::store::lease::MAX_TTL;
@@ -21,6 +21,7 @@ impl Lease for Backend {
         if request.ttl > MAX_TTL {
             return Err(status::lease_ttl_too_large());
         }
+        self.admit(quota::LEASE_BYTES)?;
         let (id, ttl) = self.store.grant(request.id, request.ttl).await.map_err(status::from_store)?;
         let header = Some(self.header(self.store.revision()));
         Ok(Response::new(pb::LeaseGrantResponse { header, id, ttl, error: String::new() }))
@@ -30,6 +31,7 @@ impl Lease for Backend {
         &self,
         request: Request<pb::LeaseRevokeRequest>,
     ) -> Result<Response<pb::LeaseRevokeResponse>, Status> {
+        self.intact()?;
         let revision = self.store.revoke(request.into_inner().id).await.map_err(status::from_store)?;
         Ok(Response::new(pb::LeaseRevokeResponse { header: Some(self.header(revision)) }))
     }

@@ -1,49 +1,47 @@
 //! The Maintenance service.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, BufWriter, Read as _, Seek as _};
 use std::pin::Pin;
 
 use bytes::Bytes;
-use futures::Stream;
+use futures::{Stream, stream};
 use tonic::{Request, Response, Status};
 
 use super::{Backend, ETCD_VERSION, status};
+use crate::backup;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::maintenance_server::Maintenance;
 use crate::store::index::KeyRange;
 use crate::store::revision::Revision;
 
+/// What one message of a snapshot holds.
+const SNAPSHOT_PART_BYTES: usize = 64 << 10;
+
 #[tonic::async_trait]
 impl Maintenance for Backend {
     async fn alarm(&self, request: Request<pb::AlarmRequest>) -> Result<Response<pb::AlarmResponse>, Status> {
-        use pb::alarm_request::AlarmAction;
-        let header = Some(self.header(self.store.revision()));
-        match AlarmAction::try_from(request.into_inner().action) {
-            // No alarm outlives its cause here: a full disk refuses writes only while it is full.
-            Ok(AlarmAction::Get | AlarmAction::Deactivate) => {
-                Ok(Response::new(pb::AlarmResponse { header, alarms: Vec::new() }))
-            }
-            Ok(AlarmAction::Activate) | Err(_) => {
-                Err(Status::unimplemented("gitcd: alarms cannot be raised by clients"))
-            }
-        }
+        let alarms = self.alarm_answer(request.into_inner());
+        Ok(Response::new(pb::AlarmResponse { header: Some(self.header(self.store.revision())), alarms }))
     }
 
     async fn status(&self, _: Request<pb::StatusRequest>) -> Result<Response<pb::StatusResponse>, Status> {
         let revision = self.store.revision();
-        let repository = self.repository.clone();
-        let size = tokio::task::spawn_blocking(move || folder_bytes(&repository)).await.unwrap_or(0);
+        let size = self.store.data_size();
         Ok(Response::new(pb::StatusResponse {
             header: Some(self.header(revision)),
             version: ETCD_VERSION.to_owned(),
-            db_size: size as i64,
-            db_size_in_use: size as i64,
+            // The keys and their history since the compaction, for which the quota holds; Git's history is not counted.
+            db_size: size.total as i64,
+            db_size_in_use: size.total as i64,
+            db_size_quota: self.limits.quota_backend_bytes as i64,
             leader: self.member.member_id,
             raft_index: revision.get() as u64,
             raft_applied_index: revision.get() as u64,
             raft_term: super::RAFT_TERM,
             storage_version: super::CLUSTER_VERSION.to_owned(),
-            errors: self.store.poisoned().into_iter().collect(),
+            errors: self.store.poisoned().into_iter().chain(self.alarm_errors()).collect(),
+            downgrade_info: Some(pb::DowngradeInfo::default()),
             ..pb::StatusResponse::default()
         }))
     }
@@ -79,7 +77,31 @@ impl Maintenance for Backend {
     type SnapshotStream = Pin<Box<dyn Stream<Item = Result<pb::SnapshotResponse, Status>> + Send>>;
 
     async fn snapshot(&self, _: Request<pb::SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
-        Err(Status::unimplemented("gitcd: take a backup with `git clone --mirror` of the repository"))
+        let (store, repository) = (self.store.clone(), self.repository.clone());
+        let written = tokio::task::spawn_blocking(move || -> io::Result<(File, u64)> {
+            // Without a name, so that nothing of it stays whatever happens.
+            let mut file = tempfile::tempfile_in(&*repository)?;
+            let header = backup::write(&store, BufWriter::with_capacity(1 << 20, &file))?;
+            let length = file.stream_position()?;
+            file.rewind()?;
+            tracing::info!(revision = header.revision, bytes = length, "sending a snapshot");
+            Ok((file, length))
+        });
+        let failed = |error: &dyn std::fmt::Display| Status::internal(format!("gitcd: no snapshot: {error}"));
+        let (file, length) = written.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+        let parts = stream::try_unfold((file, length), move |(mut file, rest)| async move {
+            if rest == 0 {
+                return Ok(None);
+            }
+            // From the page cache, mostly: it was written just now.
+            let mut blob = vec![0; SNAPSHOT_PART_BYTES.min(rest as usize)];
+            file.read_exact(&mut blob).map_err(|error| Status::internal(format!("gitcd: no snapshot: {error}")))?;
+            let remaining_bytes = rest - blob.len() as u64;
+            let version = super::CLUSTER_VERSION.to_owned();
+            let part = pb::SnapshotResponse { header: None, remaining_bytes, blob: blob.into(), version };
+            Ok(Some((part, (file, remaining_bytes))))
+        });
+        Ok(Response::new(Box::pin(parts)))
     }
 
     async fn move_leader(&self, _: Request<pb::MoveLeaderRequest>) -> Result<Response<pb::MoveLeaderResponse>, Status> {
@@ -120,17 +142,4 @@ impl Backend {
             Err(_) => Err(Status::internal("gitcd: hashing was cancelled")),
         }
     }
-}
-
-/// Bytes of all files below a folder; what vanishes meanwhile is not counted.
-pub(crate) fn folder_bytes(folder: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-    entries
-        .flatten()
-        .map(|entry| match entry.metadata() {
-            Ok(meta) if meta.is_dir() => folder_bytes(&entry.path()),
-            Ok(meta) => meta.len(),
-            Err(_) => 0,
-        })
-        .sum()
 }

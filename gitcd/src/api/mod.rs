@@ -1,11 +1,17 @@
 //! The etcd v3 API: one file a gRPC service. A handler checks, calls the store, answers.
 
+mod alarm;
+mod auth;
 mod check;
 mod cluster;
+mod concurrency;
+mod election;
 mod health;
 mod kv;
 mod lease;
+mod lock;
 mod maintenance;
+mod quota;
 mod status;
 mod watch;
 
@@ -16,13 +22,19 @@ use bytes::Bytes;
 pub use self::cluster::Member;
 use tonic_health::pb::health_server::HealthServer;
 
+use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
+
+use crate::metrics::{Counting, Requests};
 use crate::proto::etcdserverpb::ResponseHeader;
+use crate::proto::etcdserverpb::auth_server::AuthServer;
 use crate::proto::etcdserverpb::cluster_server::ClusterServer;
 use crate::proto::etcdserverpb::kv_server::KvServer;
 use crate::proto::etcdserverpb::lease_server::LeaseServer;
 use crate::proto::etcdserverpb::maintenance_server::MaintenanceServer;
 use crate::proto::etcdserverpb::watch_server::WatchServer;
 use crate::proto::mvccpb::KeyValue;
+use crate::proto::v3electionpb::election_server::ElectionServer;
+use crate::proto::v3lockpb::lock_server::LockServer;
 use crate::store::Store;
 use crate::store::revision::Revision;
 use crate::store::version::Version;
@@ -44,11 +56,16 @@ pub struct Limits {
     pub max_request_bytes: usize,
     /// Most operations in a transaction.
     pub max_txn_ops: usize,
+    /// Most bytes of keys and values with their history, before the NOSPACE alarm is raised; 0 is no bound.
+    pub quota_backend_bytes: u64,
 }
+
+/// etcd's default for [`Limits::quota_backend_bytes`].
+pub const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_request_bytes: 1_572_864, max_txn_ops: 128 }
+        Self { max_request_bytes: 1_572_864, max_txn_ops: 128, quota_backend_bytes: DEFAULT_QUOTA_BYTES }
     }
 }
 
@@ -91,7 +108,7 @@ impl Backend {
 }
 
 /// All gRPC services of a branch.
-pub fn routes(backend: &Backend) -> axum::Router {
+pub fn routes(backend: &Backend, requests: &Requests) -> axum::Router {
     // Larger messages are decoded, so that the answer is etcd's error and not the transport's.
     let decode_limit = 2 * (backend.limits.max_request_bytes + OVERHEAD_BYTES);
     let mut routes = tonic::service::Routes::builder();
@@ -109,8 +126,36 @@ pub fn routes(backend: &Backend) -> axum::Router {
         .add_service(LeaseServer::new(backend.clone()))
         .add_service(ClusterServer::new(backend.clone()))
         .add_service(MaintenanceServer::new(backend.clone()))
-        .add_service(HealthServer::new(backend.clone()));
-    routes.routes().into_axum_router().layer(tower::util::MapResponseLayer::new(status::of_transport))
+        .add_service(AuthServer::new(backend.clone()))
+        .add_service(LockServer::new(backend.clone()))
+        .add_service(ElectionServer::new(backend.clone()))
+        .add_service(HealthServer::new(backend.clone()))
+        .add_service(reflection());
+    let all = routes
+        .routes()
+        .into_axum_router()
+        .fallback(unknown)
+        .layer(tower::util::MapResponseLayer::new(status::of_transport));
+    all.layer(Counting(requests.clone()))
+}
+
+/// What nobody serves: a method of gRPC is answered in its way, anything else as a page that is not there.
+async fn unknown(request: axum::extract::Request) -> axum::response::Response {
+    let content_type = request.headers().get(http::header::CONTENT_TYPE);
+    if content_type.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc")) {
+        let service = request.uri().path().trim_start_matches('/').split('/').next().unwrap_or_default();
+        return tonic::Status::unimplemented(format!("unknown service {service}")).into_http();
+    }
+    axum::response::IntoResponse::into_response((http::StatusCode::NOT_FOUND, "404 page not found\n"))
+}
+
+/// Describes the services to clients that were not built for them, such as `grpcurl`.
+fn reflection() -> ServerReflectionServer<impl ServerReflection> {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(crate::proto::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .expect("the descriptors were made by the compiler")
 }
 
 /// A pair on the wire.

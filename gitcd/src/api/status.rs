@@ -28,6 +28,15 @@ statuses! {
     too_deep = InvalidArgument "gitcd: the key has more than 1024 components: Git cannot hold a tree that deep";
     stopped = Unavailable "etcdserver: server stopped";
     bad_leader_transferee = FailedPrecondition "etcdserver: bad leader transferee";
+    corrupt = DataLoss "etcdserver: corrupt cluster";
+    not_leader = Unknown "election: not leader";
+    no_leader = Unknown "election: no leader";
+    missing_leader = Unknown "\"leader\" field must be provided";
+    session_expired = Unknown "mutex: session is expired";
+    auth_not_enabled = FailedPrecondition "etcdserver: authentication is not enabled";
+    user_not_found = FailedPrecondition "etcdserver: user name not found";
+    role_not_found = FailedPrecondition "etcdserver: role name not found";
+    no_users = Unimplemented "gitcd: there are no users and roles; clients are known by their TLS certificates";
     single_member = Unimplemented "gitcd: a branch has one member; other writers take another branch";
 }
 
@@ -40,6 +49,12 @@ pub(super) fn of_transport<B>(mut response: http::Response<B>) -> http::Response
         headers.insert("grpc-status", http::HeaderValue::from_static("8"));
     }
     response
+}
+
+/// What the store's error is in answers of the Lock and Election services, which are clients of the server in etcd: the
+/// text stays, the code does not.
+pub(super) fn from_inner_client(error: Error) -> Status {
+    Status::unknown(from_store(error).message())
 }
 
 /// What the store's error is on the wire.

@@ -63,13 +63,24 @@ pub struct Index {
     events_from: Revision,
     /// Histories are free of what is below this; it follows `compacted` in small steps.
     pruned: Revision,
+    size: Size,
+}
+
+/// How much data there is, in bytes: keys, values and a constant for each stored version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// All versions that history still knows.
+    pub total: usize,
+    /// The newest versions of the keys that exist.
+    pub live: usize,
 }
 
 impl Index {
     /// An empty index whose clock stands at `revision` and whose history starts there.
     pub fn new(revision: Revision) -> Self {
         let (compacted, events_from, pruned) = (Revision::ZERO, Revision::ZERO, Revision::ZERO);
-        Self { keys: BTreeMap::new(), log: Log::default(), revision, compacted, events_from, pruned }
+        let (keys, log, size) = (BTreeMap::new(), Log::default(), Size::default());
+        Self { keys, log, revision, compacted, events_from, pruned, size }
     }
 
     /// The newest applied revision (which may not be durable yet).
@@ -102,8 +113,15 @@ impl Index {
         self.log.len()
     }
 
+    /// How much data there is. Costs nothing.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
     /// Puts a pair in place without a log entry: the state that recovery starts from.
     pub fn load(&mut self, version: Version) {
+        self.size.total += version.weight();
+        self.size.live += version.weight();
         self.keys.insert(version.key.clone(), History::new(Arc::new(version)));
     }
 
@@ -136,6 +154,7 @@ impl Index {
         let mut changes = Vec::with_capacity(versions.len());
         for version in versions {
             debug_assert_eq!(version.mod_revision, self.revision);
+            self.size.total += version.weight();
             let previous = if let Some(history) = self.keys.get_mut(&version.key) {
                 let previous = Some(history.head()).filter(|head| !head.is_tombstone()).cloned();
                 history.push(version.clone());
@@ -144,6 +163,8 @@ impl Index {
                 self.keys.insert(version.key.clone(), History::new(version.clone()));
                 None
             };
+            self.size.live += live_weight(Some(&version));
+            self.size.live -= live_weight(previous.as_ref());
             changes.push(Change { version, previous });
         }
         self.log.push(Entry::new(self.revision, time_ms, client, changes));
@@ -173,6 +194,9 @@ impl Index {
     pub fn undo(&mut self) -> Option<Entry> {
         let entry = self.log.pop()?;
         for change in entry.changes() {
+            self.size.total -= change.version.weight();
+            self.size.live += live_weight(change.previous.as_ref());
+            self.size.live -= live_weight(Some(&change.version));
             if let Some(history) = self.keys.get_mut(&change.version.key)
                 && !history.pop()
             {
@@ -199,13 +223,15 @@ impl Index {
             visited.extend(entry.changes().iter().map(|change| change.version.key.clone()));
             done = entry.revision;
         }
+        let mut freed = 0;
         for key in visited {
             if let Some(history) = self.keys.get_mut(&key)
-                && !history.compact(target)
+                && !history.compact(target, &mut freed)
             {
                 self.keys.remove(&key);
             }
         }
+        self.size.total -= freed;
         let complete = self.log.from(done.next()).next().is_none_or(|next| next.revision > target);
         self.pruned = if complete { target } else { done };
         // The write at the compact revision itself stays: a watch may start there.
@@ -213,6 +239,10 @@ impl Index {
         self.log.drop_through(seen, 2 * limit);
         !complete
     }
+}
+
+fn live_weight(version: Option<&Arc<Version>>) -> usize {
+    version.filter(|version| !version.is_tombstone()).map_or(0, |version| version.weight())
 }
 
 #[cfg(test)]
@@ -290,6 +320,10 @@ mod tests {
                     }
                     Step::Prune(limit) => { index.prune(index.revision(), limit); }
                 }
+                let all = || index.keys.values().flat_map(History::versions);
+                prop_assert_eq!(index.size().total, all().map(|version| version.weight()).sum::<usize>());
+                let heads = index.keys.values().map(|history| live_weight(Some(history.head())));
+                prop_assert_eq!(index.size().live, heads.sum::<usize>());
                 for (revision, state) in model.states.iter().enumerate().skip(index.compacted().get().max(1) as usize) {
                     let range = KeyRange::Span(key(0), key(200));
                     let found: Vec<_> = index.range(&range, Revision::new(revision as i64))

@@ -5,6 +5,8 @@
 //! to readers by raising the durable revision, to watchers through the [hub](crate::watch), to the client by an
 //! answer. Reads answer at the durable revision, whatever the writer has already applied beyond it.
 
+pub mod alarms;
+mod expiry;
 pub mod index;
 pub mod lease;
 pub mod log;
@@ -20,9 +22,11 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
+use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::{mpsc, oneshot};
 
-use self::index::Index;
+use self::alarms::Alarms;
+use self::index::{Index, Size};
 use self::lease::{Lease, Leases};
 use self::log::Entry;
 use self::query::{Found, Range, View};
@@ -30,6 +34,7 @@ use self::revision::Revision;
 use self::txn::{Done, Op};
 use self::version::{ValueLost, Version};
 use crate::journal::{self, Segments};
+use crate::metrics::disk_seconds;
 use crate::watch::Hub;
 
 pub use writer::Limits;
@@ -74,18 +79,61 @@ impl From<ValueLost> for Error {
 }
 
 /// Figures for metrics, without locks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counters {
     /// Frames made durable.
     pub fsyncs: AtomicU64,
-    /// Nanoseconds spent in them.
-    pub fsync_nanos: AtomicU64,
+    /// Time for each of them.
+    pub fsync_seconds: Histogram,
+    /// Batches that could not be made durable.
+    pub failed_batches: AtomicU64,
+    /// Range requests.
+    pub ranges: AtomicU64,
+    /// Pairs written.
+    pub puts: AtomicU64,
+    /// Pairs deleted.
+    pub deletes: AtomicU64,
+    /// Transactions that wrote.
+    pub txns: AtomicU64,
+    /// Events sent to watchers.
+    pub events: AtomicU64,
+    /// Leases granted.
+    pub leases_granted: AtomicU64,
+    /// Leases revoked, by a client or because they ran out.
+    pub leases_revoked: AtomicU64,
     /// Bytes appended to the journal.
     pub journal_bytes: AtomicU64,
     /// Bytes of superseded values in memory.
     pub old_value_bytes: AtomicU64,
     /// Compactions done.
     pub compactions: AtomicU64,
+    /// Keys and values with all their history, as of the last write.
+    pub data_bytes: AtomicU64,
+    /// Those of them that are the newest of a key.
+    pub live_bytes: AtomicU64,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        let none = AtomicU64::default;
+        Self {
+            fsyncs: none(),
+            fsync_seconds: disk_seconds(),
+            failed_batches: none(),
+            ranges: none(),
+            puts: none(),
+            deletes: none(),
+            txns: none(),
+            events: none(),
+            leases_granted: none(),
+            leases_revoked: none(),
+            journal_bytes: none(),
+            old_value_bytes: none(),
+            compactions: none(),
+            data_bytes: none(),
+            live_bytes: none(),
+        }
+    }
 }
 
 /// What the writer waits for and what waits for the writer.
@@ -112,6 +160,9 @@ pub struct Store {
     published: Condvar,
     poisoned: Mutex<Option<String>>,
     lease_granted: tokio::sync::Notify,
+    alarms: Alarms,
+    /// Rung when writes work again after there was no room for one.
+    room: tokio::sync::Notify,
     /// Figures for metrics.
     pub counters: Counters,
 }
@@ -131,6 +182,8 @@ pub struct Start {
     pub segments: Arc<Segments>,
     /// Versions whose value is in the journal only.
     pub evicted: Vec<Weak<Version>>,
+    /// Raised alarms.
+    pub alarms: Alarms,
 }
 
 impl Store {
@@ -139,8 +192,16 @@ impl Store {
     /// # Errors
     /// If no thread can be started.
     pub fn start(start: Start, limits: Limits) -> std::io::Result<(Arc<Self>, Handle)> {
+        let (writer, inbox) = Self::assemble(start, limits);
+        let store = writer.store().clone();
+        let thread = writer.spawn(inbox)?;
+        Ok((store, Handle { thread }))
+    }
+
+    /// The store, held by its writer, which does not run yet.
+    fn assemble(start: Start, limits: Limits) -> (writer::Writer, mpsc::Receiver<writer::Command>) {
         let (commands, inbox) = mpsc::channel(limits.queue);
-        let Start { index, mut leases, committed, journal, segments, evicted } = start;
+        let Start { index, mut leases, committed, journal, segments, evicted, alarms } = start;
         for version in index.range(&index::KeyRange::From(Bytes::new()), index.revision()) {
             if version.lease != 0 && leases.find(version.lease).is_none() {
                 // It ended, but what recovery started from was written before its keys went with it: now they go.
@@ -160,10 +221,12 @@ impl Store {
             published: Condvar::new(),
             poisoned: Mutex::new(None),
             lease_granted: tokio::sync::Notify::new(),
+            alarms,
+            room: tokio::sync::Notify::new(),
             counters: Counters::default(),
         });
-        let thread = writer::spawn(store.clone(), journal, inbox, limits, evicted)?;
-        Ok((store, Handle { thread }))
+        store.measure(store.index.read().size());
+        (writer::Writer::new(store, journal, limits, evicted), inbox)
     }
 
     /// The newest revision that is durable, which all reads, headers and watches go by.
@@ -182,6 +245,22 @@ impl Store {
         (index.len(), index.log_len())
     }
 
+    /// How much data there is, as of the last batch of writes. Takes no lock.
+    pub fn data_size(&self) -> Size {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as usize;
+        Size { total: load(&self.counters.data_bytes), live: load(&self.counters.live_bytes) }
+    }
+
+    fn measure(&self, size: Size) {
+        self.counters.data_bytes.store(size.total as u64, Ordering::Relaxed);
+        self.counters.live_bytes.store(size.live as u64, Ordering::Relaxed);
+    }
+
+    /// Alarms, which clients raise and clear.
+    pub fn alarms(&self) -> &Alarms {
+        &self.alarms
+    }
+
     /// The watchers.
     pub fn hub(&self) -> &Arc<Hub> {
         &self.hub
@@ -198,6 +277,7 @@ impl Store {
     /// # Errors
     /// [`Error::Future`], [`Error::Compacted`], [`Error::ValueLost`].
     pub fn range(&self, range: &Range) -> Result<Found, Error> {
+        self.counters.ranges.fetch_add(1, Ordering::Relaxed);
         let index = self.index.read();
         let current = self.revision();
         range.check(current, index.compacted())?;
@@ -270,31 +350,6 @@ impl Store {
     /// All leases as the writer has them, for commits and metrics: one that is being granted or revoked may be there or not.
     pub(crate) fn leases(&self) -> Vec<(i64, i64)> {
         self.leases.lock().list()
-    }
-
-    /// Revokes leases as they run out. Runs until the store stops.
-    pub async fn expire_leases(&self) {
-        loop {
-            let next = self.leases.lock().next_deadline();
-            let Some((deadline, id)) = next else {
-                self.lease_granted.notified().await;
-                continue;
-            };
-            if deadline > Instant::now() {
-                // A lease that is granted meanwhile may run out earlier.
-                let _ = tokio::time::timeout_at(deadline.into(), self.lease_granted.notified()).await;
-                continue;
-            }
-            match self.send(|reply| writer::Command::Revoke { id, only_if_due: true, reply }).await {
-                Ok(_) | Err(Error::LeaseNotFound) => {}
-                Err(Error::Stopped) => return,
-                Err(error) => {
-                    // Kept alive meanwhile, or no space: look again in a moment.
-                    tracing::debug!(%error, lease = id, "lease not expired");
-                    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-                }
-            }
-        }
     }
 
     /// Tells the store what is in Git.

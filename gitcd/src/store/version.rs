@@ -8,6 +8,9 @@ use parking_lot::Mutex;
 use super::revision::Revision;
 use crate::journal::{Position, Segments};
 
+/// Revisions, version and lease of a stored pair, and what keeps it findable.
+pub const OVERHEAD_BYTES: usize = 128;
+
 /// What one write transaction made of one key: a pair or, as a tombstone, its deletion.
 #[derive(Debug)]
 pub struct Version {
@@ -37,11 +40,11 @@ struct Value {
 /// A value that was trimmed away while somebody still held its version. It cannot happen unless the journal's
 /// folder was changed from outside.
 #[derive(Debug, thiserror::Error)]
-#[error("value of {key:?} at revision {revision} cannot be read back from the journal: {source}")]
+#[error("value of {key:?} at revision {revision} cannot be read back from the journal: {said}")]
 pub struct ValueLost {
     key: Bytes,
     revision: Revision,
-    source: std::io::Error,
+    said: std::io::Error,
 }
 
 impl Version {
@@ -70,6 +73,11 @@ impl Version {
         self.version == 0
     }
 
+    /// What it counts for in the size of the data: key, value and a constant for the rest.
+    pub fn weight(&self) -> usize {
+        self.key.len() + self.value_length as usize + OVERHEAD_BYTES
+    }
+
     /// Whether this write created the key.
     pub fn is_create(&self) -> bool {
         self.create_revision == self.mod_revision
@@ -90,10 +98,10 @@ impl Version {
         match segments.read(at) {
             Ok(value) => Ok(value),
             // Trimming brings needed values back before it deletes the segment.
-            Err(source) => self.value.lock().memory.clone().ok_or_else(|| ValueLost {
+            Err(said) => self.value.lock().memory.clone().ok_or_else(|| ValueLost {
                 key: self.key.clone(),
                 revision: self.mod_revision,
-                source,
+                said,
             }),
         }
     }
@@ -145,6 +153,11 @@ impl History {
         &self.head
     }
 
+    #[cfg(test)]
+    pub(super) fn versions(&self) -> impl Iterator<Item = &Arc<Version>> {
+        self.older.iter().chain([&self.head])
+    }
+
     pub(super) fn push(&mut self, version: Arc<Version>) {
         self.older.push(std::mem::replace(&mut self.head, version));
     }
@@ -174,14 +187,21 @@ impl History {
     /// Drops what no revision from `keep` on can see. Returns false if nothing is left.
     ///
     /// With versions 3, 5, 9 (deletion) and `keep` 6: 3 goes, 5 is what revision 6 sees. With `keep` 9 all go.
-    pub(super) fn compact(&mut self, keep: Revision) -> bool {
+    /// The weight of what goes is added to `freed`.
+    pub(super) fn compact(&mut self, keep: Revision, freed: &mut usize) -> bool {
+        let weight = |versions: &[Arc<Version>]| versions.iter().map(|version| version.weight()).sum::<usize>();
         if self.head.mod_revision <= keep {
+            *freed += weight(&self.older);
             self.older = Vec::new();
+            if self.head.is_tombstone() {
+                *freed += self.head.weight();
+            }
             return !self.head.is_tombstone();
         }
         let visible = self.older.iter().rposition(|version| version.mod_revision <= keep);
         if let Some(visible) = visible {
             let first = if self.older[visible].is_tombstone() { visible + 1 } else { visible };
+            *freed += weight(&self.older[..first]);
             self.older.drain(..first);
             self.older.shrink_to_fit();
         }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -46,7 +47,7 @@ struct Watcher {
     keys: KeyRange,
     /// Nothing below this is of interest any more.
     next: Revision,
-    /// Where it was asked to start.
+    /// Where it was asked to start; 0 for now. Until then it is told no revision.
     start: Revision,
     no_put: bool,
     no_delete: bool,
@@ -137,18 +138,19 @@ impl Session {
                 .send_at(self.store.revision(), refused("mvcc: duplicate watch ID provided on the WatchStream"))
                 .await;
         }
-        let (mut current, mut start) = (Revision::ZERO, Revision::new(create.start_revision));
+        let start = Revision::new(create.start_revision);
+        let (mut current, mut next) = (Revision::ZERO, start);
         let registration = self.store.hub().register(keys.clone(), &self.mailbox, id, || {
             current = self.store.revision();
             if create.start_revision == 0 {
-                start = current.next();
+                next = current.next();
             }
-            (start <= current).then_some(start)
+            (next <= current).then_some(next)
         });
         let filtered = |filter: FilterType| create.filters.contains(&(filter as i32));
         let watcher = Watcher {
             keys,
-            next: start,
+            next,
             start,
             no_put: filtered(FilterType::Noput),
             no_delete: filtered(FilterType::Nodelete),
@@ -224,8 +226,8 @@ impl Session {
             watcher.next = next;
             if !changes.is_empty() {
                 watcher.idle = false;
-                let (prev_kv, fragment) = (watcher.prev_kv, watcher.fragment);
-                let events = match changes.iter().map(|change| self.event(change, prev_kv)).collect() {
+                let fragment = watcher.fragment;
+                let events = match changes.iter().map(|change| self.event(change)).collect() {
                     Ok(events) => events,
                     Err(lost) => {
                         let _ = self.answers.send(Err(Status::data_loss(lost.to_string()))).await;
@@ -252,6 +254,7 @@ impl Session {
     }
 
     async fn send_events(&self, id: i64, revision: Revision, events: Vec<Event>, fragment: bool) -> Result<(), Gone> {
+        self.store.counters.events.fetch_add(events.len() as u64, Ordering::Relaxed);
         let mut response = WatchResponse { watch_id: id, events, ..WatchResponse::default() };
         if !fragment || response.encoded_len() < self.settings.max_request_bytes {
             return self.send_at(revision, response).await;
@@ -277,7 +280,7 @@ impl Session {
         self.answers.send(Ok(response)).await.map_err(|_| Gone)
     }
 
-    fn event(&self, change: &Change, prev_kv: bool) -> Result<Event, ValueLost> {
+    fn event(&self, change: &Change) -> Result<Event, ValueLost> {
         let pair = |version: &Version| -> Result<KeyValue, ValueLost> {
             Ok(crate::api::key_value(version, version.value(self.store.segments())?))
         };
@@ -288,8 +291,7 @@ impl Session {
         } else {
             (EventType::Put, pair(&change.version)?)
         };
-        let previous = change.previous.as_ref().filter(|_| prev_kv);
-        let prev_kv = previous.map(|previous| pair(previous)).transpose()?;
+        let prev_kv = change.previous.as_ref().map(|previous| pair(previous)).transpose()?;
         Ok(Event { r#type: kind as i32, kv: Some(kv), prev_kv })
     }
 }
@@ -319,10 +321,13 @@ fn look(store: &Store, watcher: &Watcher) -> Look {
                 let revision = Revision::new(next.get() - 1);
                 return Look::Seen { changes, revision, next, finished: false };
             }
+            // etcd looks the pair before a change up when it sends the change: at the compact revision it is gone.
+            let with_previous = watcher.prev_kv && entry.revision > index.compacted();
             for change in entry.changes().iter().filter(|change| watcher.wants(change)) {
-                let previous = change.previous.as_ref().filter(|_| watcher.prev_kv);
-                bytes += (change.version.value_length + previous.map_or(0, |previous| previous.value_length)) as usize;
-                changes.push(change.clone());
+                let previous = change.previous.as_ref().filter(|_| with_previous).cloned();
+                let lengths = change.version.value_length + previous.as_ref().map_or(0, |version| version.value_length);
+                bytes += lengths as usize;
+                changes.push(Change { version: change.version.clone(), previous });
             }
             next = entry.revision.next();
         }

@@ -6,11 +6,15 @@
 #[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
 mod support;
 
+mod alarm;
+mod auth;
 mod compact;
 mod comparison;
 mod delete;
+mod election;
 mod lease;
 mod limits;
+mod lock;
 mod maintenance;
 mod put;
 mod range;

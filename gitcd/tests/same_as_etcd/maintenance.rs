@@ -1,6 +1,6 @@
 //! Maintenance and Cluster: what a single member says of itself.
 
-use gitcd::proto::etcdserverpb::{AlarmRequest, DefragmentRequest, HashKvRequest, MemberListRequest, StatusRequest};
+use gitcd::proto::etcdserverpb::{DefragmentRequest, HashKvRequest, MemberListRequest, StatusRequest};
 use tonic::Code;
 
 use crate::support::build::{compact, put};
@@ -27,14 +27,6 @@ async fn there_is_one_member() {
         let answer = client.member_list(MemberListRequest { linearizable: true }).await.ok();
         assert_eq!(answer.members.len(), 1);
         client.member_list(MemberListRequest { linearizable: false }).await.ok();
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn there_are_no_alarms() {
-    same(async |client| {
-        client.alarm(AlarmRequest::default()).await.ok();
     })
     .await;
 }

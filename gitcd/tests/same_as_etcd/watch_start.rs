@@ -133,3 +133,21 @@ async fn compaction_does_not_touch_a_watch_that_is_up_to_date() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn what_was_before_the_compact_revision_is_not_told_any_more() {
+    same(async |client| {
+        for value in ["1", "2", "3"] {
+            client.put(put("/registry/a", value)).await.ok();
+        }
+        client.delete_range(delete("/registry/a")).await.ok();
+        for revision in [4, 5] {
+            client.compact(compact(revision)).await.ok();
+            let mut watching = client.watch();
+            let create = WatchCreateRequest { start_revision: revision, prev_kv: true, ..watch_prefix("/registry/") };
+            watching.create(create).await;
+            watching.events(6 - usize::try_from(revision).unwrap()).await;
+        }
+    })
+    .await;
+}

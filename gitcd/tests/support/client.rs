@@ -5,13 +5,17 @@ use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+use gitcd::proto::etcdserverpb::auth_client::AuthClient;
 use gitcd::proto::etcdserverpb::cluster_client::ClusterClient;
 use gitcd::proto::etcdserverpb::kv_client::KvClient;
 use gitcd::proto::etcdserverpb::lease_client::LeaseClient;
 use gitcd::proto::etcdserverpb::maintenance_client::MaintenanceClient;
 use gitcd::proto::etcdserverpb::watch_client::WatchClient;
 use gitcd::proto::etcdserverpb::{
-    AlarmRequest, AlarmResponse, CompactionRequest, CompactionResponse, DefragmentRequest, DefragmentResponse,
+    AlarmRequest, AlarmResponse, AuthDisableRequest, AuthDisableResponse, AuthRoleDeleteRequest,
+    AuthRoleDeleteResponse, AuthRoleGetRequest, AuthRoleGetResponse, AuthStatusRequest, AuthStatusResponse,
+    AuthUserDeleteRequest, AuthUserDeleteResponse, AuthUserGetRequest, AuthUserGetResponse, AuthenticateRequest,
+    AuthenticateResponse, CompactionRequest, CompactionResponse, DefragmentRequest, DefragmentResponse,
     DeleteRangeRequest, DeleteRangeResponse, HashKvRequest, HashKvResponse, LeaseGrantRequest, LeaseGrantResponse,
     LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest,
     LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, MemberAddRequest, MemberAddResponse,
@@ -19,6 +23,13 @@ use gitcd::proto::etcdserverpb::{
     MemberRemoveResponse, MemberUpdateRequest, MemberUpdateResponse, MoveLeaderRequest, MoveLeaderResponse, PutRequest,
     PutResponse, RangeRequest, RangeResponse, StatusRequest, StatusResponse, TxnRequest, TxnResponse,
 };
+use gitcd::proto::v3electionpb::election_client::ElectionClient;
+use gitcd::proto::v3electionpb::{
+    CampaignRequest, CampaignResponse, LeaderRequest, LeaderResponse, ProclaimRequest, ProclaimResponse, ResignRequest,
+    ResignResponse,
+};
+use gitcd::proto::v3lockpb::lock_client::LockClient;
+use gitcd::proto::v3lockpb::{LockRequest, LockResponse, UnlockRequest, UnlockResponse};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
@@ -121,6 +132,19 @@ impl Client {
         cluster.member_remove: MemberRemoveRequest => MemberRemoveResponse;
         cluster.member_update: MemberUpdateRequest => MemberUpdateResponse;
         cluster.member_promote: MemberPromoteRequest => MemberPromoteResponse;
+        auth.auth_status: AuthStatusRequest => AuthStatusResponse;
+        auth.auth_disable: AuthDisableRequest => AuthDisableResponse;
+        auth.authenticate: AuthenticateRequest => AuthenticateResponse;
+        auth.user_get: AuthUserGetRequest => AuthUserGetResponse;
+        auth.user_delete: AuthUserDeleteRequest => AuthUserDeleteResponse;
+        auth.role_get: AuthRoleGetRequest => AuthRoleGetResponse;
+        auth.role_delete: AuthRoleDeleteRequest => AuthRoleDeleteResponse;
+        locks.lock: LockRequest => LockResponse;
+        locks.unlock: UnlockRequest => UnlockResponse;
+        elections.campaign: CampaignRequest => CampaignResponse;
+        elections.proclaim: ProclaimRequest => ProclaimResponse;
+        elections.leader: LeaderRequest => LeaderResponse;
+        elections.resign: ResignRequest => ResignResponse;
     }
 
     /// One keep-alive on a stream of its own.
@@ -134,6 +158,12 @@ impl Client {
         };
         let result = result.await;
         self.noted("lease_keep_alive", &request, result)
+    }
+
+    /// Hears what the leaders of an election say; not written down.
+    pub(crate) async fn observe(&self, name: &'static str) -> tonic::Streaming<LeaderResponse> {
+        let request = LeaderRequest { name: name.into() };
+        self.elections().observe(request).await.expect("an election can be observed").into_inner()
     }
 
     /// Opens a watch stream.
@@ -170,6 +200,18 @@ impl Client {
 
     fn maintenance(&self) -> MaintenanceClient<Channel> {
         MaintenanceClient::new(self.channel.clone())
+    }
+
+    fn auth(&self) -> AuthClient<Channel> {
+        AuthClient::new(self.channel.clone())
+    }
+
+    fn locks(&self) -> LockClient<Channel> {
+        LockClient::new(self.channel.clone())
+    }
+
+    fn elections(&self) -> ElectionClient<Channel> {
+        ElectionClient::new(self.channel.clone())
     }
 
     fn cluster(&self) -> ClusterClient<Channel> {

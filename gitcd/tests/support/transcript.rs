@@ -3,12 +3,15 @@
 use std::fmt::Debug;
 
 use gitcd::proto::etcdserverpb::{
-    AlarmResponse, CompactionResponse, DefragmentResponse, DeleteRangeResponse, HashKvResponse, HashResponse,
-    LeaseGrantResponse, LeaseKeepAliveResponse, LeaseLeasesResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse,
-    MemberAddResponse, MemberListResponse, MemberPromoteResponse, MemberRemoveResponse, MemberUpdateResponse,
-    MoveLeaderResponse, PutResponse, RangeResponse, ResponseHeader, StatusResponse, TxnResponse, WatchResponse,
-    response_op,
+    AlarmResponse, AuthDisableResponse, AuthRoleDeleteResponse, AuthRoleGetResponse, AuthStatusResponse,
+    AuthUserDeleteResponse, AuthUserGetResponse, AuthenticateResponse, CompactionResponse, DefragmentResponse,
+    DeleteRangeResponse, HashKvResponse, HashResponse, LeaseGrantResponse, LeaseKeepAliveResponse, LeaseLeasesResponse,
+    LeaseRevokeResponse, LeaseTimeToLiveResponse, MemberAddResponse, MemberListResponse, MemberPromoteResponse,
+    MemberRemoveResponse, MemberUpdateResponse, MoveLeaderResponse, PutResponse, RangeResponse, ResponseHeader,
+    StatusResponse, TxnResponse, WatchResponse, response_op,
 };
+use gitcd::proto::v3electionpb::{CampaignResponse, LeaderResponse, ProclaimResponse, ResignResponse};
+use gitcd::proto::v3lockpb::{LockResponse, UnlockResponse};
 use tonic::Status;
 
 /// The steps of a case: what was asked and what came back, without what two servers may differ in.
@@ -74,22 +77,41 @@ macro_rules! only_headers_differ {
 }
 
 only_headers_differ!(
-    AlarmResponse,
+    AuthDisableResponse,
+    AuthRoleDeleteResponse,
+    AuthRoleGetResponse,
+    AuthStatusResponse,
+    AuthUserDeleteResponse,
+    AuthUserGetResponse,
+    AuthenticateResponse,
+    CampaignResponse,
     CompactionResponse,
     DefragmentResponse,
     DeleteRangeResponse,
     LeaseGrantResponse,
     LeaseKeepAliveResponse,
+    LeaderResponse,
     LeaseRevokeResponse,
+    LockResponse,
     MemberAddResponse,
     MemberPromoteResponse,
     MemberRemoveResponse,
     MemberUpdateResponse,
     MoveLeaderResponse,
+    ProclaimResponse,
     PutResponse,
     RangeResponse,
+    ResignResponse,
+    UnlockResponse,
     WatchResponse
 );
+
+impl Comparable for AlarmResponse {
+    fn normalise(&mut self) {
+        header(&mut self.header);
+        self.alarms.sort_by_key(|alarm| (alarm.alarm, alarm.member_id));
+    }
+}
 
 impl Comparable for TxnResponse {
     fn normalise(&mut self) {

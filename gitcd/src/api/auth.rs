@@ -1,0 +1,57 @@
+//! The Auth service: users and roles are not kept here, and clients are told so (etcd: `api/v3rpc/auth.go`).
+//!
+//! Who may connect is decided by TLS client certificates (`--tls-trusted-ca-certs`).
+
+use tonic::{Request, Response, Status};
+
+use super::{Backend, status};
+use crate::proto::etcdserverpb as pb;
+use crate::proto::etcdserverpb::auth_server::Auth;
+
+/// etcd counts changes of users and roles from here.
+const AUTH_REVISION: u64 = 1;
+
+macro_rules! auth_without_users {
+    ($($method:ident($request:ident) -> $response:ident = $refusal:ident;)*) => {
+        #[tonic::async_trait]
+        impl Auth for Backend {
+            async fn auth_status(
+                &self,
+                _: Request<pb::AuthStatusRequest>,
+            ) -> Result<Response<pb::AuthStatusResponse>, Status> {
+                let header = Some(self.header(self.store.revision()));
+                Ok(Response::new(pb::AuthStatusResponse { header, enabled: false, auth_revision: AUTH_REVISION }))
+            }
+
+            async fn auth_disable(
+                &self,
+                _: Request<pb::AuthDisableRequest>,
+            ) -> Result<Response<pb::AuthDisableResponse>, Status> {
+                // It is what the caller wants already, as in etcd.
+                Ok(Response::new(pb::AuthDisableResponse { header: Some(self.header(self.store.revision())) }))
+            }
+
+            $(async fn $method(&self, _: Request<pb::$request>) -> Result<Response<pb::$response>, Status> {
+                Err(status::$refusal())
+            })*
+        }
+    };
+}
+
+auth_without_users! {
+    auth_enable(AuthEnableRequest) -> AuthEnableResponse = no_users;
+    authenticate(AuthenticateRequest) -> AuthenticateResponse = auth_not_enabled;
+    user_add(AuthUserAddRequest) -> AuthUserAddResponse = no_users;
+    user_get(AuthUserGetRequest) -> AuthUserGetResponse = user_not_found;
+    user_list(AuthUserListRequest) -> AuthUserListResponse = no_users;
+    user_delete(AuthUserDeleteRequest) -> AuthUserDeleteResponse = user_not_found;
+    user_change_password(AuthUserChangePasswordRequest) -> AuthUserChangePasswordResponse = user_not_found;
+    user_grant_role(AuthUserGrantRoleRequest) -> AuthUserGrantRoleResponse = user_not_found;
+    user_revoke_role(AuthUserRevokeRoleRequest) -> AuthUserRevokeRoleResponse = user_not_found;
+    role_add(AuthRoleAddRequest) -> AuthRoleAddResponse = no_users;
+    role_get(AuthRoleGetRequest) -> AuthRoleGetResponse = role_not_found;
+    role_list(AuthRoleListRequest) -> AuthRoleListResponse = no_users;
+    role_delete(AuthRoleDeleteRequest) -> AuthRoleDeleteResponse = role_not_found;
+    role_grant_permission(AuthRoleGrantPermissionRequest) -> AuthRoleGrantPermissionResponse = role_not_found;
+    role_revoke_permission(AuthRoleRevokePermissionRequest) -> AuthRoleRevokePermissionResponse = role_not_found;
+}

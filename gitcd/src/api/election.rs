@@ -1,0 +1,82 @@
+//! The Election service (etcd: `api/v3election`): the oldest candidate leads until it resigns or its lease ends.
+
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures::{Stream, stream};
+use tonic::{Request, Response, Status};
+
+use super::concurrency::{self, Changes, GiveUp};
+use super::{Backend, status};
+use crate::proto::v3electionpb as pb;
+use crate::proto::v3electionpb::election_server::Election;
+use crate::store::index::KeyRange;
+use crate::store::revision::Revision;
+
+#[tonic::async_trait]
+impl Election for Backend {
+    async fn campaign(&self, request: Request<pb::CampaignRequest>) -> Result<Response<pb::CampaignResponse>, Status> {
+        let pb::CampaignRequest { name, lease, value } = request.into_inner();
+        let place = concurrency::enter(&self.store, &name, lease, value.clone()).await?;
+        let give_up = GiveUp::unless_kept(&self.store, &place);
+        if place.former.as_ref().is_some_and(|former| *former != value) {
+            // The same candidate with something new to say.
+            let said = concurrency::say(&self.store, &place.key, place.created, place.lease, value).await?;
+            said.ok_or_else(status::not_leader)?;
+        }
+        concurrency::reach_head(&self.store, &place).await?;
+        give_up.keep();
+        let header = Some(self.header(place.seen));
+        let leader = pb::LeaderKey { name, key: place.key, rev: place.created.get(), lease: place.lease };
+        Ok(Response::new(pb::CampaignResponse { header, leader: Some(leader) }))
+    }
+
+    async fn proclaim(&self, request: Request<pb::ProclaimRequest>) -> Result<Response<pb::ProclaimResponse>, Status> {
+        let pb::ProclaimRequest { leader, value } = request.into_inner();
+        let leader = leader.ok_or_else(status::missing_leader)?;
+        let created = Revision::new(leader.rev);
+        let said = concurrency::say(&self.store, &leader.key, created, leader.lease, value).await?;
+        let header = Some(self.header(said.ok_or_else(status::not_leader)?));
+        Ok(Response::new(pb::ProclaimResponse { header }))
+    }
+
+    async fn leader(&self, request: Request<pb::LeaderRequest>) -> Result<Response<pb::LeaderResponse>, Status> {
+        let (revision, kv) = concurrency::head(&self.store, &line(&request.into_inner().name))?;
+        let kv = Some(kv.ok_or_else(status::no_leader)?);
+        Ok(Response::new(pb::LeaderResponse { header: Some(self.header(revision)), kv }))
+    }
+
+    type ObserveStream = Pin<Box<dyn Stream<Item = Result<pb::LeaderResponse, Status>> + Send>>;
+
+    /// The newest word of every leader; words that were replaced before they could be sent may be left out.
+    async fn observe(&self, request: Request<pb::LeaderRequest>) -> Result<Response<Self::ObserveStream>, Status> {
+        let line = line(&request.into_inner().name);
+        let changes = Changes::of(&self.store, line.clone());
+        let backend = self.clone();
+        let words = stream::try_unfold((changes, Revision::ZERO), move |(mut changes, last)| {
+            let (backend, line) = (backend.clone(), line.clone());
+            async move {
+                loop {
+                    let (revision, kv) = concurrency::head(&backend.store, &line)?;
+                    if let Some(kv) = kv.filter(|kv| kv.mod_revision != last.get()) {
+                        let last = Revision::new(kv.mod_revision);
+                        let word = pb::LeaderResponse { header: Some(backend.header(revision)), kv: Some(kv) };
+                        return Ok(Some((word, (changes, last))));
+                    }
+                    changes.next().await?;
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(words)))
+    }
+
+    async fn resign(&self, request: Request<pb::ResignRequest>) -> Result<Response<pb::ResignResponse>, Status> {
+        let leader = request.into_inner().leader.ok_or_else(status::missing_leader)?;
+        let revision = concurrency::leave(&self.store, &leader.key, Revision::new(leader.rev)).await?;
+        Ok(Response::new(pb::ResignResponse { header: Some(self.header(revision)) }))
+    }
+}
+
+fn line(name: &Bytes) -> KeyRange {
+    concurrency::starting_with(&[&name[..], b"/"].concat())
+}
