@@ -13,27 +13,32 @@ import (
 
 // signs are what shows that a lease was alive.
 type signs struct {
-	granted bool
+	granted, seen bool
+	// hinted says that a transaction was refused that has to do with it, and one cannot tell from that how it was.
+	hinted bool
 	// due is when it can have run out by itself.
 	due int64
 	// last is the latest call of an operation that found it alive, first the earliest return of one.
 	last, first int64
 	// revoked says that a client ended it, so nothing else did.
 	revoked bool
-	// dead is the earliest return of an operation that did not find it any more, suspect that of one that failed for
-	// want of a lease, which may be this one.
-	dead, suspect int64
+	// missed are the returns of operations behind the last sign of life that did not find it any more; suspected those
+	// of transactions and puts that failed for want of a lease, which may be this one.
+	missed, suspected []int64
 }
 
 func (s *signs) alive(call, end int64) {
-	s.last, s.first = max(s.last, call), min(s.first, end)
+	s.seen, s.last, s.first = true, max(s.last, call), min(s.first, end)
 }
 
-// signsOfLife looks through all operations and pinned moves.
+// possible says whether there may have been such a lease at all.
+func (s *signs) possible() bool { return s.granted || s.seen || s.hinted }
+
+// signsOfLife looks through all operations, and all keys that were put with a lease.
 func (p *Plan) signsOfLife() map[int64]*signs {
 	all := map[int64]*signs{}
 	for lease := range p.model.lease {
-		all[lease] = &signs{first: never, dead: never, suspect: never}
+		all[lease] = &signs{first: never}
 	}
 	for i := range p.history.Operations {
 		o := &p.history.Operations[i]
@@ -60,13 +65,14 @@ func (p *Plan) signsOfLife() map[int64]*signs {
 			all[r.Revoke].revoked = true
 		}
 	}
-	for _, move := range p.moves {
-		if move.Wrote == 0 {
-			continue
+	for revision := int64(2); revision <= p.log.Last(); revision++ {
+		call, end := int64(0), int64(never)
+		if maker := p.model.owner[revision]; maker != nil {
+			call, end = maker.Call, maker.Return
 		}
-		for _, change := range p.log.Changes(move.Wrote) {
-			if s := all[change.Lease]; s != nil && !change.Delete {
-				s.alive(move.Call, move.Return)
+		for _, change := range p.log.Changes(revision) {
+			if s := all[change.Lease]; s != nil {
+				s.alive(call, end)
 			}
 		}
 	}
@@ -79,16 +85,19 @@ func (p *Plan) signsOfDeath(all map[int64]*signs) {
 	for i := range p.history.Operations {
 		o := &p.history.Operations[i]
 		gone := o.Answer.Error == errLeaseNotFound || o.Request.TimeToLive != 0 && o.Answer.Granted == 0
-		if o.Unknown || !gone {
+		if o.Unknown || o.Answer.Error == "" && !gone {
 			continue
 		}
 		for _, lease := range leasesOf(o.Request) {
-			switch s := all[lease]; {
-			case o.Return < max(s.due, s.last):
+			s := all[lease]
+			s.hinted = s.hinted || o.Request.Txn != nil
+			switch {
+			case !gone:
+			case o.Return < s.last:
 			case o.Request.Put != nil || o.Request.Txn != nil:
-				s.suspect = min(s.suspect, o.Return)
+				s.suspected = append(s.suspected, o.Return)
 			default:
-				s.dead = min(s.dead, o.Return)
+				s.missed = append(s.missed, o.Return)
 			}
 		}
 	}
@@ -98,24 +107,37 @@ func (p *Plan) signsOfDeath(all map[int64]*signs) {
 // any more, or a revision. An expiry that someone certainly saw must have come before.
 func (p *Plan) matters(move *Move, optional []*Move) bool {
 	r := move.Request
+	if r.Grant != nil {
+		return true
+	}
 	if r.Compact != nil {
 		return slices.ContainsFunc(p.history.Operations, func(o Operation) bool {
 			return o.Answer.Error == errCompacted && o.Return > move.Call
 		})
 	}
 	s := p.signs[r.Revoke+r.Expire]
-	if s == nil || s.dead == never && s.suspect == never {
+	if s == nil {
 		return false
 	}
-	revoked := slices.ContainsFunc(optional, func(other *Move) bool { return r.Expire != 0 && other.Request.Revoke == r.Expire })
-	if r.Expire != 0 && !revoked && s.dead != never {
-		move.Return = s.dead
+	behind := func(times []int64) (first int64) {
+		first = never
+		for _, time := range times {
+			if time >= move.Call {
+				first = min(first, time)
+			}
+		}
+		return first
 	}
-	return true
+	missed := behind(s.missed)
+	revoked := slices.ContainsFunc(optional, func(other *Move) bool { return r.Expire != 0 && other.Request.Revoke == r.Expire })
+	if r.Expire != 0 && !revoked && missed != never && (s.granted || s.seen) {
+		move.Return = missed
+	}
+	return missed != never || behind(s.suspected) != never
 }
 
 // boundLeases bounds grants and revocations without an answer, and adds the expiry of each lease that there was. A
-// grant happened if the lease was ever seen alive; otherwise it makes no difference to anyone.
+// grant happened if the lease was ever seen alive; if there is not even a hint, it makes no difference to anyone.
 func (p *Plan) boundLeases(unknown []*Move) []*Move {
 	all := p.signsOfLife()
 	p.signs = all
@@ -123,12 +145,15 @@ func (p *Plan) boundLeases(unknown []*Move) []*Move {
 	for _, move := range unknown {
 		switch r := move.Request; {
 		case r.Grant != nil:
-			if s := all[r.Grant.Lease]; s.first != never {
+			switch s := all[r.Grant.Lease]; {
+			case s.seen:
 				move.Return = s.first
 				p.moves = append(p.moves, move)
+			case s.hinted:
+				optional = append(optional, move)
 			}
 		case r.Revoke != 0:
-			if s := all[r.Revoke]; !s.revoked && (s.granted || s.first != never) {
+			if s := all[r.Revoke]; !s.revoked && s.possible() {
 				move.Call = max(move.Call, s.last)
 				optional = append(optional, move)
 			}
@@ -138,7 +163,7 @@ func (p *Plan) boundLeases(unknown []*Move) []*Move {
 	}
 	var expiries []*Move
 	for lease, s := range all {
-		if !s.revoked && (s.granted || s.first != never) {
+		if !s.revoked && s.possible() {
 			expiry := &Move{Request: Request{Expire: lease}, Call: max(s.due, s.last), Return: never}
 			expiries = append(expiries, expiry)
 		}
