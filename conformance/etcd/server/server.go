@@ -25,6 +25,9 @@ const (
 func Gitcd(path string) Program { return Program{gitcd, path} }
 func Etcd(path string) Program  { return Program{etcd, path} }
 
+// IsEtcd says whether it is an etcd.
+func (p Program) IsEtcd() bool { return p.kind == etcd }
+
 func (p Program) String() string { return p.path }
 
 // FromEnvironment gives the program that $GITCD names or, without one, $ETCD.

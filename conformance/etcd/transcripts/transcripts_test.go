@@ -24,15 +24,23 @@ func TestTranscripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	assets, gitcd := os.Getenv("KUBEBUILDER_ASSETS"), os.Getenv("GITCD")
-	if assets == "" || gitcd == "" {
-		t.Fatal("KUBEBUILDER_ASSETS must name the folder with etcd and etcdctl, and GITCD the program to compare")
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	if assets == "" {
+		t.Fatal("KUBEBUILDER_ASSETS must name the folder with etcd and etcdctl")
+	}
+	etcd := server.Etcd(filepath.Join(assets, "etcd"))
+	program, err := server.FromEnvironment()
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, s := range scenarios(t) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			ours := s.play(t, server.Gitcd(gitcd), prelude, assets)
-			theirs := s.play(t, server.Etcd(filepath.Join(assets, "etcd")), prelude, assets)
+			if program.IsEtcd() {
+				s.differences = nil
+			}
+			ours := s.play(t, program, prelude, assets)
+			theirs := s.play(t, etcd, prelude, assets)
 			t.Logf("etcd (-) and gitcd (+):\n%s", strings.Join(sideBySide(theirs, ours), "\n"))
 			if differences := difference(theirs, ours); !slices.Equal(differences, s.differences) {
 				t.Errorf("%d lines differ, and these %d should:\n%s",
