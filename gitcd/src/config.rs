@@ -1,6 +1,6 @@
 //! What to serve and how, from flags that give one value for each branch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -54,6 +54,16 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// The flag whose value it is, without the dashes.
+    pub fn flag(&self) -> &str {
+        match self {
+            Self::Map { flag, .. } | Self::Name { flag, .. } => flag,
+            Self::Value { flag, .. } | Self::Twice { flag, .. } => flag,
+        }
+    }
+}
+
 /// The values of one flag by branch: `name=value[,name=value]`, or a value alone for the branch `default`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerBranch(BTreeMap<String, String>);
@@ -90,6 +100,11 @@ impl PerBranch {
         self.0.get(name).map(String::as_str)
     }
 
+    /// Whether no branch has a value.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The branches that have a value.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
@@ -114,7 +129,7 @@ impl PerBranch {
 }
 
 /// What names a branch and the repository that it is in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Branches {
     /// The repository.
     pub repository: PathBuf,
@@ -133,16 +148,15 @@ pub struct Branches {
 }
 
 impl Branches {
-    /// All branches that any flag names; `default` if none does.
-    pub fn names(&self) -> Vec<String> {
-        let flags = [&self.data, &self.metadata, &self.prefixes, &self.ephemeral];
-        let mut names: Vec<_> = flags.iter().flat_map(|flag| flag.names()).map(ToOwned::to_owned).collect();
+    /// The branches that somebody has named, in these flags or in `others`; `default` if there is no name anywhere.
+    pub fn names(&self, others: &[&PerBranch]) -> Vec<String> {
+        let own = [&self.data, &self.metadata, &self.prefixes, &self.ephemeral];
+        let flags = own.into_iter().chain(others.iter().copied());
+        let mut names: BTreeSet<_> = flags.flat_map(PerBranch::names).map(ToOwned::to_owned).collect();
         if names.is_empty() {
-            names.push(DEFAULT_NAME.to_owned());
+            names.insert(DEFAULT_NAME.to_owned());
         }
-        names.sort();
-        names.dedup();
-        names
+        names.into_iter().collect()
     }
 
     /// One branch; what no flag says follows from its name.
@@ -165,20 +179,20 @@ impl Branches {
         }
     }
 
-    /// Refuses two branches on one reference.
+    /// Refuses two of these branches on one reference.
     ///
     /// # Errors
     /// [`ConfigError::Twice`].
-    pub fn check(&self) -> Result<(), ConfigError> {
+    pub fn check(&self, names: &[String]) -> Result<(), ConfigError> {
         let mut taken: BTreeMap<String, String> = BTreeMap::new();
-        for name in self.names() {
-            let config = self.branch(&name);
+        for name in names {
+            let config = self.branch(name);
             for (flag, value) in [
                 ("data-reference-names", config.data_reference),
                 ("metadata-reference-names", config.metadata_reference),
             ] {
                 if let Some(first) = taken.insert(value.clone(), name.clone()) {
-                    return Err(ConfigError::Twice { flag, first, second: name, value });
+                    return Err(ConfigError::Twice { flag, first, second: name.clone(), value });
                 }
             }
         }
@@ -240,6 +254,47 @@ mod tests {
             assert!(matches!(PerBranch::parse("f", wrong), Err(ConfigError::Name { .. })), "{wrong}");
         }
         assert!(matches!(PerBranch::parse("f", "a=1,a=2"), Err(ConfigError::Map { .. })));
+    }
+
+    fn branches(data: &str, prefixes: &str) -> Branches {
+        Branches {
+            repository: "repo.git".into(),
+            data: PerBranch::parse("data-reference-names", data).unwrap(),
+            metadata: PerBranch::default(),
+            prefixes: PerBranch::parse("key-prefixes", prefixes).unwrap(),
+            ephemeral: PerBranch::default(),
+            committer_name: String::new(),
+            committer_email: String::new(),
+        }
+    }
+
+    #[test]
+    fn branches_are_those_that_are_named_and_the_default_one_only_if_none_is() {
+        let listen = PerBranch::parse("listen-urls", "b=http://127.0.0.1:1").unwrap();
+        for (data, prefixes, others, names) in [
+            ("", "", vec![], vec!["default"]),
+            ("a=refs/heads/main", "", vec![], vec!["a"]),
+            ("a=refs/heads/main", "a=/x,b=/y", vec![], vec!["a", "b"]),
+            ("a=refs/heads/a", "/x", vec![], vec!["a", "default"]),
+            ("", "", vec![&listen], vec!["b"]),
+            ("a=refs/heads/main", "", vec![&listen], vec!["a", "b"]),
+        ] {
+            let branches = branches(data, prefixes);
+            let found = branches.names(&others);
+            assert_eq!(found, names, "{data}, {prefixes}");
+            branches.check(&found).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_branch_has_references_of_its_own_name_and_no_two_share_one() {
+        let (one, two) = ("a".to_owned(), DEFAULT_NAME.to_owned());
+        let config = branches("", "").branch("a");
+        assert_eq!([config.data_reference, config.metadata_reference], ["refs/heads/a", "refs/gitcd/metadata/a"]);
+        let config = branches("", "").branch(DEFAULT_NAME);
+        assert_eq!([config.data_reference, config.metadata_reference], ["refs/heads/main", "refs/gitcd/metadata/main"]);
+        let clash = branches("a=refs/heads/main", "/").check(&[one, two]).unwrap_err();
+        assert!(matches!(clash, ConfigError::Twice { flag: "data-reference-names", .. }), "{clash}");
     }
 
     #[test]

@@ -10,17 +10,23 @@
 //! Start with [`server::Server`] to embed a server, with `main.rs` for the program.
 
 pub mod api;
+pub mod backup;
 pub mod cli;
 pub mod committer;
+pub mod compactor;
 pub mod config;
+pub mod durable;
+mod error;
 pub mod git;
 pub mod http;
 pub mod journal;
 pub mod keyspace;
+pub mod listener;
 pub mod metrics;
 pub mod proto;
 pub mod recovery;
 pub mod server;
 pub mod snapshot;
 pub mod store;
+pub mod tls;
 pub mod watch;

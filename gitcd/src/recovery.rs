@@ -1,21 +1,29 @@
 //! From disk to a running store: lock, Git, snapshot, journal.
 
-use std::fs::{self, File};
-use std::io;
+mod begin;
+mod error;
+mod lock;
+mod prefixes;
+mod replay;
+mod restore;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use git2::Oid;
-use rustix::fs::FlockOperation;
 
-use crate::git::branch::{self, Branch, Config, CreateError, LoadError, State};
-use crate::git::refs::{RefError, Refs};
+pub use self::begin::{Beginning, Initialized, init};
+pub use self::error::OpenError;
+pub use self::lock::StateLock;
+use self::replay::Replay;
+pub use self::restore::restore;
+use crate::durable;
+use crate::git::branch::{self, Branch, Config, State};
+use crate::git::refs::Refs;
 use crate::journal;
-use crate::journal::record::{Record, Write};
-use crate::journal::recovery::{RecoverError, Replayed, recover};
-use crate::keyspace::Placement;
-use crate::snapshot::{Incarnation, Snapshot, SnapshotError, hex};
+use crate::journal::recovery::recover;
+use crate::snapshot::{Incarnation, Snapshot, hex};
 use crate::store::Start;
 use crate::store::alarms::Alarms;
 use crate::store::index::Index;
@@ -26,107 +34,6 @@ use crate::store::version::Version;
 /// A branch that resumes without its local state jumps ahead by so much: more than could have been acknowledged and
 /// never committed, since the journal is bounded.
 pub const RESERVED_REVISIONS: i64 = 1 << 32;
-
-/// Why a branch cannot be served. Nothing of it was changed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// There is no branch yet.
-    #[error("{repository:?} has no branch {reference}; make it with `gitcd init --repo={}`", repository.display())]
-    Missing {
-        /// The repository.
-        repository: PathBuf,
-        /// The data reference.
-        reference: String,
-    },
-    /// Another process serves it.
-    #[error(
-        "branch {reference} of {repository:?} is served by another gitcd (it holds {lock:?}); a branch has one writer"
-    )]
-    Locked {
-        /// The repository.
-        repository: PathBuf,
-        /// The data reference.
-        reference: String,
-        /// The lock.
-        lock: PathBuf,
-    },
-    /// The state folder cannot be used.
-    #[error("cannot use {path:?}: {source}; gitcd needs to read and write it")]
-    Folder {
-        /// The folder or file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The prefixes are not those that the branch was served with.
-    #[error(
-        "the branch was served with other prefixes: {path:?} says\n{recorded}and now it is\n{given}\
-         where a key is kept depends on them; serve it with the recorded --key-prefixes and --ephemeral-prefixes"
-    )]
-    Keys {
-        /// Where they are recorded.
-        path: PathBuf,
-        /// What is recorded.
-        recorded: String,
-        /// What the flags say.
-        given: String,
-    },
-    /// The branch in Git cannot be used.
-    #[error(transparent)]
-    Branch(#[from] Box<branch::OpenError>),
-    /// The content of the branch cannot be read.
-    #[error(transparent)]
-    Load(#[from] Box<LoadError>),
-    /// The branch cannot be made.
-    #[error(transparent)]
-    Create(#[from] Box<CreateError>),
-    /// The existing history cannot become a branch.
-    #[error(transparent)]
-    Adopt(#[from] Box<branch::AdoptError>),
-    /// A reference cannot be read.
-    #[error(transparent)]
-    Reference(#[from] RefError),
-    /// The journal is damaged.
-    #[error(transparent)]
-    Journal(#[from] RecoverError),
-    /// The snapshot is damaged.
-    #[error(transparent)]
-    Snapshot(#[from] SnapshotError),
-    /// A branch that resumes from Git cannot record that there.
-    #[error(transparent)]
-    Flush(#[from] branch::FlushError),
-    /// Git lost commits that the journal relies on.
-    #[error(
-        "{reference} is at revision {found}, but the journal starts at {base}: somebody moved the branch back; move it forward \
-         with `git update-ref {reference} {metadata}` and `git update-ref {data_reference} {metadata}^2`, or move {folder:?} \
-         away to resume from what Git has (later writes are then lost)"
-    )]
-    MovedBack {
-        /// The metadata reference.
-        reference: String,
-        /// The data reference.
-        data_reference: String,
-        /// What Git has.
-        found: Revision,
-        /// What the journal continues.
-        base: Revision,
-        /// The metadata commit of that.
-        metadata: Oid,
-        /// The local state.
-        folder: PathBuf,
-    },
-    /// The journal does not continue what Git has.
-    #[error("journal in {folder:?}: revision {found} follows {expected}; restore the folder from a copy")]
-    Gap {
-        /// The journal.
-        folder: PathBuf,
-        /// The last one that was found in order.
-        expected: Revision,
-        /// What came after it.
-        found: Revision,
-    },
-}
 
 /// A branch that was recovered and is locked by this process.
 #[derive(Debug)]
@@ -143,162 +50,14 @@ pub struct Opened {
     pub lock: StateLock,
 }
 
-/// The right to write a branch: a lock that the system drops with the process.
-#[derive(Debug)]
-pub struct StateLock {
-    _files: Vec<File>,
-    folder: PathBuf,
-}
-
-impl StateLock {
-    /// Takes the lock.
-    ///
-    /// # Errors
-    /// [`OpenError::Locked`] if another process has it, [`OpenError::Folder`].
-    pub fn take(config: &Config) -> Result<Self, OpenError> {
-        let folder = state_folder(config);
-        make_folder(&folder)?;
-        // One lock for the local state, one for each reference: the same branch under another name is the same branch.
-        let locks = folder.with_file_name("locks");
-        make_folder(&locks)?;
-        let of_reference = |name: &str| locks.join(name.replace('%', "%25").replace('/', "%2F"));
-        let paths =
-            [folder.join("lock"), of_reference(&config.data_reference), of_reference(&config.metadata_reference)];
-        let files = paths.iter().map(|path| lock_file(config, path)).collect::<Result<_, _>>()?;
-        Ok(Self { _files: files, folder })
-    }
-
-    /// Where the branch's local state is.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-}
-
-fn lock_file(config: &Config, path: &Path) -> Result<File, OpenError> {
-    let io = |source| OpenError::Folder { path: path.to_owned(), source };
-    let file = File::options().create(true).truncate(false).write(true).open(path).map_err(io)?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::Locked {
-            repository: config.repository.clone(),
-            reference: config.data_reference.clone(),
-            lock: path.to_owned(),
-        }),
-        Err(error) => Err(io(error.into())),
-    }
-}
-
-/// Makes a folder and those above it, durably.
-fn make_folder(folder: &Path) -> Result<(), OpenError> {
-    let io = |source| OpenError::Folder { path: folder.to_owned(), source };
-    let missing: Vec<_> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
-    fs::create_dir_all(folder).map_err(io)?;
-    for made in missing {
-        if let Some(parent) = made.parent() {
-            File::open(parent).and_then(|parent| parent.sync_all()).map_err(io)?;
-        }
-    }
-    Ok(())
-}
-
-/// Refuses to serve with other prefixes than before: where a key lives depends on them, and so does what is in Git.
-fn check_keys(config: &Config, folder: &Path) -> Result<(), OpenError> {
-    let path = folder.join("keys");
-    let io = |source| OpenError::Folder { path: path.clone(), source };
-    let given = config.keys.to_string();
-    match fs::read_to_string(&path) {
-        Ok(recorded) if recorded == given => Ok(()),
-        Ok(recorded) => Err(OpenError::Keys { path, recorded, given }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let write = || -> io::Result<()> {
-                let temporary = folder.join("keys.new");
-                let mut file = File::create(&temporary)?;
-                io::Write::write_all(&mut file, given.as_bytes())?;
-                file.sync_all()?;
-                fs::rename(&temporary, &path)?;
-                File::open(folder)?.sync_all()
-            };
-            write().map_err(io)
-        }
-        Err(error) => Err(io(error)),
-    }
-}
-
 /// The folder inside the repository that holds a branch's local state.
 pub fn state_folder(config: &Config) -> PathBuf {
     git_dir(&config.repository).join("gitcd").join(&config.name)
 }
 
-fn git_dir(repository: &Path) -> PathBuf {
+pub(crate) fn git_dir(repository: &Path) -> PathBuf {
     let inner = repository.join(".git");
     if inner.is_dir() { inner } else { repository.to_owned() }
-}
-
-/// How a branch begins.
-#[derive(Clone, Copy, Debug)]
-pub struct Beginning {
-    /// The clock of the new branch.
-    pub revision: Revision,
-    /// The version that adopted keys have.
-    pub version: i64,
-    /// Make it anew even if it exists: the history in Git stays, revisions start again.
-    pub force: bool,
-}
-
-/// What [`init`] found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Initialized {
-    /// There was nothing.
-    Created,
-    /// There was history without metadata; its files are keys now.
-    Adopted,
-    /// It was there already; nothing was changed.
-    Present,
-}
-
-/// Makes a branch, unless it is there.
-///
-/// # Errors
-/// [`OpenError`].
-pub fn init(config: &Config, beginning: Beginning) -> Result<Initialized, OpenError> {
-    if !config.repository.exists() {
-        fs::create_dir_all(&config.repository)
-            .map_err(|source| OpenError::Folder { path: config.repository.clone(), source })?;
-    }
-    let incarnation: Incarnation = rand::random();
-    let state = State {
-        revision: beginning.revision.get(),
-        compact_revision: 0,
-        incarnation: hex(&incarnation),
-        leases: Vec::new(),
-    };
-    let is_repository = git2::Repository::open(&config.repository).is_ok();
-    let (branch, done) = if is_repository {
-        let lock = StateLock::take(config)?;
-        let refs = Refs::open(&git_dir(&config.repository))?;
-        let data = refs.read(&config.data_reference)?;
-        let metadata = refs.read(&config.metadata_reference)?;
-        if metadata.is_some() && !beginning.force {
-            return Ok(Initialized::Present);
-        }
-        let adopt = if beginning.force { Branch::adopt_anew } else { Branch::adopt };
-        let made = match data {
-            Some(_) => (adopt(config.clone(), &state, beginning.version).map_err(Box::new)?, Initialized::Adopted),
-            None => (Branch::create(config.clone(), &state).map_err(Box::new)?, Initialized::Created),
-        };
-        // Only now: a refusal must leave what is not in Git yet where it was. (A start after a crash in between sees
-        // that the local state is of another life.)
-        set_aside(lock.folder())?;
-        made
-    } else {
-        (Branch::create(config.clone(), &state).map_err(Box::new)?, Initialized::Created)
-    };
-    let folder = state_folder(config);
-    make_folder(&folder)?;
-    // A first segment, so that a journal that is missing later is known to be missing.
-    start_journal(&folder.join("journal"), incarnation, 0, 1 << 12, &Arc::default())?;
-    first_snapshot(incarnation, beginning.revision, branch.head().metadata).write(&folder)?;
-    Ok(done)
 }
 
 fn first_snapshot(incarnation: Incarnation, revision: Revision, metadata: Oid) -> Snapshot {
@@ -319,25 +78,36 @@ fn first_snapshot(incarnation: Incarnation, revision: Revision, metadata: Oid) -
 /// # Errors
 /// [`OpenError`], with nothing changed.
 pub fn open(config: &Config, segment_bytes: u64) -> Result<Opened, OpenError> {
-    let missing =
-        || OpenError::Missing { repository: config.repository.clone(), reference: config.data_reference.clone() };
+    let missing = || OpenError::Missing {
+        repository: config.repository.clone(),
+        reference: config.data_reference.clone(),
+        init: begin::command(config),
+    };
     // Before the lock, which would leave a folder in whatever this is.
     if branch::is_absent(&config.repository).map_err(Box::new)? {
         return Err(missing());
     }
     let refs = Refs::open(&git_dir(&config.repository))?;
     let lock = StateLock::take(config)?;
-    check_keys(config, lock.folder())?;
+    prefixes::check(config, lock.folder())?;
+    if lock.folder().join(restore::RESTORING).exists() {
+        return Err(OpenError::HalfRestored {
+            repository: config.repository.clone(),
+            reference: config.data_reference.clone(),
+        });
+    }
     refs.release(&config.data_reference)?;
     refs.release(&config.metadata_reference)?;
     let branch = Branch::open(config.clone()).map_err(Box::new)?.ok_or_else(missing)?;
-    match Snapshot::read(lock.folder())? {
-        Some(snapshot) if continues(&snapshot, &branch) => resume(config, branch, &snapshot, lock, segment_bytes),
+    let opened = match Snapshot::read(lock.folder())? {
+        Some(snapshot) if continues(&snapshot, &branch) => resume(config, branch, &snapshot, lock, segment_bytes)?,
         _ => {
             set_aside(lock.folder())?;
-            restart(branch, lock, segment_bytes)
+            restart(branch, lock, segment_bytes)?
         }
-    }
+    };
+    prefixes::record(config, opened.lock.folder())?;
+    Ok(opened)
 }
 
 /// Whether the local state belongs to what is in Git.
@@ -367,12 +137,13 @@ fn resume(
             folder: lock.folder().to_owned(),
         });
     }
-    let mut replay = Replay::new(config, snapshot);
+    let segments = Arc::default();
+    let mut replay = Replay::new(config, snapshot, head, Arc::clone(&segments));
     for loaded in branch.load(base).map_err(Box::new)?.keys {
         replay.index.load(version_of(loaded));
     }
     let folder = lock.folder().join("journal");
-    let recovered = recover(&folder, |record| replay.record(&record))?;
+    let recovered = recover(&folder, &segments, |record| replay.record(&record))?;
     if let Some((expected, found)) = replay.gap {
         return Err(OpenError::Gap { folder, expected, found });
     }
@@ -391,18 +162,16 @@ fn resume(
             "dropped the torn end of the journal; nothing in it was acknowledged"
         );
     }
-    let Replay { mut index, leases, mut bases, superseded, .. } = replay;
+    replay.settle();
+    let Replay { index, leases, mut bases, evicted, .. } = replay;
     bases.insert(0, (snapshot.revision, snapshot.metadata));
-    while index.prune(head, 1 << 16) {}
-    let evicted = superseded.iter().filter(|version| version.evict(&recovered.segments)).map(Arc::downgrade).collect();
-    drop(superseded);
-    let journal = start_journal(&folder, snapshot.incarnation, recovered.newest, segment_bytes, &recovered.segments)?;
+    let journal = start_journal(&folder, snapshot.incarnation, recovered.newest, segment_bytes, &segments)?;
     tracing::info!(
         revision = %index.revision(), committed = %head, keys = index.len(), elapsed = ?started.elapsed(),
         "branch recovered"
     );
     let alarms = read_alarms(&lock)?;
-    let start = Start { index, leases, committed: head, journal, segments: recovered.segments, evicted, alarms };
+    let start = Start { index, leases, committed: head, journal, segments, evicted, alarms };
     Ok(Opened { branch, start, bases, incarnation: snapshot.incarnation, lock })
 }
 
@@ -446,7 +215,11 @@ fn restart(mut branch: Branch, lock: StateLock, segment_bytes: u64) -> Result<Op
 }
 
 fn read_alarms(lock: &StateLock) -> Result<Alarms, OpenError> {
-    Alarms::read(lock.folder()).map_err(|source| OpenError::Folder { path: lock.folder().join("alarms"), source })
+    Alarms::read(lock.folder()).map_err(|source| OpenError::Folder {
+        action: "read",
+        path: lock.folder().join("alarms"),
+        source,
+    })
 }
 
 fn start_journal(
@@ -456,102 +229,28 @@ fn start_journal(
     segment_bytes: u64,
     segments: &Arc<journal::Segments>,
 ) -> Result<journal::Writer, OpenError> {
-    let io = |source| OpenError::Folder { path: folder.to_owned(), source };
-    make_folder(folder)?;
-    journal::Writer::create(folder, incarnation, newest, segment_bytes, segments.clone()).map_err(io)
+    durable::make_folder(folder)?;
+    Ok(journal::Writer::create(folder, incarnation, newest, segment_bytes, segments.clone())?)
 }
 
 /// Keeps a local state that does not belong to the branch (any more) for a person to look at.
 fn set_aside(folder: &Path) -> Result<(), OpenError> {
-    let mark = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    for name in ["journal", "snapshot", "keys"] {
-        let from = folder.join(name);
+    const PARTS: [&str; 3] = ["journal", "snapshot", "keys"];
+    let mut mark = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let aside = |part: &str, mark: u64| folder.join(format!("{part}.{mark}.old"));
+    // What lies there already was set aside within this second, or by a clock that was wrong: it stays as well.
+    while PARTS.iter().any(|part| aside(part, mark).exists()) {
+        mark += 1;
+    }
+    for part in PARTS {
+        let from = folder.join(part);
         if from.exists() {
-            let to = folder.join(format!("{name}.{mark}.old"));
-            fs::rename(&from, &to).map_err(|source| OpenError::Folder { path: from.clone(), source })?;
+            let to = aside(part, mark);
+            durable::rename(&from, &to)?;
             tracing::warn!(kept = %to.display(), "local state of another life of this branch was set aside");
         }
     }
     Ok(())
-}
-
-struct Replay<'a> {
-    config: &'a Config,
-    index: Index,
-    leases: Leases,
-    bases: Vec<(Revision, [u8; 20])>,
-    base: Revision,
-    /// Ephemeral keys below this revision are in the snapshot.
-    ephemeral_below: Revision,
-    gap: Option<(Revision, Revision)>,
-    /// Old versions; their values leave memory in the end, somebody who asks gets them from the journal.
-    superseded: Vec<Arc<Version>>,
-}
-
-impl<'a> Replay<'a> {
-    fn new(config: &'a Config, snapshot: &Snapshot) -> Self {
-        let mut index = Index::new(snapshot.revision);
-        index.start_at(snapshot.revision, snapshot.compacted);
-        let mut leases = Leases::default();
-        let now = Instant::now();
-        snapshot.leases.iter().for_each(|(id, ttl)| leases.grant(*id, *ttl, now));
-        // A write at the compact revision itself comes from the journal if that starts below: a watch may start there.
-        for write in
-            snapshot.ephemeral.iter().filter(|write| write.revision < snapshot.compacted.max(snapshot.revision.next()))
-        {
-            for change in &write.changes {
-                let Some(put) = &change.put else { continue };
-                let (key, value) = (change.key.clone(), put.value.clone());
-                index.load(Version::put(key, write.revision, put.create_revision, put.version, put.lease, value));
-            }
-        }
-        let (base, ephemeral_below) = (snapshot.revision, snapshot.compacted);
-        Self { config, index, leases, bases: Vec::new(), base, ephemeral_below, gap: None, superseded: Vec::new() }
-    }
-
-    fn record(&mut self, replayed: &Replayed) {
-        match &replayed.record {
-            Record::Write(write) if write.revision > self.base && self.gap.is_none() => {
-                if write.revision != self.index.revision().next() {
-                    self.gap = Some((self.index.revision(), write.revision));
-                    return;
-                }
-                self.write(write, replayed);
-            }
-            Record::Grant { id, ttl } => self.leases.grant(*id, *ttl, Instant::now()),
-            Record::Revoke { id } => drop(self.leases.remove(*id)),
-            Record::Compact(revision) => self.index.compact(*revision),
-            Record::Committed { revision, metadata } if *revision > self.base => {
-                self.bases.push((*revision, *metadata));
-            }
-            Record::Write(_) | Record::Committed { .. } => {}
-        }
-    }
-
-    fn write(&mut self, write: &Write, replayed: &Replayed) {
-        let mut versions = Vec::with_capacity(write.changes.len());
-        for change in &write.changes {
-            let in_snapshot = write.revision < self.ephemeral_below
-                && self.config.keys.placement(&change.key) == Placement::Ephemeral;
-            if in_snapshot {
-                continue;
-            }
-            let key = self.index.newest(&change.key).map_or_else(|| change.key.clone(), |version| version.key.clone());
-            let version = match &change.put {
-                None => Version::tombstone(key, write.revision),
-                Some(put) => {
-                    let value = put.value.clone();
-                    let version = Version::put(key, write.revision, put.create_revision, put.version, put.lease, value);
-                    version.set_position(replayed.position(put.value_offset, put.value.len()));
-                    version
-                }
-            };
-            versions.push(Arc::new(version));
-        }
-        let client = (!write.client.is_empty()).then(|| write.client.as_str().into());
-        let entry = self.index.apply(versions, write.time_ms, client);
-        self.superseded.extend(entry.changes().iter().filter_map(|change| change.previous.clone()));
-    }
 }
 
 fn version_of(loaded: branch::LoadedKey) -> Version {

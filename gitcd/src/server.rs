@@ -1,25 +1,24 @@
 //! Serves branches: recovery, store, committer, listeners, and their orderly end.
 
-use std::future::Future;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sha1::{Digest, Sha1};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tonic::transport::server::TcpIncoming;
-use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
 use crate::api::{self, Backend, Member};
 use crate::committer::{self, Committer};
+use crate::compactor::{self, Retention};
 use crate::config::Listen;
 use crate::git::branch;
 use crate::http;
-use crate::metrics::Source;
+use crate::listener;
+use crate::metrics::{Network, Requests, Source};
 use crate::recovery::{self, OpenError, StateLock};
 use crate::store::{self, Store};
+use crate::tls::{self, Certificates};
 
 /// How long open connections may take to end.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -49,19 +48,33 @@ pub struct Config {
     pub committer: committer::Settings,
     /// How often idle watchers that asked for it are told the revision.
     pub progress_interval: Duration,
+    /// How much history is kept without a client's doing; all if unset.
+    pub retention: Option<Retention>,
+    /// How connections are kept.
+    pub transport: Transport,
     /// Certificate, key and the authorities for client certificates, for `https` listeners.
-    pub tls: Option<Tls>,
+    pub tls: Option<tls::Files>,
 }
 
-/// Files with certificates and keys in PEM.
-#[derive(Clone, Debug)]
-pub struct Tls {
-    /// The server's certificate.
-    pub cert: PathBuf,
-    /// Its key.
-    pub key: PathBuf,
-    /// If set, clients must show a certificate from one of these.
-    pub trusted_ca: Option<PathBuf>,
+/// How connections are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Transport {
+    /// Requests and streams that a connection may have open; 0 for no limit, as in etcd.
+    pub max_concurrent_streams: u32,
+    /// How often a client is asked for a sign of life; zero for never.
+    pub keepalive_interval: Duration,
+    /// How long it has to answer; zero to not ask.
+    pub keepalive_timeout: Duration,
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        Self {
+            max_concurrent_streams: u32::MAX,
+            keepalive_interval: Duration::from_hours(2),
+            keepalive_timeout: Duration::from_secs(20),
+        }
+    }
 }
 
 /// Why a branch is not served.
@@ -72,7 +85,7 @@ pub enum ServeError {
     #[error(transparent)]
     Open(#[from] Box<OpenError>),
     /// The address cannot be had.
-    #[error("cannot listen on {address}: {source}; choose another with --listen-urls")]
+    #[error("cannot listen on {address}; choose another with --listen-urls")]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -80,12 +93,13 @@ pub enum ServeError {
         source: std::io::Error,
     },
     /// A certificate or key cannot be used.
-    #[error("cannot use {path:?} for TLS: {problem}")]
-    Tls {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        problem: String,
+    #[error(transparent)]
+    Tls(#[from] tls::Unusable),
+    /// An `https` listener without certificates.
+    #[error("https://{address} needs --tls-cert and --tls-key")]
+    NoCertificate {
+        /// The listener.
+        address: SocketAddr,
     },
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
@@ -105,6 +119,7 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
     expiry: tokio::task::JoinHandle<()>,
+    compaction: Option<tokio::task::JoinHandle<()>>,
     _lock: StateLock,
 }
 
@@ -118,10 +133,12 @@ impl Server {
         let mut listeners = Vec::new();
         for listen in &config.listen {
             let error = |source| ServeError::Listen { address: listen.address, source };
-            let listener = TcpListener::bind(listen.address).await.map_err(error)?;
-            listeners.push((listener, transport(tls(&config, listen)?).map_err(tls_unusable(&config))?));
+            listeners.push(TcpListener::bind(listen.address).await.map_err(error)?);
         }
-        let addresses: Vec<_> = listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
+        let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        let certificates = config.tls.clone().map(Certificates::load).transpose()?.map(Arc::new);
+        let certificates: Vec<_> =
+            config.listen.iter().map(|listen| secured(listen, certificates.as_ref())).collect::<Result<_, _>>()?;
         let (branch_config, segment_bytes) = (config.branch.clone(), config.journal_segment_bytes);
         let opened =
             tokio::task::spawn_blocking(move || recovery::open(&branch_config, segment_bytes).map_err(Box::new)).await;
@@ -139,18 +156,38 @@ impl Server {
         );
         let committer = committer.spawn().map_err(ServeError::Thread)?;
         let backend = backend(&config, &store, &addresses);
-        let source = Arc::new(Source { name: config.branch.name.clone(), store: store.clone(), committer: counters });
+        let requests = Requests::default();
+        let source = Arc::new(Source {
+            member: backend.member.clone(),
+            packs: recovery::git_dir(&config.branch.repository).join("objects/pack"),
+            quota: config.limits.quota_backend_bytes,
+            store: store.clone(),
+            committer: counters,
+            requests: requests.clone(),
+            network: Arc::default(),
+        });
         let (stop, stopped) = watch::channel(false);
         let listeners = listeners
             .into_iter()
-            .map(|(listener, transport)| {
-                let router = api::routes(&backend).merge(http::routes(source.clone()));
-                tokio::spawn(serve(listener, transport, router.into(), store.clone(), wait_for(stopped.clone())))
+            .zip(certificates)
+            .map(|(listener, certificates)| {
+                let routes = api::routes(&backend, &requests).merge(http::routes(source.clone())).into();
+                let transport = transport(config.transport);
+                tokio::spawn(serve(
+                    (listener, certificates, source.network.clone()),
+                    transport,
+                    routes,
+                    store.clone(),
+                    stopped.clone(),
+                ))
             })
             .collect();
         let expiring = store.clone();
         let expiry = tokio::spawn(async move { expiring.expire_leases().await });
-        Ok(Self { store, writer, committer, listeners, addresses, stop, expiry, _lock: opened.lock })
+        let compacting = store.clone();
+        let compaction =
+            config.retention.map(|retention| tokio::spawn(async move { compactor::run(&compacting, retention).await }));
+        Ok(Self { store, writer, committer, listeners, addresses, stop, expiry, compaction, _lock: opened.lock })
     }
 
     /// Where it listens.
@@ -170,6 +207,9 @@ impl Server {
     pub async fn stop(self) -> Result<(), ServeError> {
         let _ = self.stop.send(true);
         self.expiry.abort();
+        if let Some(compaction) = &self.compaction {
+            compaction.abort();
+        }
         // Writes that were accepted are answered before streams end.
         self.store.stop().await;
         for listener in self.listeners {
@@ -192,9 +232,9 @@ fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr]) -> Bac
         let digest = Sha1::digest(format!("{what} {} {}", config.branch.name, config.branch.data_reference));
         u64::from_be_bytes(digest[..8].try_into().expect("a SHA-1 has 20 bytes"))
     };
-    let scheme = if config.tls.is_some() { "https" } else { "http" };
     let client_urls = if config.advertise.is_empty() {
-        addresses.iter().map(|address| format!("{scheme}://{address}")).collect()
+        let schemes = config.listen.iter().map(|listen| if listen.tls { "https" } else { "http" });
+        schemes.zip(addresses).map(|(scheme, address)| format!("{scheme}://{address}")).collect()
     } else {
         config.advertise.clone()
     };
@@ -212,66 +252,46 @@ fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr]) -> Bac
     }
 }
 
-async fn wait_for(mut stopped: watch::Receiver<bool>) {
-    let _ = stopped.wait_for(|stopped| *stopped).await;
+/// The certificates of a listener, if it is to have any.
+fn secured(listen: &Listen, certificates: Option<&Arc<Certificates>>) -> Result<Option<Arc<Certificates>>, ServeError> {
+    if listen.tls {
+        let certificates = certificates.ok_or(ServeError::NoCertificate { address: listen.address })?;
+        return Ok(Some(certificates.clone()));
+    }
+    if !listen.address.ip().is_loopback() {
+        tracing::warn!(address = %listen.address, "listening without TLS on an address that others can reach");
+    }
+    Ok(None)
 }
 
-/// A listener's transport; certificates are parsed here, before anything starts.
-fn transport(tls: Option<ServerTlsConfig>) -> Result<tonic::transport::Server, tonic::transport::Error> {
-    let server = tonic::transport::Server::builder()
+fn transport(settings: Transport) -> tonic::transport::Server {
+    let limit = (1..u32::MAX).contains(&settings.max_concurrent_streams).then_some(settings.max_concurrent_streams);
+    let keepalive = !settings.keepalive_interval.is_zero() && !settings.keepalive_timeout.is_zero();
+    tonic::transport::Server::builder()
         .accept_http1(true)
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(4 * WINDOW_BYTES)
         .max_frame_size(256 << 10)
-        .http2_keepalive_interval(Some(Duration::from_hours(2)))
-        .http2_keepalive_timeout(Some(Duration::from_secs(20)))
-        .tcp_nodelay(true);
-    match tls {
-        Some(tls) => server.tls_config(tls),
-        None => Ok(server),
-    }
-}
-
-fn tls_unusable(config: &Config) -> impl FnOnce(tonic::transport::Error) -> ServeError {
-    let path = config.tls.as_ref().map(|tls| tls.cert.clone()).unwrap_or_default();
-    move |error| {
-        let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-        ServeError::Tls { path, problem: cause }
-    }
+        .max_concurrent_streams(limit)
+        .http2_keepalive_interval(keepalive.then_some(settings.keepalive_interval))
+        .http2_keepalive_timeout(Some(settings.keepalive_timeout))
 }
 
 /// Serves a listener until `stopped`. One that ends before that takes the branch with it: a server that nobody reaches
 /// must not look healthy.
 async fn serve(
-    listener: TcpListener,
+    (listener, certificates, network): (TcpListener, Option<Arc<Certificates>>, Arc<Network>),
     mut transport: tonic::transport::Server,
     routes: tonic::service::Routes,
     store: Arc<Store>,
-    stopped: impl Future<Output = ()>,
+    mut stopped: watch::Receiver<bool>,
 ) {
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    if let Err(error) = transport.add_routes(routes).serve_with_incoming_shutdown(incoming, stopped).await {
-        store.poison(&format!("a listener ended: {error}"));
+    let asked = stopped.clone();
+    let until = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
+    let incoming = listener::incoming(listener, certificates, network);
+    let ended = transport.add_routes(routes).serve_with_incoming_shutdown(incoming, until).await;
+    if !*asked.borrow() {
+        let reason = ended.err().map(|error| format!(": {error}")).unwrap_or_default();
+        store.poison(&format!("a listener ended{reason}"));
     }
-}
-
-fn tls(config: &Config, listen: &Listen) -> Result<Option<ServerTlsConfig>, ServeError> {
-    if !listen.tls {
-        if !listen.address.ip().is_loopback() {
-            tracing::warn!(address = %listen.address, "listening without TLS on an address that others can reach");
-        }
-        return Ok(None);
-    }
-    let Some(tls) = &config.tls else {
-        let problem = format!("https on {} needs --tls-cert and --tls-key", listen.address);
-        return Err(ServeError::Tls { path: PathBuf::new(), problem });
-    };
-    let read = |path: &PathBuf| {
-        std::fs::read(path).map_err(|error| ServeError::Tls { path: path.clone(), problem: error.to_string() })
-    };
-    let mut server = ServerTlsConfig::new().identity(Identity::from_pem(read(&tls.cert)?, read(&tls.key)?));
-    if let Some(ca) = &tls.trusted_ca {
-        server = server.client_ca_root(Certificate::from_pem(read(ca)?));
-    }
-    Ok(Some(server))
 }

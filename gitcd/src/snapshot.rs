@@ -2,10 +2,11 @@
 //!
 //! Written when a branch is made and before the journal is trimmed. `docs/design/journal.md` draws the file.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::durable;
 use crate::journal::record::{Change, DecodeError, Put, Record, Write};
 use crate::store::revision::Revision;
 use crate::store::version::Version;
@@ -51,7 +52,7 @@ pub enum SnapshotError {
         path: PathBuf,
     },
     /// Made by a newer gitcd.
-    #[error("{path:?}: {source}")]
+    #[error("{path:?}: cannot understand the snapshot")]
     Decode {
         /// The file.
         path: PathBuf,
@@ -59,13 +60,8 @@ pub enum SnapshotError {
         source: DecodeError,
     },
     /// The file system refused.
-    #[error("{path:?}: {source}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] durable::Error),
 }
 
 impl Snapshot {
@@ -77,7 +73,7 @@ impl Snapshot {
         let path = folder.join("snapshot");
         let bytes = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            bytes => bytes.map_err(|source| SnapshotError::Io { path: path.clone(), source })?,
+            bytes => bytes.map_err(durable::Error::of("read", &path))?,
         };
         let Some((incarnation, payload)) = open(&bytes) else { return Err(SnapshotError::Damaged { path }) };
         let records =
@@ -110,7 +106,7 @@ impl Snapshot {
     /// Replaces the snapshot durably.
     ///
     /// # Errors
-    /// [`SnapshotError::Io`]; the old one is then still there.
+    /// [`SnapshotError::Io`], as for [`durable::replace`].
     pub fn write(&self, folder: &Path) -> Result<(), SnapshotError> {
         let path = folder.join("snapshot");
         let mut bytes = vec![0; HEADER];
@@ -124,15 +120,7 @@ impl Snapshot {
         bytes[24..32].copy_from_slice(&length.to_le_bytes());
         let crc = checksum(&bytes);
         bytes[32..36].copy_from_slice(&crc.to_le_bytes());
-        let replace = || -> io::Result<()> {
-            let temporary = folder.join("snapshot.new");
-            let mut file = File::create(&temporary)?;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            fs::rename(&temporary, &path)?;
-            File::open(folder)?.sync_all()
-        };
-        replace().map_err(|source| SnapshotError::Io { path: path.clone(), source })
+        Ok(durable::replace(&path, &bytes)?)
     }
 }
 

@@ -8,6 +8,7 @@ use futures::{Stream, stream};
 use tonic::{Request, Response, Status};
 
 use super::{Backend, check, key_value, quota, status};
+use crate::listener::Peer;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::kv_server::Kv;
 use crate::proto::etcdserverpb::response_op::Response as Answer;
@@ -202,7 +203,12 @@ fn revision_only(revision: Revision) -> pb::ResponseHeader {
     pb::ResponseHeader { revision: revision.get(), ..pb::ResponseHeader::default() }
 }
 
-/// Who asks, for the audit log.
+/// Who asks, for the audit log: the name in its certificate if it showed one, and its software.
 fn client<T>(request: &Request<T>) -> Option<Arc<str>> {
-    Some(request.metadata().get("user-agent")?.to_str().ok()?.into())
+    let agent = request.metadata().get("user-agent").and_then(|agent| agent.to_str().ok());
+    let name = request.extensions().get::<Peer>().and_then(|peer| peer.name.as_deref());
+    match (name, agent) {
+        (Some(name), Some(agent)) => Some(format!("{name} ({agent})").into()),
+        (name, agent) => name.or(agent).map(Into::into),
+    }
 }

@@ -1,16 +1,22 @@
 //! The Maintenance service.
 
+use std::fs::File;
+use std::io::{self, BufWriter, Read as _, Seek as _};
 use std::pin::Pin;
 
 use bytes::Bytes;
-use futures::Stream;
+use futures::{Stream, stream};
 use tonic::{Request, Response, Status};
 
 use super::{Backend, ETCD_VERSION, status};
+use crate::backup;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::maintenance_server::Maintenance;
 use crate::store::index::KeyRange;
 use crate::store::revision::Revision;
+
+/// What one message of a snapshot holds.
+const SNAPSHOT_PART_BYTES: usize = 64 << 10;
 
 #[tonic::async_trait]
 impl Maintenance for Backend {
@@ -71,7 +77,31 @@ impl Maintenance for Backend {
     type SnapshotStream = Pin<Box<dyn Stream<Item = Result<pb::SnapshotResponse, Status>> + Send>>;
 
     async fn snapshot(&self, _: Request<pb::SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
-        Err(Status::unimplemented("gitcd: take a backup with `git clone --mirror` of the repository"))
+        let (store, repository) = (self.store.clone(), self.repository.clone());
+        let written = tokio::task::spawn_blocking(move || -> io::Result<(File, u64)> {
+            // Without a name, so that nothing of it stays whatever happens.
+            let mut file = tempfile::tempfile_in(&*repository)?;
+            let header = backup::write(&store, BufWriter::with_capacity(1 << 20, &file))?;
+            let length = file.stream_position()?;
+            file.rewind()?;
+            tracing::info!(revision = header.revision, bytes = length, "sending a snapshot");
+            Ok((file, length))
+        });
+        let failed = |error: &dyn std::fmt::Display| Status::internal(format!("gitcd: no snapshot: {error}"));
+        let (file, length) = written.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+        let parts = stream::try_unfold((file, length), move |(mut file, rest)| async move {
+            if rest == 0 {
+                return Ok(None);
+            }
+            // From the page cache, mostly: it was written just now.
+            let mut blob = vec![0; SNAPSHOT_PART_BYTES.min(rest as usize)];
+            file.read_exact(&mut blob).map_err(|error| Status::internal(format!("gitcd: no snapshot: {error}")))?;
+            let remaining_bytes = rest - blob.len() as u64;
+            let version = super::CLUSTER_VERSION.to_owned();
+            let part = pb::SnapshotResponse { header: None, remaining_bytes, blob: blob.into(), version };
+            Ok(Some((part, (file, remaining_bytes))))
+        });
+        Ok(Response::new(Box::pin(parts)))
     }
 
     async fn move_leader(&self, _: Request<pb::MoveLeaderRequest>) -> Result<Response<pb::MoveLeaderResponse>, Status> {

@@ -1,47 +1,68 @@
 //! The configuration file: defaults for flags.
 
+use std::error::Error;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 
+/// The command with defaults from a file, and the file with the flags in it, if there is one.
+type Defaulted = (clap::Command, Option<(PathBuf, Vec<String>)>);
+
 /// Gives the flags the defaults that the file named by `--config` or `GITCD_CONFIG` has. Flags and environment
 /// variables win over them.
-pub(super) fn with_defaults(command: clap::Command, args: &[OsString]) -> anyhow::Result<clap::Command> {
-    let Some(path) = path(args) else { return Ok(command) };
+pub(super) fn with_defaults(mut command: clap::Command, args: &[OsString]) -> anyhow::Result<Defaulted> {
+    let Some(path) = path(args) else { return Ok((command, None)) };
     let text = std::fs::read_to_string(&path).with_context(|| format!("--config {}", path.display()))?;
     let settings: serde_norway::Mapping =
         serde_norway::from_str(&text).with_context(|| format!("--config {}: not a YAML map", path.display()))?;
-    let mut command = command;
+    let mut flags = Vec::new();
     for (key, value) in &settings {
         let flag = key.as_str().unwrap_or_default().to_owned();
-        let text = scalar(&flag, value).with_context(|| format!("--config {}: {flag}", path.display()))?;
-        command = with_default(command, &flag, &text, &path)?;
+        let set = scalar(&flag, value).and_then(|text| with_default(command, &flag, &text));
+        command = set.with_context(|| format!("--config {}: {flag}", path.display()))?;
+        flags.push(flag);
+    }
+    Ok((command, Some((path, flags))))
+}
+
+fn with_default(mut command: clap::Command, flag: &str, text: &str) -> anyhow::Result<clap::Command> {
+    let id = flag.replace('-', "_");
+    let has = |command: &clap::Command| command.get_arguments().any(|arg| arg.get_id() == &id) && id != "config";
+    let names: Vec<_> = command.get_subcommands().filter(|sub| has(sub)).map(|sub| sub.get_name().to_owned()).collect();
+    if names.is_empty() && !has(&command) {
+        bail!("there is no such flag");
+    }
+    // Default values must live as long as the command: the program.
+    let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
+    for name in names {
+        check(command.find_subcommand(&name).expect("its name was just asked for"), flag, text)?;
+        command = command.mut_subcommand(&name, |sub| sub.mut_arg(&id, |arg| arg.default_value(text)));
+    }
+    if has(&command) {
+        check(&command, flag, text)?;
+        command = command.mut_arg(&id, |arg| arg.default_value(text));
     }
     Ok(command)
 }
 
-fn with_default(mut command: clap::Command, flag: &str, text: &str, path: &Path) -> anyhow::Result<clap::Command> {
-    let id = flag.replace('-', "_");
-    let mut known = false;
-    // Default values must live as long as the command: the program.
-    let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
-    let names: Vec<_> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
-    for name in names {
-        command = command.mut_subcommand(&name, |sub| {
-            let has = sub.get_arguments().any(|arg| arg.get_id() == &id);
-            known |= has;
-            if has { sub.mut_arg(&id, |arg| arg.default_value(text)) } else { sub }
-        });
+/// Refuses a value that the flag would not take, while it is known where it comes from.
+fn check(command: &clap::Command, flag: &str, text: &str) -> anyhow::Result<()> {
+    let is_flag = |arg: &&clap::Arg| arg.get_long() == Some(flag);
+    let takes_value = command.get_arguments().find(is_flag).is_some_and(|arg| arg.get_action().takes_values());
+    if !takes_value {
+        return super::boolean(text).map(|_| ()).map_err(anyhow::Error::msg);
     }
-    if command.get_arguments().any(|arg| arg.get_id() == &id) && id != "config" {
-        known = true;
-        command = command.mut_arg(&id, |arg| arg.default_value(text));
-    }
-    if !known {
-        bail!("--config {}: there is no flag --{flag}", path.display());
-    }
-    Ok(command)
+    let alone = clap::Command::new("gitcd").no_binary_name(true).disable_help_flag(true);
+    let arg = command.get_arguments().find(is_flag).expect("it was found above").clone();
+    let checked = alone.arg(arg).try_get_matches_from([format!("--{flag}={text}")]);
+    checked.map(|_| ()).map_err(|error| match error.get(clap::error::ContextKind::ValidValue) {
+        Some(valid) => anyhow::anyhow!("{text:?} is none of {valid}"),
+        None => anyhow::anyhow!(
+            "{text:?}: {}",
+            error.source().map_or_else(|| error.kind().to_string(), ToString::to_string)
+        ),
+    })
 }
 
 /// A scalar as it is, a map as `name=value,…`, a list as the flag's own separator wants it.

@@ -2,8 +2,7 @@
 
 use anyhow::Context;
 
-use super::Common;
-use crate::config::PerBranch;
+use super::{Common, boolean, per_branch};
 use crate::recovery::{self, Beginning, Initialized};
 use crate::store::revision::Revision;
 
@@ -11,22 +10,24 @@ use crate::store::revision::Revision;
 pub(super) struct Args {
     #[command(flatten)]
     common: Common,
-    /// Revisions to start from
-    #[arg(long, env = "GITCD_START_REVISIONS", default_value = "", value_name = "MAP")]
-    start_revisions: String,
-    /// Versions that keys get when they are taken over from existing history
-    #[arg(long, env = "GITCD_VERSIONS", default_value = "", value_name = "MAP")]
-    versions: String,
+    /// Revisions to start from [default: 1]
+    #[arg(long, env = "GITCD_START_REVISIONS", value_name = "MAP")]
+    start_revisions: Option<String>,
+    /// Versions that keys get when they are taken over from existing history [default: 1]
+    #[arg(long, env = "GITCD_VERSIONS", value_name = "MAP")]
+    versions: Option<String>,
     /// Start anew on a branch that exists: what is in Git stays, revisions start again
-    #[arg(long, env = "GITCD_FORCE")]
+    #[arg(long, env = "GITCD_FORCE", value_parser = boolean)]
     force: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let branches = args.common.branches()?;
-    let starts = PerBranch::parse("start-revisions", &args.start_revisions)?;
-    let versions = PerBranch::parse("versions", &args.versions)?;
-    for name in branches.names() {
+    let starts = per_branch("start-revisions", args.start_revisions.as_deref())?;
+    let versions = per_branch("versions", args.versions.as_deref())?;
+    let names = branches.names(&[&starts, &versions]);
+    branches.check(&names)?;
+    for name in names {
         let config = branches.branch(&name);
         let start = starts.number("start-revisions", &name)?.unwrap_or(Revision::INITIAL.get()).max(1);
         let version = versions.number("versions", &name)?.unwrap_or(1).max(1);

@@ -1,18 +1,23 @@
 //! Flags, environment and configuration file, and what they start.
 
+mod duration;
 mod file;
 mod init;
+mod origin;
+mod restore;
 mod serve;
 
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::config::{Branches, PerBranch};
+use self::origin::Origins;
+use crate::config::{Branches, ConfigError, PerBranch};
 
 /// An etcd v3 server whose store is a branch of a Git repository.
 ///
-/// Flags that hold a value for each branch take name=value[,name=value]; a value alone is for the branch "default".
+/// Flags that hold a value for each branch take name=value[,name=value]; a value alone is for the branch "default", which
+/// is also the only one if none is named.
 /// Every flag can also be set by an environment variable (GITCD_ and the flag's name in capitals) or in the YAML file
 /// given with --config, in this order.
 #[derive(Debug, Parser)]
@@ -22,7 +27,7 @@ struct Cli {
     #[arg(long, global = true, env = "GITCD_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Log what happens in detail (the same as --verbosity=1)
-    #[arg(long, global = true, env = "GITCD_DEBUG")]
+    #[arg(long, global = true, env = "GITCD_DEBUG", value_parser = boolean)]
     debug: bool,
     /// How much to log: 0 normal, 1 debug, 2 trace
     #[arg(long, global = true, env = "GITCD_VERBOSITY", default_value_t = 0, value_name = "N")]
@@ -42,6 +47,8 @@ enum Command {
     Init(Box<init::Args>),
     /// Serve the etcd API on branches of a repository
     Serve(Box<serve::Args>),
+    /// Make a branch from a snapshot that `etcdctl snapshot save` took of a gitcd
+    Restore(Box<restore::Args>),
     /// Print the version
     Version {
         /// Print JSON
@@ -61,23 +68,18 @@ struct Common {
     /// The repository: a bare one, or a folder with one in .git [default: gitcd/repo.git in the user's data folder]
     #[arg(long, env = "GITCD_REPO", value_name = "DIR")]
     repo: Option<PathBuf>,
-    /// References that hold the data
-    #[arg(long, env = "GITCD_DATA_REFERENCE_NAMES", default_value = "default=refs/heads/main", value_name = "MAP")]
-    data_reference_names: String,
-    /// References that hold the metadata
-    #[arg(
-        long,
-        env = "GITCD_METADATA_REFERENCE_NAMES",
-        default_value = "default=refs/gitcd/metadata/main",
-        value_name = "MAP"
-    )]
-    metadata_reference_names: String,
-    /// Keys below these prefixes are files of the data; others are kept with the metadata
-    #[arg(long, env = "GITCD_KEY_PREFIXES", default_value = "default=/", value_name = "MAP")]
-    key_prefixes: String,
+    /// References that hold the data [default: refs/heads/main; of a branch with another name refs/heads/NAME]
+    #[arg(long, env = "GITCD_DATA_REFERENCE_NAMES", value_name = "MAP")]
+    data_reference_names: Option<String>,
+    /// References that hold the metadata [default: refs/gitcd/metadata/main; of another branch refs/gitcd/metadata/NAME]
+    #[arg(long, env = "GITCD_METADATA_REFERENCE_NAMES", value_name = "MAP")]
+    metadata_reference_names: Option<String>,
+    /// Keys below these prefixes are files of the data; others are kept with the metadata [default: /]
+    #[arg(long, env = "GITCD_KEY_PREFIXES", value_name = "MAP")]
+    key_prefixes: Option<String>,
     /// Keys below these prefixes (several are separated by ':') are served but never committed; one that ends with '*' is compared by characters
-    #[arg(long, env = "GITCD_EPHEMERAL_PREFIXES", default_value = "", value_name = "MAP")]
-    ephemeral_prefixes: String,
+    #[arg(long, env = "GITCD_EPHEMERAL_PREFIXES", value_name = "MAP")]
+    ephemeral_prefixes: Option<String>,
     /// Author and committer of all commits
     #[arg(long, env = "GITCD_COMMITTER_NAME", default_value = "gitcd", value_name = "NAME")]
     committer_name: String,
@@ -88,20 +90,32 @@ struct Common {
 
 impl Common {
     fn branches(&self) -> anyhow::Result<Branches> {
-        let branches = Branches {
+        Ok(Branches {
             repository: match &self.repo {
                 Some(repo) => std::path::absolute(repo)?,
                 None => default_repository()?,
             },
-            data: PerBranch::parse("data-reference-names", &self.data_reference_names)?,
-            metadata: PerBranch::parse("metadata-reference-names", &self.metadata_reference_names)?,
-            prefixes: PerBranch::parse("key-prefixes", &self.key_prefixes)?,
-            ephemeral: PerBranch::parse("ephemeral-prefixes", &self.ephemeral_prefixes)?,
+            data: per_branch("data-reference-names", self.data_reference_names.as_deref())?,
+            metadata: per_branch("metadata-reference-names", self.metadata_reference_names.as_deref())?,
+            prefixes: per_branch("key-prefixes", self.key_prefixes.as_deref())?,
+            ephemeral: per_branch("ephemeral-prefixes", self.ephemeral_prefixes.as_deref())?,
             committer_name: self.committer_name.clone(),
             committer_email: self.committer_email.clone(),
-        };
-        branches.check()?;
-        Ok(branches)
+        })
+    }
+}
+
+/// A flag that nobody has given names no branch: what it would be follows from the branch.
+fn per_branch(flag: &str, value: Option<&str>) -> Result<PerBranch, ConfigError> {
+    PerBranch::parse(flag, value.unwrap_or_default())
+}
+
+/// Environment variables and YAML files say these in many words.
+fn boolean(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "t" | "yes" | "y" | "on" | "1" => Ok(true),
+        "false" | "f" | "no" | "n" | "off" | "0" | "" => Ok(false),
+        _ => Err(format!("{text:?} is neither true nor false")),
     }
 }
 
@@ -119,12 +133,19 @@ fn default_repository() -> anyhow::Result<PathBuf> {
 /// Whatever the command reports; the message is for a person.
 pub fn run() -> anyhow::Result<()> {
     let args: Vec<_> = std::env::args_os().collect();
-    let command = file::with_defaults(Cli::command(), &args)?;
-    let cli = Cli::from_arg_matches(&command.get_matches_from(&args))?;
+    let (command, file) = file::with_defaults(Cli::command(), &args)?;
+    let origins = Origins::new(&args, file);
+    let matches = command.try_get_matches_from(&args).unwrap_or_else(|error| origins.of_refused(error).exit());
+    let cli = Cli::from_arg_matches(&matches)?;
     log(cli.verbosity.max(i32::from(cli.debug)));
-    match cli.command {
+    run_command(cli.command).map_err(|error| origins.of_failed(error))
+}
+
+fn run_command(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Init(args) => init::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Restore(args) => restore::run(&args),
         Command::Version { json } => {
             let (version, etcd) = (env!("CARGO_PKG_VERSION"), crate::api::ETCD_VERSION);
             if json {

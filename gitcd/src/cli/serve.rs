@@ -1,43 +1,55 @@
 //! `gitcd serve`.
 
-use std::collections::BTreeSet;
+mod etcd;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Common;
+use self::etcd::{Compaction, Transport};
+use super::{Common, duration, per_branch};
 use crate::committer::Granularity;
-use crate::config::{DEFAULT_NAME, PerBranch, listen_urls};
-use crate::server::{Config, ServeError, Server, Tls};
-use crate::{api, committer, store};
+use crate::config::{DEFAULT_NAME, listen_urls};
+use crate::server::{Config, ServeError, Server};
+use crate::{api, committer, store, tls};
+
+/// As in etcd: watchers must not be told more often.
+const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Where a single branch is served unless somebody says otherwise.
+const DEFAULT_URL: &str = "http://127.0.0.1:2479";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     common: Common,
-    /// Where to listen for clients; several URLs are separated by ';'
-    #[arg(long, env = "GITCD_LISTEN_URLS", default_value = "default=http://127.0.0.1:2479", value_name = "MAP")]
-    listen_urls: String,
+    #[arg(
+        long,
+        env = "GITCD_LISTEN_URLS",
+        value_name = "MAP",
+        help = "Where to listen for clients; several URLs are separated by ';' [default: http://127.0.0.1:2479 for a single branch]"
+    )]
+    listen_urls: Option<String>,
     /// What members tell clients; several URLs are separated by ';' [default: the addresses listened on]
-    #[arg(long, env = "GITCD_ADVERTISE_CLIENT_URLS", default_value = "", value_name = "MAP")]
-    advertise_client_urls: String,
+    #[arg(long, env = "GITCD_ADVERTISE_CLIENT_URLS", value_name = "MAP")]
+    advertise_client_urls: Option<String>,
     /// Cluster ids [default: made from the branch's name]
-    #[arg(long, env = "GITCD_CLUSTER_IDS", default_value = "", value_name = "MAP")]
-    cluster_ids: String,
+    #[arg(long, env = "GITCD_CLUSTER_IDS", value_name = "MAP")]
+    cluster_ids: Option<String>,
     /// Member ids [default: made from the branch's name]
-    #[arg(long, env = "GITCD_MEMBER_IDS", default_value = "", value_name = "MAP")]
-    member_ids: String,
+    #[arg(long, env = "GITCD_MEMBER_IDS", value_name = "MAP")]
+    member_ids: Option<String>,
     /// Certificates for https listeners (PEM files)
-    #[arg(long, env = "GITCD_TLS_CERT", default_value = "", value_name = "MAP")]
-    tls_cert: String,
+    #[arg(long, env = "GITCD_TLS_CERT", value_name = "MAP")]
+    tls_cert: Option<String>,
     /// Their keys (PEM files)
-    #[arg(long, env = "GITCD_TLS_KEY", default_value = "", value_name = "MAP")]
-    tls_key: String,
+    #[arg(long, env = "GITCD_TLS_KEY", value_name = "MAP")]
+    tls_key: Option<String>,
     /// Require client certificates of the authorities in these PEM files
-    #[arg(long, env = "GITCD_TLS_TRUSTED_CA_CERTS", default_value = "", value_name = "MAP")]
-    tls_trusted_ca_certs: String,
+    #[arg(long, env = "GITCD_TLS_TRUSTED_CA_CERTS", value_name = "MAP")]
+    tls_trusted_ca_certs: Option<String>,
     /// How many revisions a commit takes
     #[arg(long, env = "GITCD_COMMIT_GRANULARITY", value_enum, default_value_t, value_name = "HOW")]
     commit_granularity: Granularity,
@@ -69,9 +81,20 @@ pub(super) struct Args {
         value_name = "BYTES"
     )]
     quota_backend_bytes: i64,
-    /// How often idle watchers that asked for it are told the revision, in seconds
-    #[arg(long, env = "GITCD_WATCH_PROGRESS_NOTIFY_INTERVAL", default_value_t = 600, value_name = "SECONDS")]
-    watch_progress_notify_interval: u64,
+    /// How often idle watchers that asked for it are told the revision
+    #[arg(
+        long,
+        env = "GITCD_WATCH_PROGRESS_NOTIFY_INTERVAL",
+        alias = "experimental-watch-progress-notify-interval",
+        default_value = "10m",
+        value_parser = duration::parse,
+        value_name = "DURATION"
+    )]
+    watch_progress_notify_interval: Duration,
+    #[command(flatten)]
+    transport: Transport,
+    #[command(flatten)]
+    compaction: Compaction,
     #[command(flatten)]
     former: Former,
     #[command(flatten)]
@@ -195,39 +218,50 @@ fn quota(bytes: i64) -> u64 {
 
 fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let branches = args.common.branches()?;
-    let listen = PerBranch::parse("listen-urls", &args.listen_urls)?;
-    let advertise = PerBranch::parse("advertise-client-urls", &args.advertise_client_urls)?;
-    let clusters = PerBranch::parse("cluster-ids", &args.cluster_ids)?;
-    let members = PerBranch::parse("member-ids", &args.member_ids)?;
-    let certs = PerBranch::parse("tls-cert", &args.tls_cert)?;
-    let keys = PerBranch::parse("tls-key", &args.tls_key)?;
-    let authorities = PerBranch::parse("tls-trusted-ca-certs", &args.tls_trusted_ca_certs)?;
-    let tls = |name: &str| match (certs.of(name), keys.of(name)) {
+    let listen = per_branch("listen-urls", args.listen_urls.as_deref())?;
+    let advertise = per_branch("advertise-client-urls", args.advertise_client_urls.as_deref())?;
+    let clusters = per_branch("cluster-ids", args.cluster_ids.as_deref())?;
+    let members = per_branch("member-ids", args.member_ids.as_deref())?;
+    let certs = per_branch("tls-cert", args.tls_cert.as_deref())?;
+    let keys = per_branch("tls-key", args.tls_key.as_deref())?;
+    let authorities = per_branch("tls-trusted-ca-certs", args.tls_trusted_ca_certs.as_deref())?;
+    let files = |name: &str| match (certs.of(name), keys.of(name)) {
         (Some(cert), Some(key)) => {
-            Ok(Some(Tls { cert: cert.into(), key: key.into(), trusted_ca: authorities.of(name).map(PathBuf::from) }))
+            let trusted_ca = authorities.of(name).map(PathBuf::from);
+            Ok(Some(tls::Files { cert: cert.into(), key: key.into(), trusted_ca }))
         }
-        (None, None) => Ok(None),
-        _ => bail!("branch {name:?}: --tls-cert and --tls-key belong together"),
+        // A server that was told to ask for certificates must not listen to everybody.
+        (None, None) if authorities.of(name).is_none() => Ok(None),
+        _ => bail!("branch {name:?}: --tls-cert and --tls-key belong together, and --tls-trusted-ca-certs needs both"),
     };
-    let mut names: BTreeSet<_> = branches.names().into_iter().collect();
-    // The references' defaults name the branch "default"; it is served only if it has somewhere to listen.
-    names.retain(|name| name != DEFAULT_NAME || listen.of(name).is_some());
-    names.extend(listen.names().map(ToOwned::to_owned));
+    let names = branches.names(&[&listen, &advertise, &clusters, &members, &certs, &keys, &authorities]);
+    branches.check(&names)?;
     let mut configs = Vec::new();
-    for name in names {
-        let Some(urls) = listen.of(&name) else { bail!("branch {name:?} has no URL in --listen-urls") };
+    for name in &names {
+        let urls = match listen.of(name) {
+            Some(urls) => listen_urls(urls)?,
+            None if listen.is_empty() && (names.len() == 1 || name == DEFAULT_NAME) => listen_urls(DEFAULT_URL)?,
+            None => Vec::new(),
+        };
+        if urls.is_empty() {
+            bail!("branch {name:?} has no URL in --listen-urls");
+        }
+        let tls = files(name)?;
+        if tls.is_none() && urls.iter().any(|url| url.tls) {
+            bail!("branch {name:?} has an https URL in --listen-urls; that needs --tls-cert and --tls-key");
+        }
         configs.push(Config {
-            branch: branches.branch(&name),
-            listen: listen_urls(urls)?,
+            branch: branches.branch(name),
+            listen: urls,
             advertise: advertise
-                .of(&name)
+                .of(name)
                 .unwrap_or_default()
                 .split(';')
                 .filter(|url| !url.is_empty())
                 .map(ToOwned::to_owned)
                 .collect(),
-            cluster_id: clusters.number("cluster-ids", &name)?,
-            member_id: members.number("member-ids", &name)?,
+            cluster_id: clusters.number("cluster-ids", name)?,
+            member_id: members.number("member-ids", name)?,
             limits: api::Limits {
                 max_request_bytes: args.max_request_bytes,
                 max_txn_ops: args.max_txn_ops,
@@ -244,8 +278,10 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
                 overhead_bytes_per_second: args.commit_overhead_bytes,
                 max_journal_bytes: args.max_journal_bytes,
             },
-            progress_interval: Duration::from_secs(args.watch_progress_notify_interval.max(1)),
-            tls: tls(&name)?,
+            progress_interval: args.watch_progress_notify_interval.max(MIN_PROGRESS_INTERVAL),
+            retention: args.compaction.retention()?,
+            transport: args.transport.settings(),
+            tls,
         });
     }
     Ok(configs)

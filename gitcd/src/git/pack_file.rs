@@ -1,13 +1,13 @@
 //! Puts a finished pack and its index (version 2) into a repository, durably.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use sha1::{Digest, Sha1};
 
 use super::pack::{Entry, Sealed, Writer};
+use crate::durable;
 
 /// A pack that is on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,13 @@ pub struct WriteError {
     action: &'static str,
     path: PathBuf,
     source: io::Error,
+}
+
+impl From<durable::Error> for WriteError {
+    fn from(error: durable::Error) -> Self {
+        let durable::Error { action, path, source } = error;
+        Self { action, path, source }
+    }
 }
 
 impl Writer {
@@ -54,17 +61,13 @@ fn write(pack: &Sealed<'_>, folder: &Path) -> Result<Finished, WriteError> {
         write!(name, "{byte:02x}").expect("a string takes everything");
     }
     let index = index(pack);
-    fs::create_dir_all(folder).map_err(|source| WriteError { action: "create", path: folder.into(), source })?;
+    durable::make_folder(folder)?;
     // Names that begin with `tmp_` are what `git prune` removes when a crash leaves them behind.
     let pack_file = Temporary::write(&folder.join(format!("tmp_pack_{name}")), pack.bytes)?;
     let index_file = Temporary::write(&folder.join(format!("tmp_idx_{name}")), &index)?;
     pack_file.rename(&folder.join(format!("pack-{name}.pack")))?;
     index_file.rename(&folder.join(format!("pack-{name}.idx")))?;
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|source| WriteError {
-        action: "fsync",
-        path: folder.into(),
-        source,
-    })?;
+    durable::sync(folder)?;
     Ok(Finished {
         name,
         pack_bytes: pack.bytes.len() as u64,
@@ -119,30 +122,22 @@ struct Temporary {
 
 impl Temporary {
     fn write(path: &Path, bytes: &[u8]) -> Result<Self, WriteError> {
-        let failed = |action, source| WriteError { action, path: path.to_owned(), source };
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(failed("replace", error));
+                return Err(durable::Error::of("replace", path)(error).into());
             }
             _ => {}
         }
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o444)
-            .open(path)
-            .map_err(|error| failed("create", error))?;
         let temporary = Temporary { path: Some(path.to_owned()) };
-        file.write_all(bytes).map_err(|error| failed("write", error))?;
-        file.sync_all().map_err(|error| failed("fsync", error))?;
+        durable::create(path, 0o444, bytes)?;
         Ok(temporary)
     }
 
     fn rename(mut self, to: &Path) -> Result<(), WriteError> {
         let from = self.path.take().expect("a temporary file has its path until it is renamed");
-        fs::rename(&from, to).map_err(|source| {
+        durable::rename(&from, to).map_err(|error| {
             self.path = Some(from);
-            WriteError { action: "create", path: to.into(), source }
+            error.into()
         })
     }
 }

@@ -7,11 +7,13 @@
 //! crc32 0badcafe
 //! ```
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use git2::Oid;
+
+use crate::durable;
 
 /// A data commit and the metadata commit that describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,20 +35,8 @@ pub enum PairError {
         path: PathBuf,
     },
     /// The file system refused.
-    #[error("cannot {action} {path:?}")]
-    Io {
-        /// What was being done.
-        action: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> PairError {
-    let path = path.to_owned();
-    move |source| PairError::Io { action, path, source }
+    #[error(transparent)]
+    Io(#[from] durable::Error),
 }
 
 impl Pair {
@@ -58,20 +48,15 @@ impl Pair {
                 None => Err(PairError::Damaged { path: path.into() }),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(failed("read", path)(error)),
+            Err(error) => Err(durable::Error::of("read", path)(error).into()),
         }
     }
 
     /// Records this pair; after a crash the file holds either the former pair or this one.
     pub(super) fn write(self, path: &Path) -> Result<(), PairError> {
         let folder = path.parent().expect("the pair file lies in a branch's state folder");
-        fs::create_dir_all(folder).map_err(failed("create", folder))?;
-        let temporary = path.with_extension("new");
-        let mut file = File::create(&temporary).map_err(failed("create", &temporary))?;
-        file.write_all(format(self).as_bytes()).map_err(failed("write", &temporary))?;
-        file.sync_all().map_err(failed("fsync", &temporary))?;
-        fs::rename(&temporary, path).map_err(failed("replace", path))?;
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed("fsync", folder))
+        durable::make_folder(folder)?;
+        Ok(durable::replace(path, format(self).as_bytes())?)
     }
 }
 

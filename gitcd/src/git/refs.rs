@@ -22,7 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,6 +30,7 @@ use std::time::Duration;
 use git2::Oid;
 use parking_lot::Mutex;
 
+use crate::durable;
 use lock::Lock;
 
 mod lock;
@@ -176,7 +177,7 @@ impl Refs {
         // An old file may stand in folders that whoever made them never synced.
         let is_settled = !is_new && self.settled.lock().contains(&folder);
         for above in folder.ancestors() {
-            sync_folder(above)?;
+            durable::sync(above)?;
             if is_settled || above == self.root {
                 break;
             }
@@ -339,9 +340,11 @@ fn parent(path: &Path) -> &Path {
     path.parent().expect("files of references lie in the repository's folder")
 }
 
-fn sync_folder(path: &Path) -> Result<(), RefError> {
-    let synced = File::open(path).and_then(|folder| folder.sync_all());
-    synced.map_err(|source| RefError::Io { path: path.to_owned(), source })
+impl From<durable::Error> for RefError {
+    fn from(error: durable::Error) -> Self {
+        let durable::Error { path, source, .. } = error;
+        Self::Io { path, source }
+    }
 }
 
 /// Removes `folder` and those in it as far as they hold no files. What cannot be removed stays:

@@ -13,3 +13,6 @@ mod writer;
 
 pub use segment::{Position, Segments};
 pub use writer::{AppendError, Writer};
+
+#[cfg(test)]
+pub(crate) use writer::fault;

@@ -1,15 +1,13 @@
 //! Replays a journal, tells a torn end from damage.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::record::{DecodeError, Record};
-use super::segment::{
-    FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Position, Segments, frame_crc, sequence_of, sync_folder,
-};
+use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Position, Segments, frame_crc, sequence_of};
 use super::writer::Sealed;
+use crate::durable;
 use crate::store::revision::Revision;
 
 /// A journal that cannot be replayed. Nothing was changed on disk.
@@ -28,7 +26,7 @@ pub enum RecoverError {
         offset: u64,
     },
     /// A frame's checksum is right but its content is not.
-    #[error("journal {path:?}: cannot understand the frame at byte {offset}: {source}")]
+    #[error("journal {path:?}: cannot understand the frame at byte {offset}")]
     Decode {
         /// The segment.
         path: PathBuf,
@@ -46,20 +44,21 @@ pub enum RecoverError {
         missing: u64,
     },
     /// The file system refused.
-    #[error("journal {path:?}: cannot read: {source}")]
+    #[error("journal {path:?}: cannot read")]
     Read {
         /// What was read.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
     },
+    /// The newest segment cannot be written anew.
+    #[error(transparent)]
+    Rewrite(#[from] durable::Error),
 }
 
 /// What recovery found.
 #[derive(Debug)]
 pub struct Recovered {
-    /// The segments, open for reading values back.
-    pub segments: Arc<Segments>,
     /// The number of the newest segment, 0 if there is none.
     pub newest: u64,
     /// The incarnation of the newest segment, if there is any.
@@ -78,20 +77,30 @@ pub struct Replayed {
 }
 
 impl Replayed {
+    /// The segment that it is in. Those before it can be read from by now.
+    pub fn segment(&self) -> u64 {
+        self.segment
+    }
+
     /// Where a value of this record lies, given its offset in the payload.
     pub fn position(&self, value_offset: usize, length: usize) -> Position {
         Position { segment: self.segment, offset: self.payload_offset + value_offset as u64, length: length as u32 }
     }
 }
 
-/// Calls `replay` with every record of the journal in `folder`, in order.
+/// Calls `replay` with every record of the journal in `folder`, in order, and opens the segments for reading values back:
+/// each joins `segments` once all of its records were replayed.
 ///
 /// Reads each segment once; takes memory for one segment. A missing folder is an empty journal.
 ///
 /// # Errors
 /// [`RecoverError`] for damage before the end. A torn last frame is no error: it was never acknowledged.
-pub fn recover(folder: &Path, mut replay: impl FnMut(Replayed)) -> Result<Recovered, RecoverError> {
-    let mut found = Recovered { segments: Arc::new(Segments::default()), newest: 0, incarnation: None, torn_bytes: 0 };
+pub fn recover(
+    folder: &Path,
+    segments: &Segments,
+    mut replay: impl FnMut(Replayed),
+) -> Result<Recovered, RecoverError> {
+    let mut found = Recovered { newest: 0, incarnation: None, torn_bytes: 0 };
     let paths = list(folder)?;
     if let Some(pair) = paths.windows(2).find(|pair| pair[0].0 + 1 != pair[1].0) {
         return Err(RecoverError::Gap { folder: folder.to_owned(), missing: pair[0].0 + 1 });
@@ -129,25 +138,15 @@ pub fn recover(folder: &Path, mut replay: impl FnMut(Replayed)) -> Result<Recove
         if newest {
             // The next segment will follow; behind it, a torn end would look like damage. And what is read here may
             // never have reached the disk (a crash before the fsync, or after one that failed): it is written anew.
-            rewrite(path, &content[..at]).map_err(read)?;
+            durable::replace(path, &content[..at])?;
         }
         let file = File::open(path).map_err(read)?;
-        found.segments.add(*sequence, path.clone(), file);
-        found.segments.seal(Sealed { sequence: *sequence, last });
+        segments.add(*sequence, path.clone(), file);
+        segments.seal(Sealed { sequence: *sequence, last });
         found.newest = *sequence;
         found.incarnation = Some(header.incarnation);
     }
     Ok(found)
-}
-
-/// Replaces a file by `content`, durably.
-fn rewrite(path: &Path, content: &[u8]) -> io::Result<()> {
-    let temporary = path.with_extension("new");
-    let mut file = File::create(&temporary)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
-    path.parent().map_or(Ok(()), sync_folder)
 }
 
 /// The segments by number. A newest one without a header was being made when the machine stopped: nothing was
@@ -197,9 +196,12 @@ fn has_frame_behind(content: &[u8], header: &Header, at: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::journal::Writer;
-    use crate::journal::writer::{AppendError, fault};
+    use crate::journal::fault::{self, Fault};
+    use crate::journal::writer::AppendError;
 
     const INCARNATION: [u8; 16] = [7; 16];
 
@@ -218,7 +220,7 @@ mod tests {
 
     fn replayed(folder: &Path) -> Result<Vec<i64>, RecoverError> {
         let mut revisions = Vec::new();
-        recover(folder, |replayed| {
+        recover(folder, &Segments::default(), |replayed| {
             if let Record::Compact(revision) = replayed.record {
                 revisions.push(revision.get());
             }
@@ -309,7 +311,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut journal = writer(folder.path(), 0);
         append(&mut journal, 1).unwrap();
-        fault::fail_next_fsync();
+        fault::fail_next(Fault::Fsync);
         assert!(matches!(append(&mut journal, 2), Err(AppendError::Broken { .. })));
         assert!(matches!(append(&mut journal, 3), Err(AppendError::Broken { .. })));
     }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::writer::Sealed;
+use crate::durable;
 use crate::store::revision::Revision;
 
 /// Length of a segment's header in bytes.
@@ -75,11 +76,6 @@ pub(super) fn file_name(sequence: u64) -> String {
 pub(super) fn sequence_of(path: &Path) -> Option<u64> {
     let stem = path.file_name()?.to_str()?.strip_suffix(".log")?;
     (stem.len() == 16).then(|| stem.parse().ok())?
-}
-
-/// Makes a folder's entries durable.
-pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }
 
 /// Where the journal holds a value.
@@ -151,17 +147,17 @@ impl Segments {
     ///
     /// # Errors
     /// Of the file system; what was deleted until then stays deleted.
-    pub fn trim(&self, first_kept: u64) -> io::Result<usize> {
+    pub fn trim(&self, first_kept: u64) -> Result<usize, durable::Error> {
         let mut open = self.open.lock();
         let kept = open.split_off(&first_kept);
         let dropped = std::mem::replace(&mut *open, kept);
         drop(open);
         self.sealed.lock().retain(|sequence, _| *sequence >= first_kept);
         for segment in dropped.values() {
-            std::fs::remove_file(&segment.path)?;
+            std::fs::remove_file(&segment.path).map_err(durable::Error::of("delete", &segment.path))?;
         }
         if let Some(folder) = dropped.values().next().and_then(|segment| segment.path.parent()) {
-            sync_folder(folder)?;
+            durable::sync(folder)?;
         }
         Ok(dropped.len())
     }

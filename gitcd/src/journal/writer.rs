@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use rustix::fs::FallocateFlags;
 
-use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Segments, file_name, frame_crc, sync_folder};
+use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Segments, file_name, frame_crc};
+use crate::durable;
+use crate::error::chain;
 use crate::store::revision::Revision;
 
 /// What went wrong with an append, and so what may be done next.
@@ -22,7 +24,7 @@ pub enum AppendError {
     },
     /// It is unknown what is on disk. The journal takes nothing more until it is opened again: an fsync
     /// that failed must not be retried, the kernel may have dropped the data and would report success.
-    #[error("journal {path:?}: {action} failed: {source}; writes are refused until gitcd is restarted")]
+    #[error("journal {path:?}: {action} failed; writes are refused until gitcd is restarted")]
     Broken {
         /// The segment.
         path: PathBuf,
@@ -76,7 +78,7 @@ impl Writer {
         previous: u64,
         segment_bytes: u64,
         segments: Arc<Segments>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, durable::Error> {
         let current = start_segment(folder, incarnation, previous + 1, segment_bytes, &segments)?;
         Ok(Self {
             folder: folder.to_owned(),
@@ -102,6 +104,11 @@ impl Writer {
         &mut self.frame
     }
 
+    /// Whether nothing was put into the frame that was begun, so that there is nothing to commit.
+    pub fn is_empty(&self) -> bool {
+        self.frame.len() <= FRAME_HEADER
+    }
+
     /// The segment and the file offset at which byte 0 of the buffer given by [`Writer::begin`] will be.
     pub fn value_base(&self) -> (u64, u64) {
         (self.current.header.sequence, self.current.end)
@@ -113,10 +120,10 @@ impl Writer {
     /// # Errors
     /// [`AppendError`]; it says whether the caller may go on.
     pub fn commit(&mut self, last: Revision) -> Result<Option<Sealed>, AppendError> {
-        let payload = self.frame.len() - FRAME_HEADER;
-        if payload == 0 {
+        if self.is_empty() {
             return Ok(None);
         }
+        let payload = self.frame.len() - FRAME_HEADER;
         if self.broken {
             return Err(self.broken_by("writing", io::Error::other("an earlier fsync failed")));
         }
@@ -125,15 +132,16 @@ impl Writer {
         self.frame[..4].copy_from_slice(&FRAME_MAGIC);
         self.frame[4..8].copy_from_slice(&(payload as u32).to_le_bytes());
         self.frame[8..12].copy_from_slice(&crc.to_le_bytes());
-        if let Err(error) = self.current.file.write_all_at(&self.frame, offset) {
+        let written = self.current.file.write_all_at(&self.frame, offset);
+        #[cfg(test)]
+        let written = written.and_then(|()| fault::strikes(fault::Fault::Full));
+        if let Err(error) = written {
             return Err(self.undo(error));
         }
+        let synced = self.current.file.sync_data();
         #[cfg(test)]
-        if fault::fsync_fails() {
-            self.broken = true;
-            return Err(self.broken_by("fsync", io::Error::from_raw_os_error(5)));
-        }
-        if let Err(error) = self.current.file.sync_data() {
+        let synced = synced.and_then(|()| fault::strikes(fault::Fault::Fsync));
+        if let Err(error) = synced {
             self.broken = true;
             return Err(self.broken_by("fsync", error));
         }
@@ -159,7 +167,7 @@ impl Writer {
                 Some(sealed)
             }
             Err(error) => {
-                tracing::warn!(%error, folder = %self.folder.display(), "cannot start a journal segment; the last one grows");
+                tracing::warn!(error = chain(&error), folder = %self.folder.display(), "cannot start a journal segment; the last one grows");
                 None
             }
         }
@@ -188,17 +196,22 @@ fn start_segment(
     sequence: u64,
     segment_bytes: u64,
     segments: &Segments,
-) -> io::Result<Current> {
+) -> Result<Current, durable::Error> {
     let header = Header { sequence, id: rand::random(), incarnation };
     let path = folder.join(file_name(sequence));
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-    let prepared = prepare(&file, &header, segment_bytes).and_then(|()| sync_folder(folder));
-    if let Err(error) = prepared {
-        // Nothing refers to it yet; a left-over would only be a torn last segment.
-        let _ = std::fs::remove_file(&path);
-        return Err(error);
-    }
-    segments.add(sequence, path.clone(), file.try_clone()?);
+    let failed = |source| durable::Error::of("create", &path)(source);
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
+    let prepared = prepare(&file, &header, segment_bytes).map_err(failed).and_then(|()| durable::sync(folder));
+    let prepared = prepared.and_then(|()| file.try_clone().map_err(failed));
+    let reading = match prepared {
+        Ok(reading) => reading,
+        Err(error) => {
+            // Nothing refers to it yet; a left-over would only be a torn last segment.
+            let _ = std::fs::remove_file(&path);
+            return Err(error);
+        }
+    };
+    segments.add(sequence, path.clone(), reading);
     Ok(Current { header, path, file, end: HEADER as u64, last: Revision::ZERO })
 }
 
@@ -210,21 +223,43 @@ fn prepare(file: &File, header: &Header, segment_bytes: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A failing fsync, for tests: no file system here can be told to fail one.
+/// A sick disk, for tests: no file system here can be told to be one.
 #[cfg(test)]
 pub(crate) mod fault {
     use std::cell::Cell;
+    use std::io;
+
+    /// What goes wrong.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Fault {
+        /// The disk is full once the frame is written.
+        Full,
+        /// The fsync fails.
+        Fsync,
+    }
 
     thread_local! {
-        static FSYNC: Cell<bool> = const { Cell::new(false) };
+        static NEXT: Cell<Option<Fault>> = const { Cell::new(None) };
     }
 
-    /// Lets the next fsync of a journal on this thread fail.
-    pub(crate) fn fail_next_fsync() {
-        FSYNC.set(true);
+    /// Lets the next append to a journal on this thread fail.
+    pub(crate) fn fail_next(fault: Fault) {
+        NEXT.set(Some(fault));
     }
 
-    pub(super) fn fsync_fails() -> bool {
-        FSYNC.replace(false)
+    /// Lets it succeed after all; tells whether there was none since.
+    pub(crate) fn heal() -> bool {
+        NEXT.take().is_some()
+    }
+
+    pub(super) fn strikes(fault: Fault) -> io::Result<()> {
+        if NEXT.get() != Some(fault) {
+            return Ok(());
+        }
+        NEXT.set(None);
+        Err(match fault {
+            Fault::Full => io::ErrorKind::StorageFull.into(),
+            Fault::Fsync => io::Error::from_raw_os_error(5),
+        })
     }
 }

@@ -1,12 +1,14 @@
 //! Alarms (etcd: `server/etcdserver/api/v3alarm`): states that an operator has to clear, kept over restarts.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+
+use crate::durable;
 
 /// What is the matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,14 +115,7 @@ impl Alarms {
         let Some(file) = &self.file else { return };
         let text =
             active.iter().fold(String::new(), |text, (alarm, member)| text + alarm.name() + &format!(" {member}\n"));
-        let replace = || -> io::Result<()> {
-            let temporary = file.with_extension("new");
-            let mut written = File::create(&temporary)?;
-            written.write_all(text.as_bytes())?;
-            written.sync_all()?;
-            fs::rename(&temporary, file)?;
-            File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()
-        };
+        let replace = || durable::replace(file, text.as_bytes());
         if let Err(error) = replace() {
             tracing::warn!(%error, file = %file.display(), "alarms are not written down: a restart forgets the change");
         }

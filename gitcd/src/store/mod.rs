@@ -6,6 +6,7 @@
 //! answer. Reads answer at the durable revision, whatever the writer has already applied beyond it.
 
 pub mod alarms;
+mod expiry;
 pub mod index;
 pub mod lease;
 pub mod log;
@@ -21,6 +22,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
+use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::{mpsc, oneshot};
 
 use self::alarms::Alarms;
@@ -32,6 +34,7 @@ use self::revision::Revision;
 use self::txn::{Done, Op};
 use self::version::{ValueLost, Version};
 use crate::journal::{self, Segments};
+use crate::metrics::disk_seconds;
 use crate::watch::Hub;
 
 pub use writer::Limits;
@@ -76,12 +79,28 @@ impl From<ValueLost> for Error {
 }
 
 /// Figures for metrics, without locks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counters {
     /// Frames made durable.
     pub fsyncs: AtomicU64,
-    /// Nanoseconds spent in them.
-    pub fsync_nanos: AtomicU64,
+    /// Time for each of them.
+    pub fsync_seconds: Histogram,
+    /// Batches that could not be made durable.
+    pub failed_batches: AtomicU64,
+    /// Range requests.
+    pub ranges: AtomicU64,
+    /// Pairs written.
+    pub puts: AtomicU64,
+    /// Pairs deleted.
+    pub deletes: AtomicU64,
+    /// Transactions that wrote.
+    pub txns: AtomicU64,
+    /// Events sent to watchers.
+    pub events: AtomicU64,
+    /// Leases granted.
+    pub leases_granted: AtomicU64,
+    /// Leases revoked, by a client or because they ran out.
+    pub leases_revoked: AtomicU64,
     /// Bytes appended to the journal.
     pub journal_bytes: AtomicU64,
     /// Bytes of superseded values in memory.
@@ -92,6 +111,29 @@ pub struct Counters {
     pub data_bytes: AtomicU64,
     /// Those of them that are the newest of a key.
     pub live_bytes: AtomicU64,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        let none = AtomicU64::default;
+        Self {
+            fsyncs: none(),
+            fsync_seconds: disk_seconds(),
+            failed_batches: none(),
+            ranges: none(),
+            puts: none(),
+            deletes: none(),
+            txns: none(),
+            events: none(),
+            leases_granted: none(),
+            leases_revoked: none(),
+            journal_bytes: none(),
+            old_value_bytes: none(),
+            compactions: none(),
+            data_bytes: none(),
+            live_bytes: none(),
+        }
+    }
 }
 
 /// What the writer waits for and what waits for the writer.
@@ -119,6 +161,8 @@ pub struct Store {
     poisoned: Mutex<Option<String>>,
     lease_granted: tokio::sync::Notify,
     alarms: Alarms,
+    /// Rung when writes work again after there was no room for one.
+    room: tokio::sync::Notify,
     /// Figures for metrics.
     pub counters: Counters,
 }
@@ -148,6 +192,14 @@ impl Store {
     /// # Errors
     /// If no thread can be started.
     pub fn start(start: Start, limits: Limits) -> std::io::Result<(Arc<Self>, Handle)> {
+        let (writer, inbox) = Self::assemble(start, limits);
+        let store = writer.store().clone();
+        let thread = writer.spawn(inbox)?;
+        Ok((store, Handle { thread }))
+    }
+
+    /// The store, held by its writer, which does not run yet.
+    fn assemble(start: Start, limits: Limits) -> (writer::Writer, mpsc::Receiver<writer::Command>) {
         let (commands, inbox) = mpsc::channel(limits.queue);
         let Start { index, mut leases, committed, journal, segments, evicted, alarms } = start;
         for version in index.range(&index::KeyRange::From(Bytes::new()), index.revision()) {
@@ -170,11 +222,11 @@ impl Store {
             poisoned: Mutex::new(None),
             lease_granted: tokio::sync::Notify::new(),
             alarms,
+            room: tokio::sync::Notify::new(),
             counters: Counters::default(),
         });
         store.measure(store.index.read().size());
-        let thread = writer::spawn(store.clone(), journal, inbox, limits, evicted)?;
-        Ok((store, Handle { thread }))
+        (writer::Writer::new(store, journal, limits, evicted), inbox)
     }
 
     /// The newest revision that is durable, which all reads, headers and watches go by.
@@ -225,6 +277,7 @@ impl Store {
     /// # Errors
     /// [`Error::Future`], [`Error::Compacted`], [`Error::ValueLost`].
     pub fn range(&self, range: &Range) -> Result<Found, Error> {
+        self.counters.ranges.fetch_add(1, Ordering::Relaxed);
         let index = self.index.read();
         let current = self.revision();
         range.check(current, index.compacted())?;
@@ -297,31 +350,6 @@ impl Store {
     /// All leases as the writer has them, for commits and metrics: one that is being granted or revoked may be there or not.
     pub(crate) fn leases(&self) -> Vec<(i64, i64)> {
         self.leases.lock().list()
-    }
-
-    /// Revokes leases as they run out. Runs until the store stops.
-    pub async fn expire_leases(&self) {
-        loop {
-            let next = self.leases.lock().next_deadline();
-            let Some((deadline, id)) = next else {
-                self.lease_granted.notified().await;
-                continue;
-            };
-            if deadline > Instant::now() {
-                // A lease that is granted meanwhile may run out earlier.
-                let _ = tokio::time::timeout_at(deadline.into(), self.lease_granted.notified()).await;
-                continue;
-            }
-            match self.send(|reply| writer::Command::Revoke { id, only_if_due: true, reply }).await {
-                Ok(_) | Err(Error::LeaseNotFound) => {}
-                Err(Error::Stopped) => return,
-                Err(error) => {
-                    // Kept alive meanwhile, or no space: look again in a moment.
-                    tracing::debug!(%error, lease = id, "lease not expired");
-                    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-                }
-            }
-        }
     }
 
     /// Tells the store what is in Git.

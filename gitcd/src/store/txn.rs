@@ -13,6 +13,9 @@ use super::query::{Found, Range, View};
 use super::revision::Revision;
 use super::version::Version;
 
+#[cfg(test)]
+mod tests;
+
 /// One operation.
 #[derive(Clone, Debug)]
 pub enum Op {
@@ -267,22 +270,44 @@ struct Run<'a> {
     written: Written,
 }
 
-/// The changes so far, in order. Transactions are small: finding one is a walk.
+/// The changes so far, in order, at most one for a key. A transaction has few operations, so a walk for each is
+/// affordable; but an operation may change many keys, so there must be no walk for each of those.
 #[derive(Default)]
 struct Written {
     order: Vec<Arc<Version>>,
+    /// Changes looked at, to show what that grows with.
+    #[cfg(test)]
+    looked_at: std::cell::Cell<usize>,
 }
 
 impl Written {
-    fn find(&self, key: &[u8]) -> Option<&Arc<Version>> {
-        self.order.iter().rev().find(|version| version.key == key)
+    fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Version>> {
+        #[cfg(test)]
+        self.looked_at.update(|count| count + self.order.len());
+        self.order.iter()
     }
 
-    fn push(&mut self, version: Version) {
-        // A put and a delete of one key in one transaction are refused, but a key that an earlier operation
-        // wrote may be deleted by a nested transaction's range: the last change counts.
-        self.order.retain(|earlier| earlier.key != version.key);
+    fn retain(&mut self, keep: impl Fn(&Version) -> bool) {
+        #[cfg(test)]
+        self.looked_at.update(|count| count + self.order.len());
+        self.order.retain(|earlier| keep(earlier));
+    }
+
+    fn find(&self, key: &[u8]) -> Option<&Arc<Version>> {
+        self.iter().rev().find(|version| version.key == key)
+    }
+
+    /// A put and a delete of one key in one transaction are refused, but a key that an earlier operation wrote may be
+    /// written by a nested transaction again: the last change counts.
+    fn put(&mut self, version: Version) {
+        self.retain(|earlier| earlier.key != version.key);
         self.order.push(Arc::new(version));
+    }
+
+    /// Deletes `pairs`, which are all that `keys` has at this point: own puts among them, own deletions not.
+    fn delete(&mut self, keys: &KeyRange, pairs: &[Arc<Version>], now: Revision) {
+        self.retain(|earlier| earlier.is_tombstone() || !keys.contains(&earlier.key));
+        self.order.extend(pairs.iter().map(|pair| Arc::new(Version::tombstone(pair.key.clone(), now))));
     }
 }
 
@@ -315,7 +340,7 @@ impl Run<'_> {
     fn pairs(&self, keys: &KeyRange) -> BTreeMap<Bytes, Arc<Version>> {
         let mut pairs: BTreeMap<_, _> =
             self.view.index.range(keys, self.view.at).map(|version| (version.key.clone(), version.clone())).collect();
-        for version in self.written.order.iter().filter(|version| keys.contains(&version.key)) {
+        for version in self.written.iter().filter(|version| keys.contains(&version.key)) {
             if version.is_tombstone() {
                 pairs.remove(&version.key);
             } else {
@@ -346,7 +371,7 @@ impl Run<'_> {
         let create = before.map_or(self.now, |before| before.create_revision);
         let version = before.map_or(1, |before| before.version + 1);
         let lease = put.lease.unwrap_or_else(|| before.map_or(0, |before| before.lease));
-        self.written.push(Version::put(key, self.now, create, version, lease, value));
+        self.written.put(Version::put(key, self.now, create, version, lease, value));
         Done::Put { revision: self.now, previous: previous.filter(|_| put.previous) }
     }
 
@@ -356,16 +381,7 @@ impl Run<'_> {
             keys if self.written.order.is_empty() => self.view.index.range(keys, self.view.at).cloned().collect(),
             keys => self.pairs(keys).into_values().collect(),
         };
-        // The keys of one range differ: only what earlier operations wrote has to be looked for.
-        let first = self.written.order.is_empty();
-        for pair in &pairs {
-            let tombstone = Version::tombstone(pair.key.clone(), self.now);
-            if first {
-                self.written.order.push(Arc::new(tombstone));
-            } else {
-                self.written.push(tombstone);
-            }
-        }
+        self.written.delete(&delete.keys, &pairs, self.now);
         let deleted = pairs.len();
         let previous = if delete.previous { pairs } else { Vec::new() };
         Done::Delete { revision: self.revision(), deleted, previous }

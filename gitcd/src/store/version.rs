@@ -40,11 +40,11 @@ struct Value {
 /// A value that was trimmed away while somebody still held its version. It cannot happen unless the journal's
 /// folder was changed from outside.
 #[derive(Debug, thiserror::Error)]
-#[error("value of {key:?} at revision {revision} cannot be read back from the journal: {source}")]
+#[error("value of {key:?} at revision {revision} cannot be read back from the journal: {said}")]
 pub struct ValueLost {
     key: Bytes,
     revision: Revision,
-    source: std::io::Error,
+    said: std::io::Error,
 }
 
 impl Version {
@@ -98,10 +98,10 @@ impl Version {
         match segments.read(at) {
             Ok(value) => Ok(value),
             // Trimming brings needed values back before it deletes the segment.
-            Err(source) => self.value.lock().memory.clone().ok_or_else(|| ValueLost {
+            Err(said) => self.value.lock().memory.clone().ok_or_else(|| ValueLost {
                 key: self.key.clone(),
                 revision: self.mod_revision,
-                source,
+                said,
             }),
         }
     }

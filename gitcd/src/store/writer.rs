@@ -14,8 +14,12 @@ use super::revision::Revision;
 use super::txn::{self, Done, Op};
 use super::version::Version;
 use super::{Error, Store};
+use crate::error::chain;
 use crate::journal::record::{PutRef, Record, encode_write};
 use crate::journal::{self, AppendError, Position, Segments};
+
+#[cfg(test)]
+pub(super) mod tests;
 
 /// Bounds of the writer.
 #[derive(Clone, Debug)]
@@ -97,7 +101,7 @@ struct Batch {
     positions: Vec<(Arc<Version>, Position)>,
 }
 
-struct Writer {
+pub(super) struct Writer {
     store: Arc<Store>,
     journal: journal::Writer,
     limits: Limits,
@@ -107,22 +111,8 @@ struct Writer {
     /// Superseded versions whose value has left memory.
     evicted: Vec<Weak<Version>>,
     pruning: bool,
-}
-
-pub(super) fn spawn(
-    store: Arc<Store>,
-    journal: journal::Writer,
-    mut inbox: mpsc::Receiver<Command>,
-    limits: Limits,
-    evicted: Vec<Weak<Version>>,
-) -> std::io::Result<std::thread::JoinHandle<()>> {
-    let writer = Writer { store, journal, limits, old: VecDeque::new(), old_bytes: 0, evicted, pruning: true };
-    std::thread::Builder::new().name("writer".into()).spawn(move || {
-        let store = writer.store.clone();
-        // Whatever ends this thread, nobody may wait for it for ever.
-        let _finish = Finish(store);
-        writer.run(&mut inbox);
-    })
+    /// The last batch found no room.
+    full: bool,
 }
 
 struct Finish(Arc<Store>);
@@ -137,6 +127,27 @@ impl Drop for Finish {
 }
 
 impl Writer {
+    pub(super) fn new(
+        store: Arc<Store>,
+        journal: journal::Writer,
+        limits: Limits,
+        evicted: Vec<Weak<Version>>,
+    ) -> Self {
+        Self { store, journal, limits, old: VecDeque::new(), old_bytes: 0, evicted, pruning: true, full: false }
+    }
+
+    pub(super) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    pub(super) fn spawn(self, mut inbox: mpsc::Receiver<Command>) -> std::io::Result<std::thread::JoinHandle<()>> {
+        std::thread::Builder::new().name("writer".into()).spawn(move || {
+            // Whatever ends this thread, nobody may wait for it for ever.
+            let _finish = Finish(self.store.clone());
+            self.run(&mut inbox);
+        })
+    }
+
     fn run(mut self, inbox: &mut mpsc::Receiver<Command>) {
         let mut received = Vec::with_capacity(self.limits.batch);
         let mut commands = VecDeque::with_capacity(self.limits.batch);
@@ -217,6 +228,9 @@ impl Writer {
     }
 
     fn make_durable(&mut self, batch: &mut Batch) -> Result<(), Error> {
+        if self.journal.is_empty() {
+            return Ok(());
+        }
         let started = Instant::now();
         let bytes = self.journal.frame().len();
         let last = self.store.index.read().revision();
@@ -224,19 +238,27 @@ impl Writer {
             Ok(_) => {
                 let counters = &self.store.counters;
                 counters.fsyncs.fetch_add(1, Ordering::Relaxed);
-                counters.fsync_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+                counters.fsync_seconds.observe(started.elapsed().as_secs_f64());
                 counters.journal_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                if std::mem::take(&mut self.full) {
+                    self.store.room.notify_one();
+                }
                 Ok(())
             }
             Err(error) => {
+                self.store.counters.failed_batches.fetch_add(1, Ordering::Relaxed);
                 let answer = match &error {
-                    AppendError::NoSpace { .. } => Error::NoSpace,
+                    AppendError::NoSpace { .. } => {
+                        self.full = true;
+                        Error::NoSpace
+                    }
                     AppendError::Broken { .. } => {
-                        self.store.poison(&error.to_string());
-                        Error::Poisoned(error.to_string())
+                        let reason = chain(&error);
+                        self.store.poison(&reason);
+                        Error::Poisoned(reason)
                     }
                 };
-                tracing::error!(%error, "writes not made durable");
+                tracing::error!(error = chain(&error), "writes not made durable");
                 self.undo(batch);
                 Err(answer)
             }
@@ -278,8 +300,17 @@ impl Writer {
             let index = store.index.read();
             let last = index.revision();
             store.hub.publish(index.log_from(first), || store.durable.store(last.get(), Ordering::Release));
+            let (mut puts, mut deletes, mut txns) = (0, 0, 0);
             for entry in index.log_from(first) {
                 self.supersede(entry);
+                txns += u64::from(entry.changes().len() > 1);
+                for change in entry.changes() {
+                    *if change.version.is_tombstone() { &mut deletes } else { &mut puts } += 1;
+                }
+            }
+            let counters = &store.counters;
+            for (counter, number) in [(&counters.puts, puts), (&counters.deletes, deletes), (&counters.txns, txns)] {
+                counter.fetch_add(number, Ordering::Relaxed);
             }
             store.measure(index.size());
             drop(index);
@@ -287,6 +318,14 @@ impl Writer {
             // Taking the lock orders this after the check of whoever is about to wait.
             drop(store.progress.lock());
             store.published.notify_all();
+        }
+        for change in &batch.leases {
+            let counters = &self.store.counters;
+            let counter = match change {
+                LeaseChange::Granted(_) => &counters.leases_granted,
+                LeaseChange::Revoked(..) => &counters.leases_revoked,
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(revision) = batch.compact {
             self.store.index.write().compact(revision);
@@ -343,13 +382,15 @@ impl Writer {
     fn trim(&mut self, first_kept: u64) {
         for version in self.evicted.iter().filter_map(Weak::upgrade) {
             if let Err(error) = version.pin(&self.store.segments, first_kept) {
-                tracing::warn!(%error, "journal not trimmed: an old value cannot be read back");
+                tracing::warn!(error = chain(&error), "journal not trimmed: an old value cannot be read back");
                 return;
             }
         }
         if let Err(error) = self.store.segments.trim(first_kept) {
-            tracing::warn!(%error, "journal not trimmed");
+            tracing::warn!(error = chain(&error), "journal not trimmed");
         }
+        // There is room for more on the disk, and perhaps below the journal's bound.
+        self.store.room.notify_one();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -46,7 +47,7 @@ struct Watcher {
     keys: KeyRange,
     /// Nothing below this is of interest any more.
     next: Revision,
-    /// Where it was asked to start.
+    /// Where it was asked to start; 0 for now. Until then it is told no revision.
     start: Revision,
     no_put: bool,
     no_delete: bool,
@@ -137,18 +138,19 @@ impl Session {
                 .send_at(self.store.revision(), refused("mvcc: duplicate watch ID provided on the WatchStream"))
                 .await;
         }
-        let (mut current, mut start) = (Revision::ZERO, Revision::new(create.start_revision));
+        let start = Revision::new(create.start_revision);
+        let (mut current, mut next) = (Revision::ZERO, start);
         let registration = self.store.hub().register(keys.clone(), &self.mailbox, id, || {
             current = self.store.revision();
             if create.start_revision == 0 {
-                start = current.next();
+                next = current.next();
             }
-            (start <= current).then_some(start)
+            (next <= current).then_some(next)
         });
         let filtered = |filter: FilterType| create.filters.contains(&(filter as i32));
         let watcher = Watcher {
             keys,
-            next: start,
+            next,
             start,
             no_put: filtered(FilterType::Noput),
             no_delete: filtered(FilterType::Nodelete),
@@ -252,6 +254,7 @@ impl Session {
     }
 
     async fn send_events(&self, id: i64, revision: Revision, events: Vec<Event>, fragment: bool) -> Result<(), Gone> {
+        self.store.counters.events.fetch_add(events.len() as u64, Ordering::Relaxed);
         let mut response = WatchResponse { watch_id: id, events, ..WatchResponse::default() };
         if !fragment || response.encoded_len() < self.settings.max_request_bytes {
             return self.send_at(revision, response).await;

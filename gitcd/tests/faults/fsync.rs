@@ -5,36 +5,49 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use gitcd::proto::etcdserverpb::{LeaseLeasesRequest, LeaseLeasesResponse};
 use tempfile::TempDir;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 use super::{explains, holds, key, value, write};
-use crate::support::build::{get, put};
+use crate::support::build::{get, grant, put, time_to_live};
 use crate::support::{Kind, Launch, Server, eventually};
 
 const SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Fails for files whose path contains the text that the file FAIL_FSYNC holds. */
-static int fails(int fd) {
-    char text[256] = "", link[64], path[4096] = "";
-    FILE *order = fopen(getenv("FAIL_FSYNC"), "r");
+/* What the file SICK_DISK orders for this file: 'f'ail or 'h'old, for files whose path contains the text behind it. */
+static int ordered(int fd) {
+    char line[256] = "", link[64], path[4096] = "";
+    FILE *order = fopen(getenv("SICK_DISK"), "r");
     if (!order) return 0;
-    char *line = fgets(text, sizeof text, order);
+    char *read = fgets(line, sizeof line, order);
     fclose(order);
-    if (!line || !*text) return 0;
+    if (!read || !line[0] || !line[1]) return 0;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     if (readlink(link, path, sizeof path - 1) < 0) return 0;
-    return strstr(path, text) != 0;
+    return strstr(path, line + 1) ? line[0] : 0;
 }
 
 static int synced(const char *name, int fd) {
-    if (fails(fd)) { errno = EIO; return -1; }
+    char held[4096];
+    int order = ordered(fd);
+    if (order == 'h') {
+        snprintf(held, sizeof held, "%s.held", getenv("SICK_DISK"));
+        close(open(held, O_CREAT | O_WRONLY, 0600));
+        while ((order = ordered(fd)) == 'h') usleep(1000);
+        unlink(held);
+    }
+    if (order == 'f') { errno = EIO; return -1; }
     int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, name);
     return real(fd);
 }
@@ -43,7 +56,7 @@ int fsync(int fd) { return synced("fsync", fd); }
 int fdatasync(int fd) { return synced("fdatasync", fd); }
 "#;
 
-/// A server whose fsyncs fail on order.
+/// A server whose fsyncs fail, or take their time, on order.
 struct Sick {
     server: Server,
     order: PathBuf,
@@ -56,22 +69,37 @@ impl Sick {
         let library = compile(folder.path());
         let order = folder.path().join("order");
         let environment =
-            ["env".to_owned(), format!("LD_PRELOAD={}", library.display()), format!("FAIL_FSYNC={}", order.display())];
+            ["env".to_owned(), format!("LD_PRELOAD={}", library.display()), format!("SICK_DISK={}", order.display())];
         let environment: Vec<_> = environment.iter().map(String::as_str).collect();
         let server = Launch::new(Kind::Gitcd).wrapper(&environment).start().await;
         Self { server, order, _folder: folder }
     }
 
-    /// From now on, fsync fails for files with this in their path.
+    /// From now on, fsync fails for files with this in their path; also one that was held up so far.
     fn fail(&self, text: &str) {
-        // Renamed into place: the server may look at any moment.
-        let new = self.order.with_extension("new");
-        std::fs::write(&new, text).expect("the temporary folder is writable");
-        std::fs::rename(&new, &self.order).expect("the temporary folder is writable");
+        self.order(&format!("f{text}"));
+    }
+
+    /// From now on, fsync does not return for files with this in their path.
+    fn hold(&self, text: &str) {
+        self.order(&format!("h{text}"));
+    }
+
+    /// Waits until an fsync is held up.
+    async fn held(&self) {
+        let held = self.order.with_extension("held");
+        eventually("an fsync", async || held.exists().then_some(())).await;
     }
 
     fn heal(&self) {
         std::fs::remove_file(&self.order).expect("it was sick before");
+    }
+
+    fn order(&self, order: &str) {
+        // Renamed into place: the server may look at any moment.
+        let new = self.order.with_extension("new");
+        std::fs::write(&new, order).expect("the temporary folder is writable");
+        std::fs::rename(&new, &self.order).expect("the temporary folder is writable");
     }
 }
 
@@ -161,4 +189,69 @@ async fn a_start_whose_fsync_fails_is_refused() {
     explains(&sick.server.restart_in_vain().await, &["journal"]);
     sick.heal();
     super::recovers(&mut sick.server, 0..10).await;
+}
+
+#[tokio::test]
+async fn a_lease_is_visible_only_once_it_is_durable() {
+    let sick = Sick::start().await;
+    let client = sick.server.client().await;
+    client.lease_grant(grant(6, 600)).await.ok();
+
+    sick.hold("/journal/");
+    let (granting, asking) = (sick.server.client().await, sick.server.client().await);
+    let seen = async {
+        sick.held().await;
+        tokio::join!(
+            asking.lease_leases(LeaseLeasesRequest {}),
+            asking.lease_time_to_live(time_to_live(7)),
+            asking.keep_alive(7),
+            async {
+                // Reads of keys do not wait for the disk.
+                client.range(get("/registry/none")).await.ok();
+                sick.fail("/journal/");
+            }
+        )
+    };
+    let (granted, (leases, remaining, kept, ())) = tokio::join!(granting.lease_grant(grant(7, 600)), seen);
+    assert!(granted.result().is_err(), "nothing was durable");
+    assert_eq!(ids(leases.ok()), [6]);
+    assert_eq!(remaining.ok().ttl, -1);
+    assert_eq!(kept.ok().ttl, 0);
+
+    assert_eq!(ids(client.lease_leases(LeaseLeasesRequest {}).await.ok()), [6], "and it does not come later");
+    assert_eq!(client.lease_time_to_live(time_to_live(7)).await.ok().ttl, -1);
+}
+
+fn ids(answer: LeaseLeasesResponse) -> Vec<i64> {
+    answer.leases.into_iter().map(|lease| lease.id).collect()
+}
+
+#[tokio::test]
+async fn the_health_service_says_whether_writes_are_taken() {
+    let mut sick = Sick::start().await;
+    let client = sick.server.client().await;
+    let mut health = HealthClient::new(sick.server.channel().await);
+    let request = |service: &str| HealthCheckRequest { service: service.to_owned() };
+    // As in etcd, whatever service is asked for.
+    let services = ["", "etcdserverpb.KV", "none"];
+    for service in services {
+        let answer = health.check(request(service)).await.expect("the service is there").into_inner();
+        assert_eq!(answer.status(), ServingStatus::Serving, "{service:?}");
+    }
+    let mut watched = health.watch(request("")).await.expect("the service is there").into_inner();
+    assert_eq!(watched.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
+
+    sick.fail("/journal/");
+    assert!(client.put(put(&key(0), &value(0))).await.result().is_err());
+    for service in services {
+        let answer = health.check(request(service)).await.expect("the service is there").into_inner();
+        assert_eq!(answer.status(), ServingStatus::NotServing, "{service:?}");
+    }
+    assert_eq!(watched.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);
+
+    sick.heal();
+    sick.server.kill();
+    sick.server.restart().await;
+    let mut health = HealthClient::new(sick.server.channel().await);
+    assert_eq!(health.check(request("")).await.unwrap().into_inner().status(), ServingStatus::Serving);
 }

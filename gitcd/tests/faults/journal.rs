@@ -4,10 +4,13 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use gitcd::proto::etcdserverpb::{RangeRequest, WatchCreateRequest};
+use tonic::Code;
+
 use super::frames::frames;
-use super::{explains, holds, recovers, write};
-use crate::support::build::get;
-use crate::support::{Kind, Server};
+use super::{explains, holds, key, recovers, value, write};
+use crate::support::build::{get, put, watch_prefix};
+use crate::support::{Kind, Server, eventually};
 
 const WRITES: usize = 50;
 
@@ -55,16 +58,16 @@ async fn a_cut_off_journal_loses_the_last_frame_only() {
     server.restart().await;
     let client = server.client().await;
     holds(&client, 0..WRITES - 1).await;
-    let answer = client.range(get(&super::key(WRITES - 1))).await.ok();
+    let answer = client.range(get(&key(WRITES - 1))).await.ok();
     // It may have reached Git before the kill, which is where it comes from then.
     let revision = answer.header.unwrap().revision;
     assert_eq!(revision, WRITES as i64 + answer.count);
     write(&client, WRITES..WRITES + 1).await;
-    let next = client.range(get(&super::key(WRITES))).await.ok();
+    let next = client.range(get(&key(WRITES))).await.ok();
     assert_eq!(next.kvs[0].mod_revision, revision + 1, "the next write follows without a gap");
     server.kill();
     server.restart().await;
-    let again = server.client().await.range(get(&super::key(WRITES))).await.ok();
+    let again = server.client().await.range(get(&key(WRITES))).await.ok();
     assert_eq!(again.kvs, next.kvs);
     server.repository().fsck();
 }
@@ -117,4 +120,61 @@ async fn a_missing_segment_is_refused_with_its_name() {
     std::fs::rename(&aside, middle).unwrap();
     server.restart().await;
     holds(&server.client().await, 1..WRITES).await;
+}
+
+/// More than a journal can hold: nobody was given a revision that comes again.
+const RESERVED: i64 = 1 << 32;
+
+#[tokio::test]
+async fn a_missing_journal_ends_a_life_and_no_revision_comes_again() {
+    let mut server = Server::start(Kind::Gitcd).await;
+    let repository = server.repository();
+    let journal = repository.path().join("gitcd/default/journal");
+    let mut known: i64 = 0;
+    let mut written = 0;
+    // The folder; then what is in it; and again the folder, right after a start that nobody has used.
+    for (round, only_files) in [false, true, false].into_iter().enumerate() {
+        let client = server.client().await;
+        if round < 2 {
+            let last = client.put(put(&key(written), &value(written))).await.ok().header.unwrap().revision;
+            written += 1;
+            eventually("the commit", async || (repository.committed_revision() == last).then_some(())).await;
+            // Acknowledged, and perhaps not in Git when the journal goes with it.
+            let endangered = client.put(put("/registry/tests/endangered", "1")).await.ok();
+            known = endangered.header.unwrap().revision;
+        }
+        server.kill();
+        let committed = repository.committed_revision();
+        if only_files {
+            repository.journal().iter().for_each(|segment| std::fs::remove_file(segment).unwrap());
+        } else {
+            std::fs::remove_dir_all(&journal).unwrap();
+        }
+
+        server.restart().await;
+        let client = server.client().await;
+        let now = client.range(get("/none")).await.ok().header.unwrap().revision;
+        assert_eq!(now, committed + RESERVED, "round {round}");
+        for number in 0..written {
+            let pair = client.range(get(&key(number))).await.ok().kvs.remove(0);
+            assert_eq!(pair.value, value(number), "what is in Git stays");
+        }
+        for old in [2, known, known + 1, now - 1] {
+            client.range(RangeRequest { revision: old, ..get("/none") }).await.refused(Code::OutOfRange);
+            let mut watching = client.watch();
+            watching.create(WatchCreateRequest { start_revision: old, ..watch_prefix("/") }).await;
+            let cancelled = watching.control().await;
+            assert!(cancelled.canceled, "round {round}, from {old}: {cancelled:?}");
+            assert_eq!(cancelled.compact_revision, now, "round {round}, from {old}");
+        }
+        known = now;
+    }
+    let next = server.client().await.put(put("/registry/tests/next", "1")).await.ok().header.unwrap().revision;
+    assert_eq!(next, known + 1);
+    server.kill();
+    server.restart().await;
+    let pair = server.client().await.range(get("/registry/tests/next")).await.ok().kvs.remove(0);
+    assert_eq!(pair.mod_revision, next, "and from there on all is as usual");
+    server.terminate().await;
+    repository.fsck();
 }

@@ -4,13 +4,17 @@
 #[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
 mod support;
 
+mod descriptors;
 mod disk;
+mod flags;
 mod frames;
 mod fsync;
 mod journal;
+mod prefixes;
 mod references;
 mod start;
 mod stop;
+mod tls;
 
 use support::build::{get, put};
 use support::{Client, Exit, Server};
@@ -48,6 +52,10 @@ fn explains(exit: &Exit, words: &[&str]) {
     for word in words {
         assert!(exit.output.contains(word), "says nothing of {word:?}:\n{}", exit.output);
     }
+    let message = exit.output.lines().rev().find(|line| line.starts_with("gitcd: ")).unwrap_or_default();
+    let parts: Vec<_> = message.split(": ").collect();
+    let twice = parts.iter().enumerate().find(|(at, part)| parts[at + 1..].contains(part));
+    assert!(twice.is_none(), "says {twice:?} twice:\n{message}");
     assert!(!exit.output.contains("panicked"), "a panic explains nothing:\n{}", exit.output);
 }
 

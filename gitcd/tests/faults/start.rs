@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{explains, holds, recovers, write};
-use crate::support::{Kind, Launch, Server};
+use crate::support::{DATA, Kind, Launch, METADATA, Server};
 
 const WRITES: usize = 10;
 
@@ -37,6 +37,31 @@ async fn a_second_server_on_the_branch_is_refused_and_the_first_goes_on() {
     let exit = second.exit().await;
     let path = first.repository().path().display().to_string();
     explains(&exit, &[&path, "another"]);
+
+    write(&client, WRITES..WRITES + 1).await;
+    holds(&client, 0..WRITES + 1).await;
+    first.repository().fsck();
+}
+
+#[tokio::test]
+async fn a_second_server_under_another_name_is_refused_if_it_shares_a_reference() {
+    let first = Server::start(Kind::Gitcd).await;
+    let client = first.client().await;
+    write(&client, 0..WRITES).await;
+
+    let path = first.repository().path().display().to_string();
+    let (other_data, other_metadata) = ("refs/heads/other", "refs/gitcd/metadata/other");
+    for (data, metadata) in [(DATA, METADATA), (DATA, other_metadata), (other_data, METADATA)] {
+        let second = Launch::new(Kind::Gitcd)
+            .folder(first.folder())
+            .argument(format!("--data-reference-names=second={data}"))
+            .argument(format!("--metadata-reference-names=second={metadata}"))
+            .argument("--key-prefixes=second=/registry")
+            .argument("--listen-urls=second=http://127.0.0.1:0");
+        let exit = second.spawn().exit().await;
+        let shared = if data == DATA { data } else { metadata };
+        explains(&exit, &[&path, "another", &shared.replace('/', "%2F")]);
+    }
 
     write(&client, WRITES..WRITES + 1).await;
     holds(&client, 0..WRITES + 1).await;

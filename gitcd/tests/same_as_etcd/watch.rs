@@ -24,6 +24,17 @@ async fn a_watch_is_announced_and_gets_what_happens_from_now_on() {
 }
 
 #[tokio::test]
+async fn a_watch_from_now_on_is_told_the_revision_though_nothing_happens() {
+    same(async |client| {
+        client.put(put("/registry/a", "1")).await.ok();
+        let mut watching = client.watch();
+        watching.create(watch("/registry/a")).await;
+        assert_eq!(watching.progress().await, (2, vec![]));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn ranges_are_watched_as_they_are_read() {
     same(async |client| {
         let mut watching = client.watch();

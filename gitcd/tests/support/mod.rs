@@ -7,7 +7,7 @@
 //! `GITCD_TEST_SERVER=etcd` puts a second etcd where gitcd would be. It proves the checks themselves: whatever
 //! does not depend on Git must pass then too.
 
-mod assets;
+pub(crate) mod assets;
 mod client;
 mod http;
 mod pair;
@@ -19,7 +19,7 @@ mod watching;
 pub(crate) use client::{Client, Reply, build};
 pub(crate) use pair::same;
 pub(crate) use repository::{DATA, METADATA, Repository};
-pub(crate) use server::{Exit, Kind, Launch, Server};
+pub(crate) use server::{Exit, Kind, Launch, Server, free_port};
 pub(crate) use watching::Watching;
 
 pub(crate) use transcript::Transcript;

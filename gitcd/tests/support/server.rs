@@ -47,14 +47,26 @@ pub(crate) struct Launch {
     /// Where its state lives, which somebody else has prepared; a new one unless given.
     folder: Option<PathBuf>,
     port: Option<u16>,
+    secure: Option<u16>,
     /// Put before the program: `setpriv --reuid=…` and the like.
     wrapper: Vec<String>,
     arguments: Vec<String>,
+    /// Flags that are usually given, but not here.
+    without: Vec<String>,
 }
 
 impl Launch {
     pub(crate) fn new(kind: Kind) -> Self {
-        Self { kind, program: kind.program(), folder: None, port: None, wrapper: Vec::new(), arguments: Vec::new() }
+        Self {
+            kind,
+            program: kind.program(),
+            folder: None,
+            port: None,
+            secure: None,
+            wrapper: Vec::new(),
+            arguments: Vec::new(),
+            without: Vec::new(),
+        }
     }
 
     /// Serves what is in `folder`, which outlives the server.
@@ -74,14 +86,27 @@ impl Launch {
         self
     }
 
+    /// Lets gitcd listen for TLS too; its certificates are arguments.
+    pub(crate) fn secure(mut self) -> Self {
+        self.secure = Some(free_port());
+        self
+    }
+
     /// Runs the program through another one, such as `setpriv`.
     pub(crate) fn wrapper(mut self, words: &[&str]) -> Self {
         self.wrapper = words.iter().map(ToString::to_string).collect();
         self
     }
 
+    /// Adds `--flag=value`; it takes the place of what the flag has otherwise.
     pub(crate) fn argument(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
+        self
+    }
+
+    /// Leaves a flag out that is usually given.
+    pub(crate) fn without(mut self, flag: &str) -> Self {
+        self.without.push(flag.to_owned());
         self
     }
 
@@ -99,8 +124,10 @@ impl Launch {
             program: self.program,
             folder,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, self.port.unwrap_or_else(free_port))),
+            secure: self.secure.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
             wrapper: self.wrapper,
             arguments: self.arguments,
+            without: self.without,
             log: temporary.path().join("log"),
             child: None,
             temporary,
@@ -125,8 +152,10 @@ pub(crate) struct Server {
     program: PathBuf,
     folder: PathBuf,
     address: SocketAddr,
+    secure: Option<SocketAddr>,
     wrapper: Vec<String>,
     arguments: Vec<String>,
+    without: Vec<String>,
     log: PathBuf,
     child: Option<Child>,
     temporary: TempDir,
@@ -160,6 +189,11 @@ impl Server {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it listens for TLS.
+    pub(crate) fn secure_address(&self) -> SocketAddr {
+        self.secure.expect("the server was launched so")
     }
 
     /// Where the state lives.
@@ -276,10 +310,13 @@ impl Server {
     fn spawn(&mut self) {
         let log = File::create(&self.log).expect("the temporary folder is writable");
         let program = [self.program.display().to_string()];
-        let arguments = match self.kind {
+        let mut arguments = match self.kind {
             Kind::Gitcd => self.gitcd(),
             Kind::Etcd => self.etcd(),
         };
+        let flag = |argument: &str| argument.split('=').next().map(ToOwned::to_owned);
+        let replaced = self.arguments.iter().chain(&self.without);
+        arguments.retain(|usual| !replaced.clone().any(|own| flag(own) == flag(usual)));
         let words: Vec<_> = self.wrapper.iter().chain(&program).collect();
         let child = Command::new(words[0])
             .args(&words[1..])
@@ -294,11 +331,12 @@ impl Server {
     }
 
     fn gitcd(&self) -> Vec<String> {
+        let secure = self.secure.map(|address| format!(";https://{address}")).unwrap_or_default();
         vec![
             "serve".to_owned(),
             format!("--repo={}", self.folder.join("repo.git").display()),
             "--key-prefixes=default=/registry".to_owned(),
-            format!("--listen-urls=default=http://{}", self.address),
+            format!("--listen-urls=default=http://{}{secure}", self.address),
         ]
     }
 

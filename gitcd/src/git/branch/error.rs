@@ -10,6 +10,7 @@ use super::super::pair::PairError;
 use super::super::path;
 use super::super::refs::RefError;
 use super::LoadError;
+use crate::durable;
 
 /// Why revisions could not be committed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -68,12 +69,12 @@ pub enum FlushError {
 #[non_exhaustive]
 pub enum OpenError {
     /// There is a folder, but no repository in it.
-    #[error("{path:?} is not a Git repository: {}", source.message())]
+    #[error("{path:?} is not a Git repository: {}", said.message())]
     NotARepository {
         /// The folder.
         path: PathBuf,
         /// What libgit2 said.
-        source: git2::Error,
+        said: git2::Error,
     },
     /// The folder cannot be looked at.
     #[error("cannot read {path:?}")]
@@ -141,21 +142,19 @@ pub enum CreateError {
         reference: String,
     },
     /// The repository cannot be made.
-    #[error("cannot create a repository in {path:?}: {}", source.message())]
+    #[error("cannot create a repository in {path:?}: {}", said.message())]
     Repository {
         /// The folder.
         path: PathBuf,
         /// What libgit2 said.
-        source: git2::Error,
+        said: git2::Error,
     },
     /// The file system refused.
-    #[error("cannot create {path:?} durably")]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] durable::Error),
+    /// Some of the keys cannot be committed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
     /// The repository that is there cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -181,7 +180,7 @@ pub enum AdoptError {
         reference: String,
     },
     /// A file whose path is not the encoding of a key.
-    #[error("the file {path:?} of commit {commit} cannot be a key ({source}); rename or remove it")]
+    #[error("the file {path:?} of commit {commit} cannot be a key; rename or remove it")]
     Path {
         /// Its path.
         path: String,

@@ -13,7 +13,8 @@ use super::super::tree::Tree;
 use super::super::trie::Trie;
 use super::super::{message, pack};
 use super::repository::{init, open_repository};
-use super::{Branch, Config, CreateError, FlushError, OpenError, Pair, State, show};
+use super::{Branch, Config, CreateError, FlushError, OpenError, Pair, Revisions, State, show};
+use crate::durable;
 
 /// What a branch consists of while it is in memory only.
 pub(super) struct Content {
@@ -29,6 +30,20 @@ impl Branch {
     /// # Errors
     /// [`CreateError`], among others if one of the references exists.
     pub fn create(config: Config, state: &State) -> Result<Branch, CreateError> {
+        Branch::create_with(config, state, None, || Ok(()))
+    }
+
+    /// The same with a first commit of some keys. `before` is called when nothing stands in the way any more and nothing is
+    /// visible yet.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn create_with<'r>(
+        config: Config,
+        state: &State,
+        revisions: impl Into<Option<&'r Revisions>>,
+        before: impl FnOnce() -> Result<(), durable::Error>,
+    ) -> Result<Branch, CreateError> {
         let repository = match open_repository(&config.repository)? {
             Some(repository) => repository,
             None => init(&config)?,
@@ -46,6 +61,10 @@ impl Branch {
         let tree = branch.data.write(&mut branch.pack);
         let message = format!("start an empty store\n\n{}", message::trailers(state.revision, state.revision, &[]));
         branch.data_commit = branch.write_commit(tree, &[], SystemTime::now(), &message);
+        if let Some(revisions) = revisions.into() {
+            branch.commit(revisions)?;
+        }
+        before()?;
         branch.begin(state, None, None)?;
         Ok(branch)
     }
@@ -152,6 +171,8 @@ impl Branch {
         pair.write(&self.pair_file())?;
         self.head = pair;
         self.state = state.clone();
+        self.values.clear();
+        self.commits = 0;
         self.overhead = 0;
         Ok(())
     }

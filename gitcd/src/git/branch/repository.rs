@@ -1,12 +1,13 @@
 //! The repository that a branch lives in.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
 
 use git2::{Repository, RepositoryInitOptions};
 
 use super::{Config, CreateError, OpenError};
+use crate::durable;
 
 /// The repository at a path; `None` if nothing is there, or nothing but gitcd's own folder.
 pub(super) fn open_repository(path: &Path) -> Result<Option<Repository>, OpenError> {
@@ -17,7 +18,7 @@ pub(super) fn open_repository(path: &Path) -> Result<Option<Repository>, OpenErr
     }
     match Repository::open_bare(path) {
         Ok(repository) => Ok(Some(repository)),
-        Err(source) => Err(OpenError::NotARepository { path: path.into(), source }),
+        Err(said) => Err(OpenError::NotARepository { path: path.into(), said }),
     }
 }
 
@@ -49,13 +50,12 @@ pub(super) fn init(config: &Config) -> Result<Repository, CreateError> {
     let path = &config.repository;
     let mut options = RepositoryInitOptions::new();
     options.bare(true).no_reinit(true).external_template(false).mkpath(true).initial_head(&config.data_reference);
-    let repository = Repository::init_opts(path, &options)
-        .map_err(|source| CreateError::Repository { path: path.clone(), source })?;
+    let repository =
+        Repository::init_opts(path, &options).map_err(|said| CreateError::Repository { path: path.clone(), said })?;
     let git_dir = repository.path();
     // libgit2 leaves this to the system: after a power loss there would be commits in a folder that is no repository.
     for name in ["HEAD", "config", "refs/heads", "refs", "objects/pack", "objects", ".", ".."] {
-        let path = git_dir.join(name);
-        File::open(&path).and_then(|file| file.sync_all()).map_err(|source| CreateError::Io { path, source })?;
+        durable::sync(&git_dir.join(name))?;
     }
     Ok(repository)
 }

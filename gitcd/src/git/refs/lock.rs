@@ -1,6 +1,6 @@
 //! Git's lock on one reference, taken so that its owner can be told after a crash.
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use git2::Oid;
 
 use super::{RefError, Refs, parent};
+use crate::durable;
 
 /// In the repository's folder: the files that locks are hard links to, by reference.
 const STAGED: &str = "gitcd-refs";
@@ -74,7 +75,7 @@ impl Lock {
 
     /// Makes the lock the reference.
     pub(super) fn rename_to(mut self, path: &Path) -> Result<(), RefError> {
-        fs::rename(&self.path, path).map_err(|source| RefError::Io { path: path.to_owned(), source })?;
+        durable::rename(&self.path, path)?;
         self.is_held = false;
         Ok(())
     }
@@ -129,13 +130,8 @@ fn staging_folder(refs: &Refs, name: &str) -> PathBuf {
 /// file is in the way of no other reference's folder.
 fn stage(folder: &Path, id: Oid) -> Result<Staged, RefError> {
     let path = folder.join(format!("{:016x}.lock", rand::random::<u64>()));
-    let write = || {
-        fs::create_dir_all(folder)?;
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
-        let staged = Staged(path.clone());
-        file.write_all(format!("{id}\n").as_bytes())?;
-        file.sync_all()?;
-        Ok(staged)
-    };
-    write().map_err(|source| RefError::Io { path: path.clone(), source })
+    fs::create_dir_all(folder).map_err(durable::Error::of("create", folder))?;
+    let staged = Staged(path);
+    durable::create(&staged.0, 0o666, format!("{id}\n").as_bytes())?;
+    Ok(staged)
 }

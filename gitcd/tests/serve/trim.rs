@@ -1,15 +1,11 @@
 //! What is taken away, by compaction, by a full journal or by the loss of a disk, and what is kept.
 
-#[path = "support/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
-mod support;
-
 use gitcd::proto::etcdserverpb::{LeaseLeasesRequest, PutRequest, RangeRequest, WatchCreateRequest};
 use gitcd::proto::mvccpb::Event;
 use tonic::Code;
 
-use support::build::{compact, delete, get, grant, list, put, revoke, time_to_live, watch_prefix};
-use support::{Client, DATA, Kind, Launch, METADATA, Repository, Server, eventually};
+use crate::support::build::{compact, delete, get, grant, list, put, revoke, time_to_live, watch_prefix};
+use crate::support::{Client, DATA, Kind, Launch, METADATA, Repository, Server, eventually};
 
 const SEGMENT_BYTES: u64 = 32 << 10;
 const VALUE_BYTES: usize = 1 << 10;
@@ -191,12 +187,7 @@ async fn a_branch_that_is_begun_anew_keeps_its_files_and_its_history_in_git() {
     let repository = server.repository();
     let (data, metadata) = (repository.reference(DATA), repository.reference(METADATA));
 
-    let path = format!("--repo={}", repository.path().display());
-    let init = std::process::Command::new(env!("CARGO_BIN_EXE_gitcd"))
-        .args(["init", &path, "--key-prefixes=default=/registry", "--start-revisions=100", "--force"])
-        .output()
-        .expect("the program has been built");
-    assert!(init.status.success(), "{init:?}");
+    begin_anew(&repository, 100);
     assert_eq!(repository.reference(DATA), data);
     assert_eq!(repository.reference(&format!("{METADATA}^1")), metadata);
 
@@ -208,6 +199,38 @@ async fn a_branch_that_is_begun_anew_keeps_its_files_and_its_history_in_git() {
         server.terminate().await;
     }
     repository.fsck();
+}
+
+/// `gitcd init --force`.
+fn begin_anew(repository: &Repository, revision: i64) {
+    let path = format!("--repo={}", repository.path().display());
+    let start = format!("--start-revisions={revision}");
+    let init = std::process::Command::new(env!("CARGO_BIN_EXE_gitcd"))
+        .args(["init", &path, "--key-prefixes=default=/registry", &start, "--force"])
+        .output()
+        .expect("the program has been built");
+    assert!(init.status.success(), "{init:?}");
+}
+
+#[tokio::test]
+async fn beginning_anew_again_and_again_keeps_every_local_state() {
+    let mut server = launch().start().await;
+    server.client().await.put(put("/registry/pods/a", "1")).await.ok();
+    server.terminate().await;
+    let repository = server.repository();
+    // Some of these fall into one second.
+    let revisions = [100, 200, 300, 400];
+    for revision in revisions {
+        begin_anew(&repository, revision);
+    }
+    for part in ["journal", "snapshot"] {
+        let entries = repository.path().join("gitcd/default").read_dir().unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let kept = names.filter(|name| name.starts_with(&format!("{part}."))).count();
+        assert_eq!(kept, revisions.len(), "{part}");
+    }
+    server.restart().await;
+    assert_eq!(revision(&server.client().await).await, 400);
 }
 
 #[tokio::test]

@@ -1,0 +1,199 @@
+//! From a file to what can be restored.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use super::{DIGEST, Header, MAGIC};
+use crate::journal::record::{Change, Put, Record, Write};
+use crate::store::revision::Revision;
+
+/// What a file says, checked.
+#[derive(Clone, Debug)]
+pub struct Backup {
+    /// Its second line.
+    pub header: Header,
+    /// Leases: id and granted time to live in seconds.
+    pub leases: Vec<(i64, i64)>,
+    /// The pairs at the base, each as the write that put it.
+    pub pairs: Vec<Write>,
+    /// All writes after the base, in order and without a gap.
+    pub writes: Vec<Write>,
+}
+
+/// Why a file cannot be restored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The file system refused.
+    #[error("cannot read {path:?}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is an etcd's.
+    #[error(
+        "{path:?} is a snapshot of etcd's own database; start an etcd with it (`etcdutl snapshot restore`), then copy the keys: \
+         `etcdctl make-mirror --dest-prefix= <gitcd's endpoint>`"
+    )]
+    Etcd {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is something else, or made by a newer gitcd.
+    #[error("{path:?} does not start with {:?}: it is no snapshot that this gitcd can read", String::from_utf8_lossy(MAGIC.trim_ascii_end()))]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It was changed or cut off.
+    #[error("{path:?} is damaged: {problem}; take another copy of it")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        problem: String,
+    },
+}
+
+/// Where bbolt has its magic number: behind the page header of the first page.
+const BOLT_MAGIC: (usize, [u8; 4]) = (16, 0xED0C_DAED_u32.to_le_bytes());
+
+impl Backup {
+    /// Reads and checks a file; all of it is in memory then.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
+        let io = |source| ReadError::Io { path: path.to_owned(), source };
+        let file = File::open(path).map_err(io)?;
+        let length = file.metadata().map_err(io)?.len();
+        let mut file = BufReader::with_capacity(1 << 20, file);
+        let start = file.fill_buf().map_err(io)?;
+        if !start.starts_with(MAGIC) {
+            let (at, magic) = BOLT_MAGIC;
+            let bolt = start.get(at..at + magic.len()) == Some(&magic);
+            let path = path.to_owned();
+            return Err(if bolt { ReadError::Etcd { path } } else { ReadError::Foreign { path } });
+        }
+        let content = length.saturating_sub(DIGEST as u64);
+        let mut content = Digesting { inner: file.take(content), hasher: Sha256::new() };
+        let parsed = parse(&mut content);
+        // The digest first: a damaged file may well say something that looks different from damage.
+        let digested = io::copy(&mut content, &mut io::sink()).and_then(|_| {
+            let mut digest = [0; DIGEST];
+            content.inner.into_inner().read_exact(&mut digest)?;
+            Ok(digest[..] == content.hasher.finalize()[..])
+        });
+        let damaged = |problem: String| ReadError::Damaged { path: path.to_owned(), problem };
+        if !digested.map_err(io)? {
+            return Err(damaged("its content does not match its SHA-256".to_owned()));
+        }
+        let backup = parsed.map_err(damaged)?;
+        backup.check().map_err(damaged)?;
+        Ok(backup)
+    }
+
+    /// All pairs at the newest revision, by key.
+    pub fn newest(&self) -> Vec<(Bytes, Revision, Put)> {
+        let mut newest = BTreeMap::new();
+        for write in self.pairs.iter().chain(&self.writes) {
+            for Change { key, put } in &write.changes {
+                match put {
+                    Some(put) => drop(newest.insert(key.clone(), (write.revision, put.clone()))),
+                    None => drop(newest.remove(key)),
+                }
+            }
+        }
+        newest.into_iter().map(|(key, (revision, put))| (key, revision, put)).collect()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let header = &self.header;
+        if self.pairs.len() != header.pairs {
+            return Err(format!("{} pairs instead of {}", self.pairs.len(), header.pairs));
+        }
+        let mut last = header.base;
+        for write in &self.writes {
+            if write.revision.get() != last + 1 {
+                return Err(format!("revision {} follows {last}", write.revision));
+            }
+            last = write.revision.get();
+        }
+        if last != header.revision {
+            return Err(format!("it ends at revision {last} instead of {}", header.revision));
+        }
+        if header.base < 1 || header.compact_revision > header.revision {
+            return Err("its revisions make no sense".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn parse(content: &mut impl Read) -> Result<Backup, String> {
+    let text = |error: io::Error| error.to_string();
+    content.read_exact(&mut [0; MAGIC.len()]).map_err(text)?;
+    let header: Header = serde_json::from_slice(&line(content).map_err(text)?).map_err(|error| error.to_string())?;
+    let (mut leases, mut pairs, mut writes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut frame = Vec::new();
+    while let Some(()) = next_frame(content, &mut frame).map_err(text)? {
+        for record in Record::decode_all(&frame).map_err(|error| error.to_string())? {
+            match record {
+                Record::Grant { id, ttl } => leases.push((id, ttl)),
+                Record::Write(write) if pairs.len() < header.pairs => pairs.push(write),
+                Record::Write(write) => writes.push(write),
+                other => return Err(format!("{other:?} has no place in it")),
+            }
+        }
+    }
+    Ok(Backup { header, leases, pairs, writes })
+}
+
+/// A short line; byte by byte, since what follows is not text.
+fn line(content: &mut impl Read) -> io::Result<Vec<u8>> {
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while line.len() < 4096 {
+        content.read_exact(&mut byte)?;
+        if byte[0] == b'\n' {
+            return Ok(line);
+        }
+        line.push(byte[0]);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidData, "the second line does not end"))
+}
+
+fn next_frame(content: &mut impl Read, frame: &mut Vec<u8>) -> io::Result<Option<()>> {
+    let (mut length, mut crc) = ([0; 4], [0; 4]);
+    content.read_exact(&mut length)?;
+    content.read_exact(&mut crc)?;
+    let length = u64::from(u32::from_le_bytes(length));
+    if length == 0 {
+        return Ok(None);
+    }
+    frame.clear();
+    // Room is made for what is there, not for what is claimed.
+    content.by_ref().take(length).read_to_end(frame)?;
+    if frame.len() as u64 == length && crc32fast::hash(frame) == u32::from_le_bytes(crc) {
+        return Ok(Some(()));
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidData, "a frame does not match its checksum"))
+}
+
+struct Digesting<R> {
+    inner: R,
+    hasher: Sha256,
+}
+
+impl<R: Read> Read for Digesting<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.hasher.update(&buffer[..read]);
+        Ok(read)
+    }
+}

@@ -1,0 +1,40 @@
+//! `gitcd restore`.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+
+use super::Common;
+use crate::backup::Backup;
+use crate::recovery;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The file: what `etcdctl snapshot save` got from a gitcd
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    common: Common,
+    /// Raise the revision by so much and compact what is before it, so that clients which have seen revisions after the
+    /// snapshot was taken list again
+    #[arg(long, env = "GITCD_BUMP_REVISION", value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    bump_revision: Option<i64>,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let branches = args.common.branches()?;
+    let names = branches.names(&[]);
+    let [name] = &names[..] else {
+        anyhow::bail!("a snapshot has one branch, and the flags name {}: {}", names.len(), names.join(", "));
+    };
+    let config = branches.branch(name);
+    let backup = Backup::read(&args.file)?;
+    let revision = recovery::restore(&config, &backup, args.bump_revision)
+        .with_context(|| format!("cannot restore branch {name:?}"))?;
+    let (repository, reference) = (config.repository.display(), &config.data_reference);
+    println!(
+        "restored {reference} in {repository}: revision {revision}, {} leases; serve it with `gitcd serve --repo={repository}`",
+        backup.leases.len()
+    );
+    Ok(())
+}

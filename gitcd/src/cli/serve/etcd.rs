@@ -1,0 +1,93 @@
+//! Groups of flags with etcd's names and defaults.
+
+use std::time::Duration;
+
+use anyhow::bail;
+
+use super::duration;
+use crate::compactor::Retention;
+use crate::server;
+
+/// How connections are kept; flags and defaults are etcd's.
+#[derive(Debug, clap::Args)]
+pub(super) struct Transport {
+    /// Most requests and streams that a connection may have open
+    #[arg(long, env = "GITCD_MAX_CONCURRENT_STREAMS", default_value_t = u32::MAX, value_name = "N")]
+    max_concurrent_streams: u32,
+    /// Shortest time between two pings of a client; accepted for etcd's sake: pings are always answered
+    #[arg(
+        long,
+        env = "GITCD_GRPC_KEEPALIVE_MIN_TIME",
+        default_value = "5s",
+        value_parser = duration::parse,
+        value_name = "DURATION"
+    )]
+    grpc_keepalive_min_time: Duration,
+    /// How often clients are asked for a sign of life; 0 for never
+    #[arg(
+        long,
+        env = "GITCD_GRPC_KEEPALIVE_INTERVAL",
+        default_value = "2h",
+        value_parser = duration::parse,
+        value_name = "DURATION"
+    )]
+    grpc_keepalive_interval: Duration,
+    /// How long they have to answer before the connection is closed; 0 to not ask them
+    #[arg(
+        long,
+        env = "GITCD_GRPC_KEEPALIVE_TIMEOUT",
+        default_value = "20s",
+        value_parser = duration::parse,
+        value_name = "DURATION"
+    )]
+    grpc_keepalive_timeout: Duration,
+}
+
+impl Transport {
+    pub(super) fn settings(&self) -> server::Transport {
+        server::Transport {
+            max_concurrent_streams: self.max_concurrent_streams,
+            keepalive_interval: self.grpc_keepalive_interval,
+            keepalive_timeout: self.grpc_keepalive_timeout,
+        }
+    }
+}
+
+/// Compaction without a client's doing; flags and defaults are etcd's.
+#[derive(Debug, clap::Args)]
+pub(super) struct Compaction {
+    /// What --auto-compaction-retention counts
+    #[arg(long, env = "GITCD_AUTO_COMPACTION_MODE", value_enum, default_value_t, value_name = "WHAT")]
+    auto_compaction_mode: CompactionMode,
+    /// How much history to keep for clients: a duration, in hours if without a unit, or a number of revisions; 0 for all.
+    /// What is compacted stays in Git
+    #[arg(long, env = "GITCD_AUTO_COMPACTION_RETENTION", default_value = "0", value_name = "RETENTION")]
+    auto_compaction_retention: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum CompactionMode {
+    /// Time
+    #[default]
+    Periodic,
+    /// Revisions
+    Revision,
+}
+
+impl Compaction {
+    pub(super) fn retention(&self) -> anyhow::Result<Option<Retention>> {
+        let text = &self.auto_compaction_retention;
+        let parsed = match self.auto_compaction_mode {
+            CompactionMode::Periodic => duration::parse_hours(text).map(Retention::Period),
+            CompactionMode::Revision => match text.parse() {
+                Ok(revisions) if revisions >= 0 => Ok(Retention::Revisions(revisions)),
+                _ => Err("not a number of revisions".to_owned()),
+            },
+        };
+        match parsed {
+            Ok(Retention::Period(Duration::ZERO) | Retention::Revisions(0)) => Ok(None),
+            Ok(retention) => Ok(Some(retention)),
+            Err(problem) => bail!("--auto-compaction-retention: {text:?}: {problem}"),
+        }
+    }
+}

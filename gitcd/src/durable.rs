@@ -1,0 +1,140 @@
+//! Files and folders that are on disk when a call returns, whatever becomes of the machine after it.
+//!
+//! To a file system, a file's content and its entry in a folder are two things, and each takes an fsync of its own. What
+//! is here does both, in an order in which a crash at any moment leaves either the old state or the new one.
+//! An fsync that failed is never tried again: the system may have dropped what it could not write, and would report success.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// What could not be done, and on what.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {path:?}")]
+pub struct Error {
+    /// What was tried.
+    pub action: &'static str,
+    /// The file or folder.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+impl Error {
+    /// For `map_err`.
+    pub(crate) fn of(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self { action, path, source }
+    }
+}
+
+/// Makes the content of a file durable, or the entries of a folder: what was made in it, renamed into it or deleted from
+/// it. One fsync.
+///
+/// # Errors
+/// [`Error`]; it is then unknown what is durable.
+pub(crate) fn sync(path: &Path) -> Result<(), Error> {
+    File::open(path).and_then(|file| file.sync_all()).map_err(Error::of("fsync", path))
+}
+
+/// Makes a folder and the missing ones above it. One fsync for each that was missing.
+///
+/// # Errors
+/// [`Error`]; some of them may be there then.
+pub(crate) fn make_folder(folder: &Path) -> Result<(), Error> {
+    let missing: Vec<_> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
+    fs::create_dir_all(folder).map_err(Error::of("create", folder))?;
+    missing.iter().filter_map(|made| made.parent()).try_for_each(sync)
+}
+
+/// Writes a new file with these permissions, and syncs its content; its entry in the folder is the caller's to sync, who
+/// will rename or link it. One fsync.
+///
+/// # Errors
+/// [`Error`], among others if there is such a file; a part of it may be there then.
+pub(crate) fn create(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(Error::of("create", path))?;
+    finish(&mut file, path, content)
+}
+
+/// Gives a file this content, whether it was there or not: after a crash at any moment it has the former content or this
+/// one, never a part of either. Two fsyncs; the new content is written beside it, in a file that ends with `.new`.
+///
+/// # Errors
+/// [`Error`]; the former content stays, unless the last step failed (the fsync of the folder): then it is the new one, but
+/// a crash may bring the former one back.
+pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
+    let temporary = path.with_extension("new");
+    // What a crash left of an earlier one is overwritten.
+    let mut file = File::create(&temporary).map_err(Error::of("create", &temporary))?;
+    finish(&mut file, &temporary, content)?;
+    rename(&temporary, path)?;
+    path.parent().map_or(Ok(()), sync)
+}
+
+/// Gives a file another name in the same folder, whose entries are the caller's to sync.
+///
+/// # Errors
+/// [`Error`]; the names are as before.
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), Error> {
+    fs::rename(from, to).map_err(Error::of("replace", to))
+}
+
+fn finish(file: &mut File, path: &Path, content: &[u8]) -> Result<(), Error> {
+    file.write_all(content).map_err(Error::of("write", path))?;
+    file.sync_all().map_err(Error::of("fsync", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        // A crash left this.
+        fs::write(folder.path().join("file.new"), "a part of something long").unwrap();
+        for content in ["first", "second", ""] {
+            replace(&path, content.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), content);
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_replaced_stays_and_the_error_says_what_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::create_dir_all(path.join("below")).unwrap();
+        let error = replace(&path, b"new").unwrap_err();
+        assert_eq!((error.action, &error.path), ("replace", &path));
+        assert!(path.join("below").is_dir());
+        let absent = folder.path().join("none/file");
+        let error = replace(&absent, b"new").unwrap_err();
+        assert_eq!((error.action, error.source.kind()), ("create", io::ErrorKind::NotFound));
+    }
+
+    #[test]
+    fn a_new_file_is_not_written_over_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        create(&path, 0o444, b"first").unwrap();
+        assert_eq!(create(&path, 0o444, b"second").unwrap_err().source.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert!(fs::metadata(&path).unwrap().permissions().readonly());
+    }
+
+    #[test]
+    fn folders_are_made_with_those_above_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b/c");
+        make_folder(&path).unwrap();
+        make_folder(&path).unwrap();
+        assert!(path.is_dir());
+        fs::write(path.join("file"), "").unwrap();
+        assert!(make_folder(&path.join("file")).is_err());
+    }
+}

@@ -1,0 +1,219 @@
+//! Connections as they come in, plain or with TLS, and who is at their other end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures::{Stream, stream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::Connected;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::metrics::Network;
+use crate::tls::{Certificates, Seldom};
+
+/// A client that has not finished its handshake by then is given up.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long to wait when the system has no more file descriptors or memory for a connection.
+const REST: Duration = Duration::from_millis(100);
+const COMPLAIN_EVERY: Duration = Duration::from_mins(1);
+
+/// Who is at the other end; the extensions of every request have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The client's address.
+    pub address: SocketAddr,
+    /// The common name in the client's certificate, which one of the trusted authorities has signed.
+    pub name: Option<Arc<str>>,
+}
+
+/// A connection with a client.
+#[derive(Debug)]
+pub struct Connection {
+    io: Io,
+    peer: Peer,
+    network: Arc<Network>,
+}
+
+#[derive(Debug)]
+enum Io {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
+    }
+}
+
+/// The connections of a listener, those with TLS after their handshake. Handshakes go on side by side: one that is slow or fails
+/// holds up no other. Whatever happens the stream does not end; dropping it closes the listener.
+pub fn incoming(
+    listener: TcpListener,
+    certificates: Option<Arc<Certificates>>,
+    network: Arc<Network>,
+) -> impl Stream<Item = io::Result<Connection>> {
+    let incoming = Incoming {
+        listener,
+        certificates,
+        network,
+        handshakes: JoinSet::new(),
+        resume_at: None,
+        complaints: Seldom::every(COMPLAIN_EVERY),
+    };
+    stream::unfold(incoming, async |mut incoming| Some((Ok(incoming.next().await), incoming)))
+}
+
+struct Incoming {
+    listener: TcpListener,
+    certificates: Option<Arc<Certificates>>,
+    network: Arc<Network>,
+    handshakes: JoinSet<Option<(Io, Peer)>>,
+    /// When to try again after the system could not give us a connection.
+    resume_at: Option<Instant>,
+    complaints: Seldom,
+}
+
+impl Incoming {
+    async fn next(&mut self) -> Connection {
+        loop {
+            tokio::select! {
+                accepted = accept(&self.listener, self.resume_at) => match accepted {
+                    Ok((stream, address)) => {
+                        self.resume_at = None;
+                        // Fails only if the client has already gone, which reading from it will tell.
+                        let _ = stream.set_nodelay(true);
+                        let Some(certificates) = &self.certificates else {
+                            return self.connection((Io::Plain(stream), Peer { address, name: None }));
+                        };
+                        self.handshakes.spawn(handshake(certificates.clone(), stream, address));
+                    }
+                    Err(error) => self.failed(&error),
+                },
+                Some(ended) = self.handshakes.join_next() => {
+                    if let Ok(Some(connected)) = ended {
+                        return self.connection(connected);
+                    }
+                }
+            }
+        }
+    }
+
+    fn connection(&self, (io, peer): (Io, Peer)) -> Connection {
+        Connection { io, peer, network: self.network.clone() }
+    }
+
+    fn failed(&mut self, error: &io::Error) {
+        if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
+            return;
+        }
+        let now = Instant::now();
+        self.resume_at = Some(now + REST);
+        if self.complaints.due(now) {
+            tracing::warn!(%error, "cannot take connections; trying again");
+        }
+    }
+}
+
+async fn accept(listener: &TcpListener, not_before: Option<Instant>) -> io::Result<(TcpStream, SocketAddr)> {
+    if let Some(instant) = not_before {
+        tokio::time::sleep_until(instant.into()).await;
+    }
+    listener.accept().await
+}
+
+async fn handshake(certificates: Arc<Certificates>, stream: TcpStream, address: SocketAddr) -> Option<(Io, Peer)> {
+    let config = tokio::task::spawn_blocking(move || certificates.current()).await.ok()?;
+    let accepted = tokio::time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await;
+    match accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(stream) => {
+            let name = stream.get_ref().1.peer_certificates().and_then(|chain| common_name(chain.first()?));
+            Some((Io::Tls(Box::new(stream)), Peer { address, name }))
+        }
+        Err(error) => {
+            tracing::debug!(%address, %error, "TLS handshake failed");
+            None
+        }
+    }
+}
+
+fn common_name(certificate: &[u8]) -> Option<Arc<str>> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let name = certificate.subject().iter_common_name().next()?.as_str().ok()?;
+    (!name.is_empty()).then(|| name.into())
+}
+
+impl Connection {
+    fn count(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = &written {
+            self.network.sent.fetch_add(*bytes as u64, Ordering::Relaxed);
+        }
+        written
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = match &mut self.io {
+            Io::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Io::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        };
+        self.network.received.fetch_add((buf.filled().len() - before) as u64, Ordering::Relaxed);
+        read
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = match &mut self.io {
+            Io::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Io::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        };
+        self.count(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = match &mut self.io {
+            Io::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Io::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        };
+        self.count(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.io {
+            Io::Plain(stream) => stream.is_write_vectored(),
+            Io::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.io {
+            Io::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Io::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.io {
+            Io::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Io::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Why a branch cannot be served or made.
+
+use std::io;
+use std::path::PathBuf;
+
+use git2::Oid;
+
+use crate::durable;
+use crate::git::branch::{self, CreateError, LoadError};
+use crate::git::refs::RefError;
+use crate::journal::recovery::RecoverError;
+use crate::snapshot::SnapshotError;
+use crate::store::revision::Revision;
+
+/// Why a branch cannot be served. Nothing of it was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is no branch yet.
+    #[error("{repository:?} has no branch {reference}; make it with `{init}`")]
+    Missing {
+        /// The repository.
+        repository: PathBuf,
+        /// The data reference.
+        reference: String,
+        /// The command that makes it.
+        init: String,
+    },
+    /// Another process serves it.
+    #[error(
+        "branch {reference} of {repository:?} is served by another gitcd (it holds {lock:?}); a branch has one writer"
+    )]
+    Locked {
+        /// The repository.
+        repository: PathBuf,
+        /// The data reference.
+        reference: String,
+        /// The lock.
+        lock: PathBuf,
+    },
+    /// The local state, or the repository around it, cannot be read or written.
+    #[error("cannot {action} {path:?}; gitcd needs to read and write it")]
+    Folder {
+        /// What was tried.
+        action: &'static str,
+        /// The folder or file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A restore was interrupted.
+    #[error(
+        "branch {reference} of {repository:?} was not restored completely; remove the branch (or the whole repository) and run \
+         `gitcd restore` again"
+    )]
+    HalfRestored {
+        /// The repository.
+        repository: PathBuf,
+        /// The data reference.
+        reference: String,
+    },
+    /// The prefixes are not those that the branch was served with.
+    #[error(
+        "the branch was served with other prefixes: {path:?} says\n{recorded}and now it is\n{given}\
+         where a key is kept depends on them; serve it with the recorded --key-prefixes and --ephemeral-prefixes"
+    )]
+    Keys {
+        /// Where they are recorded.
+        path: PathBuf,
+        /// What is recorded.
+        recorded: String,
+        /// What the flags say.
+        given: String,
+    },
+    /// The branch in Git cannot be used.
+    #[error(transparent)]
+    Branch(#[from] Box<branch::OpenError>),
+    /// The content of the branch cannot be read.
+    #[error(transparent)]
+    Load(#[from] Box<LoadError>),
+    /// The branch cannot be made.
+    #[error(transparent)]
+    Create(#[from] Box<CreateError>),
+    /// The existing history cannot become a branch.
+    #[error(transparent)]
+    Adopt(#[from] Box<branch::AdoptError>),
+    /// A reference cannot be read.
+    #[error(transparent)]
+    Reference(#[from] RefError),
+    /// The journal is damaged.
+    #[error(transparent)]
+    Journal(#[from] RecoverError),
+    /// The snapshot is damaged.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// A branch that resumes from Git cannot record that there.
+    #[error(transparent)]
+    Flush(#[from] branch::FlushError),
+    /// Git lost commits that the journal relies on.
+    #[error(
+        "{reference} is at revision {found}, but the journal starts at {base}: somebody moved the branch back; move it forward \
+         with `git update-ref {reference} {metadata}` and `git update-ref {data_reference} {metadata}^2`, or move {folder:?} \
+         away to resume from what Git has (later writes are then lost)"
+    )]
+    MovedBack {
+        /// The metadata reference.
+        reference: String,
+        /// The data reference.
+        data_reference: String,
+        /// What Git has.
+        found: Revision,
+        /// What the journal continues.
+        base: Revision,
+        /// The metadata commit of that.
+        metadata: Oid,
+        /// The local state.
+        folder: PathBuf,
+    },
+    /// The journal does not continue what Git has.
+    #[error("journal in {folder:?}: revision {found} follows {expected}; restore the folder from a copy")]
+    Gap {
+        /// The journal.
+        folder: PathBuf,
+        /// The last one that was found in order.
+        expected: Revision,
+        /// What came after it.
+        found: Revision,
+    },
+}
+
+impl From<durable::Error> for OpenError {
+    fn from(error: durable::Error) -> Self {
+        let durable::Error { action, path, source } = error;
+        Self::Folder { action, path, source }
+    }
+}

@@ -1,0 +1,55 @@
+//! One writer for a branch, among all processes.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use super::{OpenError, state_folder};
+use crate::durable;
+use crate::git::branch::Config;
+
+/// The right to write a branch: a lock that the system drops with the process.
+#[derive(Debug)]
+pub struct StateLock {
+    _files: Vec<File>,
+    folder: PathBuf,
+}
+
+impl StateLock {
+    /// Takes the lock.
+    ///
+    /// # Errors
+    /// [`OpenError::Locked`] if another process has it, [`OpenError::Folder`].
+    pub fn take(config: &Config) -> Result<Self, OpenError> {
+        let folder = state_folder(config);
+        durable::make_folder(&folder)?;
+        // One lock for the local state, one for each reference: the same branch under another name is the same branch.
+        let locks = folder.with_file_name("locks");
+        durable::make_folder(&locks)?;
+        let of_reference = |name: &str| locks.join(name.replace('%', "%25").replace('/', "%2F"));
+        let paths =
+            [folder.join("lock"), of_reference(&config.data_reference), of_reference(&config.metadata_reference)];
+        let files = paths.iter().map(|path| lock_file(config, path)).collect::<Result<_, _>>()?;
+        Ok(Self { _files: files, folder })
+    }
+
+    /// Where the branch's local state is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+fn lock_file(config: &Config, path: &Path) -> Result<File, OpenError> {
+    let failed = |source| durable::Error::of("lock", path)(source);
+    let file = File::options().create(true).truncate(false).write(true).open(path).map_err(failed)?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::Locked {
+            repository: config.repository.clone(),
+            reference: config.data_reference.clone(),
+            lock: path.to_owned(),
+        }),
+        Err(error) => Err(failed(error.into()).into()),
+    }
+}

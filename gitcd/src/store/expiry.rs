@@ -1,0 +1,101 @@
+//! The end of leases that nobody keeps alive.
+
+use std::time::{Duration, Instant};
+
+use super::{Error, Store, writer};
+
+/// How soon an expiry that found no room is tried again at first, and at most: twice as long each time. It is tried at once
+/// when a write of somebody else shows that there is room; but there may be none, and a file system tells nobody when it
+/// has space again.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+
+impl Store {
+    /// Revokes leases as they run out, until the store stops or takes no more writes.
+    pub async fn expire_leases(&self) {
+        self.expire(PAUSES).await;
+    }
+
+    async fn expire(&self, [first, last]: [Duration; 2]) {
+        let mut pause = first;
+        loop {
+            let next = self.leases.lock().next_deadline();
+            let Some((deadline, id)) = next else {
+                self.lease_granted.notified().await;
+                continue;
+            };
+            if deadline > Instant::now() {
+                // A lease that is granted meanwhile may run out earlier.
+                let _ = tokio::time::timeout_at(deadline.into(), self.lease_granted.notified()).await;
+                continue;
+            }
+            match self.send(|reply| writer::Command::Revoke { id, only_if_due: true, reply }).await {
+                // Or it was kept alive meanwhile.
+                Ok(_) | Err(Error::LeaseNotFound) => pause = first,
+                // Not before a restart, which gives every lease its whole time again.
+                Err(Error::Stopped | Error::Poisoned(_)) => return,
+                Err(error) => {
+                    tracing::debug!(%error, lease = id, ?pause, "lease not expired");
+                    let _ = tokio::time::timeout(pause, self.room.notified()).await;
+                    pause = (pause * 2).min(last);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::journal::fault::{self, Fault};
+    use crate::store::lease::Lease;
+    use crate::store::writer::tests::{Disk, Step};
+
+    /// A store with a lease that has run out, and the task that is to end it. The test is its writer.
+    fn overdue(pauses: [Duration; 2]) -> (Disk, Arc<Store>, tokio::task::JoinHandle<()>) {
+        let disk = Disk::new();
+        let store = disk.store().clone();
+        let lease = Lease { ttl: 2, deadline: Instant::now(), keys: std::collections::BTreeSet::new() };
+        store.leases.lock().insert(7, lease);
+        let expiring = store.clone();
+        (disk, store, tokio::spawn(async move { expiring.expire(pauses).await }))
+    }
+
+    #[tokio::test]
+    async fn an_expiry_without_room_is_tried_again_ever_more_seldom_until_there_is() {
+        let (mut disk, store, expiry) = overdue([1, 8].map(Duration::from_millis));
+        let start = Instant::now();
+        for pauses in [0, 1, 1 + 2, 1 + 2 + 4, 1 + 2 + 4 + 8, 1 + 2 + 4 + 8 + 8] {
+            fault::fail_next(Fault::Full);
+            disk.next_batch().await;
+            assert!(start.elapsed() >= Duration::from_millis(pauses), "{:?} instead of {pauses} ms", start.elapsed());
+            assert!(store.leases.lock().find(7).is_some());
+        }
+        // There is room, but nobody else writes.
+        disk.next_batch().await;
+        assert!(store.leases.lock().find(7).is_none());
+        expiry.abort();
+    }
+
+    #[tokio::test]
+    async fn an_expiry_is_tried_again_as_soon_as_a_write_shows_that_there_is_room() {
+        let hours = [Duration::from_hours(1); 2];
+        let (mut disk, store, expiry) = overdue(hours);
+        fault::fail_next(Fault::Full);
+        disk.next_batch().await;
+        assert_eq!(disk.batch(&[Step::Put(1, 0)]), [Ok(())]);
+        tokio::time::timeout(Duration::from_mins(1), disk.next_batch()).await.expect("it does not wait for an hour");
+        assert!(store.leases.lock().find(7).is_none());
+        expiry.abort();
+    }
+
+    #[tokio::test]
+    async fn nothing_expires_once_writes_are_refused_until_a_restart() {
+        let (mut disk, store, expiry) = overdue(PAUSES);
+        fault::fail_next(Fault::Fsync);
+        disk.next_batch().await;
+        expiry.await.expect("it ends");
+        assert!(store.leases.lock().find(7).is_some());
+    }
+}

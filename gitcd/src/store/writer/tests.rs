@@ -1,0 +1,283 @@
+//! Batches as the writer thread runs them, one call each: what comes together is up to the test.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+use crate::journal::fault::{self, Fault};
+use crate::journal::recovery::recover;
+use crate::store::Start;
+use crate::store::index::{Index, KeyRange};
+use crate::store::txn::{Delete, Put};
+
+/// A writer without a thread, and its journal.
+pub(in crate::store) struct Disk {
+    writer: Writer,
+    inbox: mpsc::Receiver<Command>,
+    folder: TempDir,
+}
+
+/// One command, made anew for every store that it is for.
+#[derive(Clone, Debug)]
+pub(in crate::store) enum Step {
+    Put(u8, i64),
+    Delete(u8),
+    DeleteAll,
+    Grant(i64),
+    Revoke(i64),
+    /// At this share of the revisions, in 255ths.
+    Compact(u8),
+}
+
+/// Key, revisions of change and creation, version, lease.
+type Pair = (Bytes, i64, i64, i64, i64);
+
+/// All that anybody can see, at every revision that can be read.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    revision: Revision,
+    compacted: Revision,
+    pairs: Vec<Vec<Pair>>,
+    log: Vec<(i64, Vec<(Bytes, bool)>)>,
+    leases: Vec<(i64, Vec<Bytes>)>,
+}
+
+fn all_keys() -> KeyRange {
+    KeyRange::From(Bytes::new())
+}
+
+fn key(name: u8) -> Bytes {
+    Bytes::from(vec![b'k', name])
+}
+
+fn put(key: Bytes, value: Bytes, lease: i64) -> Op {
+    Op::Put(Put { key, value: Some(value), lease: Some(lease), previous: false })
+}
+
+/// Whether a command was answered with success; `None` while it waits.
+type Outcome = Box<dyn FnMut() -> Option<Result<(), Error>>>;
+
+fn reply<T: 'static>() -> (Reply<T>, Outcome) {
+    let (reply, mut answer) = oneshot::channel();
+    (reply, Box::new(move || answer.try_recv().ok().map(|answer: Result<T, Error>| answer.map(|_| ()))))
+}
+
+fn write(op: Op) -> (Command, Outcome) {
+    let (reply, outcome) = reply();
+    (Command::Write { op, client: None, reply }, outcome)
+}
+
+impl Disk {
+    pub(in crate::store) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let segments = Arc::new(Segments::default());
+        let journal = journal::Writer::create(folder.path(), [7; 16], 0, 1 << 16, segments.clone()).unwrap();
+        let index = Index::new(Revision::INITIAL);
+        let (leases, committed, evicted) = (crate::store::lease::Leases::default(), index.revision(), Vec::new());
+        let start = Start {
+            index,
+            leases,
+            committed,
+            journal,
+            segments,
+            evicted,
+            alarms: super::super::alarms::Alarms::default(),
+        };
+        let (writer, inbox) = Store::assemble(start, Limits::default());
+        Self { writer, inbox, folder }
+    }
+
+    fn command(&self, step: &Step) -> (Command, Outcome) {
+        match *step {
+            Step::Put(name, lease) => write(put(key(name), Bytes::from(vec![name]), lease)),
+            Step::Delete(name) => write(Op::Delete(Delete { keys: KeyRange::One(key(name)), previous: false })),
+            Step::DeleteAll => write(Op::Delete(Delete { keys: all_keys(), previous: false })),
+            Step::Grant(id) => {
+                let (reply, outcome) = reply();
+                (Command::Grant { id, ttl: 600, reply }, outcome)
+            }
+            Step::Revoke(id) => {
+                let (reply, outcome) = reply();
+                (Command::Revoke { id, only_if_due: false, reply }, outcome)
+            }
+            Step::Compact(share) => {
+                let (reply, outcome) = reply();
+                let revision = Revision::new(self.writer.store.revision().get() * i64::from(share) / 255);
+                (Command::Compact { revision, reply }, outcome)
+            }
+        }
+    }
+
+    /// All in one batch, all answered.
+    pub(in crate::store) fn batch(&mut self, steps: &[Step]) -> Vec<Result<(), Error>> {
+        let (mut commands, outcomes): (VecDeque<_>, Vec<_>) = steps.iter().map(|step| self.command(step)).unzip();
+        self.writer.batch(&mut commands);
+        assert!(commands.is_empty(), "small commands share a frame");
+        outcomes.into_iter().map(|mut outcome| outcome().expect("a batch answers everything")).collect()
+    }
+
+    /// Waits for a command of somebody else, and runs it.
+    pub(in crate::store) async fn next_batch(&mut self) {
+        let command = self.inbox.recv().await.expect("the store has a sender");
+        self.writer.batch(&mut VecDeque::from([command]));
+    }
+
+    pub(in crate::store) fn store(&self) -> &Arc<Store> {
+        &self.writer.store
+    }
+
+    fn see(&self) -> Seen {
+        let store = &self.writer.store;
+        let index = store.index.read();
+        assert_eq!(index.revision(), store.revision(), "nothing is ahead of what is durable");
+        let revisions = index.compacted().get().max(1)..=index.revision().get();
+        let all = all_keys();
+        let pairs = revisions.map(|revision| {
+            let pairs = index.range(&all, Revision::new(revision));
+            pairs.map(|v| (v.key.clone(), v.mod_revision.get(), v.create_revision.get(), v.version, v.lease)).collect()
+        });
+        let log = index.log_from(index.compacted()).map(|entry| {
+            let changes = entry.changes().iter();
+            (
+                entry.revision.get(),
+                changes.map(|change| (change.version.key.clone(), change.previous.is_some())).collect(),
+            )
+        });
+        let leases = store.leases.lock();
+        let keys = |id| leases.find(id).expect("it is listed").keys.iter().cloned().collect();
+        Seen {
+            revision: index.revision(),
+            compacted: index.compacted(),
+            pairs: pairs.collect(),
+            log: log.collect(),
+            leases: leases.list().into_iter().map(|(id, _)| (id, keys(id))).collect(),
+        }
+    }
+
+    /// What a start would find.
+    fn records(&self) -> Vec<Record> {
+        let mut records = Vec::new();
+        recover(self.folder.path(), &Segments::default(), |replayed| records.push(replayed.record))
+            .expect("the journal is whole");
+        for record in &mut records {
+            let Record::Write(write) = record else { continue };
+            write.time_ms = 0;
+            for put in write.changes.iter_mut().filter_map(|change| change.put.as_mut()) {
+                put.value_offset = 0;
+            }
+        }
+        records
+    }
+}
+
+#[test]
+fn a_lease_that_comes_and_goes_in_a_batch_without_room_leaves_no_trace() {
+    let mut disk = Disk::new();
+    disk.batch(&[Step::Grant(1), Step::Put(0, 1), Step::Put(1, 0)]);
+    let before = disk.see();
+    for steps in [
+        &[Step::Grant(2), Step::Put(0, 2), Step::Revoke(2)][..],
+        &[Step::Revoke(1), Step::Grant(1), Step::Put(2, 1)],
+        &[Step::Put(1, 1), Step::Put(1, 0), Step::Revoke(1)],
+        &[Step::Grant(2), Step::Put(0, 2), Step::Delete(0), Step::Revoke(1), Step::Revoke(2)],
+    ] {
+        fault::fail_next(Fault::Full);
+        assert_eq!(disk.batch(steps), vec![Err(Error::NoSpace); steps.len()], "{steps:?}");
+        assert_eq!(disk.see(), before, "{steps:?}");
+    }
+    // And when there is room again, everything is where it was.
+    assert_eq!(disk.batch(&[Step::Revoke(2), Step::Revoke(1)]), [Err(Error::LeaseNotFound), Ok(())]);
+    assert_eq!(disk.see().pairs.last().unwrap().len(), 1, "the key of the lease went with it");
+}
+
+#[test]
+fn after_a_failed_fsync_nothing_of_the_batch_is_seen_and_nothing_more_is_taken() {
+    let mut disk = Disk::new();
+    disk.batch(&[Step::Grant(1), Step::Put(0, 1)]);
+    let before = disk.see();
+    for _ in 0..2 {
+        fault::fail_next(Fault::Fsync);
+        for outcome in disk.batch(&[Step::Revoke(1), Step::Grant(2), Step::Put(1, 0)]) {
+            assert!(matches!(outcome, Err(Error::Poisoned(_))), "{outcome:?}");
+        }
+        assert_eq!(disk.see(), before);
+    }
+}
+
+#[test]
+fn only_what_is_written_counts_as_an_fsync() {
+    let mut disk = Disk::new();
+    disk.batch(&[Step::Grant(1), Step::Put(0, 1)]);
+    assert_eq!(disk.batch(&[Step::Grant(1), Step::Delete(9), Step::Revoke(2)]).len(), 3);
+    assert_eq!(disk.writer.store.counters.fsyncs.load(Ordering::Relaxed), 1);
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0_u8..4, 0_i64..4).prop_map(|(name, lease)| Step::Put(name, lease)),
+        2 => (0_u8..4).prop_map(Step::Delete),
+        1 => Just(Step::DeleteAll),
+        3 => (1_i64..4).prop_map(Step::Grant),
+        2 => (1_i64..4).prop_map(Step::Revoke),
+        1 => any::<u8>().prop_map(Step::Compact),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_batch_without_room_is_as_if_it_had_not_been(
+        batches in proptest::collection::vec((proptest::collection::vec(any_step(), 1..8), any::<bool>()), 1..12)
+    ) {
+        let (mut disk, mut healthy) = (Disk::new(), Disk::new());
+        for (steps, full) in &batches {
+            if *full {
+                fault::fail_next(Fault::Full);
+                let outcomes = disk.batch(steps);
+                let nothing_to_write = fault::heal();
+                prop_assert!(nothing_to_write || outcomes.iter().all(Result::is_err), "{:?}", outcomes);
+            } else {
+                let (outcomes, expected) = (disk.batch(steps), healthy.batch(steps));
+                prop_assert_eq!(outcomes, expected);
+            }
+            prop_assert_eq!(disk.see(), healthy.see());
+        }
+        prop_assert_eq!(disk.records(), healthy.records());
+    }
+}
+
+#[test]
+fn a_frame_takes_no_more_commands_once_it_is_large() {
+    const VALUE_BYTES: usize = 1 << 20;
+    const WRITES: u8 = 40;
+    let mut disk = Disk::new();
+    let value = |name: u8| Bytes::from(vec![name; VALUE_BYTES]);
+    let (mut commands, mut outcomes): (VecDeque<_>, Vec<_>) =
+        (0..WRITES).map(|name| write(put(key(name), value(name), 0))).unzip();
+    let mut frames = 0;
+    while !commands.is_empty() {
+        let (waiting, counters) = (commands.len(), disk.writer.store.clone());
+        let before = counters.counters.journal_bytes.load(Ordering::Relaxed);
+        disk.writer.batch(&mut commands);
+        let frame = (counters.counters.journal_bytes.load(Ordering::Relaxed) - before) as usize;
+        assert!(frame < FRAME_BYTES + VALUE_BYTES + 100, "{frame} bytes");
+        assert!(frame >= FRAME_BYTES.min(waiting * VALUE_BYTES), "as much as fits shares an fsync: {frame} bytes");
+        let answered = outcomes.iter_mut().filter_map(|outcome| outcome()).flatten().count();
+        assert_eq!(answered, waiting - commands.len(), "what is durable is answered, and nothing else");
+        frames += 1;
+    }
+    assert_eq!(frames, WRITES as usize * VALUE_BYTES / FRAME_BYTES);
+
+    let mut replayed = Vec::new();
+    recover(disk.folder.path(), &Segments::default(), |record| {
+        if let Record::Write(write) = record.record {
+            let change = &write.changes[0];
+            replayed.push((change.key.clone(), change.put.as_ref().unwrap().value.clone()));
+        }
+    })
+    .unwrap();
+    let expected: Vec<_> = (0..WRITES).map(|name| (key(name), value(name))).collect();
+    assert!(replayed == expected, "every value comes back");
+}

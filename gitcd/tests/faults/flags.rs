@@ -1,0 +1,187 @@
+//! Flags, environment variables and the configuration file: what they name, and what is said of bad values.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use super::explains;
+use crate::support::build::{get, put};
+use crate::support::{DATA, Kind, Launch, Repository};
+
+/// Runs `gitcd` to its end, with these environment variables.
+fn gitcd(arguments: &[&str], variables: &[(&str, &str)]) -> (bool, String) {
+    let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_gitcd"))
+        .args(arguments)
+        .envs(variables.iter().copied())
+        .output()
+        .expect("the program has been built");
+    (status.success(), String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
+}
+
+fn file(folder: &Path, content: &str) -> String {
+    let path = folder.join("gitcd.yaml");
+    std::fs::write(&path, content).expect("the temporary folder is writable");
+    path.display().to_string()
+}
+
+#[tokio::test]
+async fn a_branch_that_is_named_is_served_alone() {
+    // On the default's references, on those of its name, and named by nothing but its address.
+    let by_flags =
+        ["--data-reference-names=mine=refs/heads/main", "--metadata-reference-names=mine=refs/gitcd/metadata/main"];
+    for (init, serve, data) in [
+        (&by_flags[..], &by_flags[..], DATA),
+        (&["--data-reference-names=mine=refs/heads/mine"], &[], "refs/heads/mine"),
+    ] {
+        let folder = tempfile::tempdir().expect("the temporary folder is writable");
+        let path = folder.path().join("repo.git");
+        let repo = format!("--repo={}", path.display());
+        let (ok, words) = gitcd(&[&["init", &repo], init].concat(), &[]);
+        assert!(ok, "{words}");
+        assert_eq!(words.matches("created").count(), 1, "one branch: {words}");
+
+        let port = crate::support::free_port();
+        let mut launch = Launch::new(Kind::Gitcd)
+            .folder(folder.path())
+            .port(port)
+            .without("--key-prefixes")
+            .argument(format!("--listen-urls=mine=http://127.0.0.1:{port}"));
+        for argument in serve {
+            launch = launch.argument(*argument);
+        }
+        let mut server = launch.start().await;
+        let client = server.client().await;
+        client.put(put("/a", "1")).await.ok();
+        assert_eq!(client.range(get("/a")).await.ok().count, 1);
+        server.terminate().await;
+        let repository = Repository::at(&path);
+        assert_eq!(repository.files(data).keys().collect::<Vec<_>>(), ["a"]);
+        let references = repository.git(&["for-each-ref", "--format=%(refname)"]);
+        assert_eq!(references.lines().count(), 2, "nothing of another branch: {references}");
+        assert!(path.join("gitcd/mine/journal").is_dir() && !path.join("gitcd/default").exists());
+    }
+}
+
+#[tokio::test]
+async fn the_command_that_a_missing_branch_is_made_with_makes_it() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    // A name that a shell would take apart.
+    let folder = folder.path().join("a folder");
+    std::fs::create_dir(&folder).expect("the temporary folder is writable");
+    let launch = || {
+        Launch::new(Kind::Gitcd)
+            .folder(&folder)
+            .argument("--data-reference-names=mine=refs/heads/here")
+            .argument("--metadata-reference-names=mine=refs/gitcd/there")
+            .argument("--key-prefixes=mine=/registry")
+            .argument("--ephemeral-prefixes=mine=/registry/events:/registry/leases/*")
+            .argument("--listen-urls=mine=http://127.0.0.1:0")
+    };
+    let exit = launch().spawn().exit().await;
+    explains(&exit, &["has no branch refs/heads/here", "`gitcd init "]);
+    let command = exit.output.rsplit('`').nth(1).expect("the remedy is in backticks");
+    let program = Path::new(env!("CARGO_BIN_EXE_gitcd")).parent().expect("it is in a folder");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let made = Command::new("sh").args(["-c", command]).env("PATH", path).output().expect("there is a shell");
+    assert!(made.status.success(), "{command}: {made:?}");
+    let repository = Repository::at(&folder.join("repo.git"));
+    repository.reference("refs/heads/here");
+    repository.reference("refs/gitcd/there");
+
+    let server = launch().spawn();
+    crate::support::eventually("the listener", async || server.output().contains("serving").then_some(())).await;
+}
+
+#[test]
+fn a_bad_value_is_shown_with_where_it_came_from() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let repo = format!("--repo={}", folder.path().join("repo.git").display());
+    for (flag, value, words) in [
+        ("listen-urls", "ftp://127.0.0.1:1", "scheme"),
+        ("key-prefixes", "a b=/", "a b"),
+        ("cluster-ids", "default=x", "invalid digit"),
+        ("verbosity", "x", "invalid digit"),
+        ("max-txn-ops", "-1", "invalid digit"),
+        ("commit-granularity", "sometimes", "sometimes"),
+        ("debug", "perhaps", "perhaps"),
+    ] {
+        let variable = format!("GITCD_{}", flag.to_uppercase().replace('-', "_"));
+        let (ok, said) = gitcd(&["serve", &repo], &[(&variable, value)]);
+        assert!(!ok && said.contains(&variable) && said.contains(words), "{variable}: {said}");
+
+        let path = file(folder.path(), &format!("{flag}: \"{value}\"\n"));
+        let (ok, said) = gitcd(&["serve", &repo, &format!("--config={path}")], &[]);
+        let complete = [&path, flag, words].iter().all(|word| said.contains(*word));
+        assert!(!ok && complete && !said.contains("panicked"), "{flag} in a file: {said}");
+
+        // What stands on the command line wins, and needs no mention of other places.
+        if flag == "debug" {
+            continue;
+        }
+        let argument = format!("--{flag}={value}");
+        let (ok, said) =
+            gitcd(&["serve", &repo, &argument, &format!("--config={}", file(folder.path(), ""))], &[(&variable, "1")]);
+        assert!(
+            !ok && said.contains(words) && !said.contains("GITCD_") && !said.contains("yaml"),
+            "{argument}: {said}"
+        );
+    }
+}
+
+#[test]
+fn an_unknown_flag_in_a_file_is_named() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    for content in ["no-such-flag: 1\n", "config: other.yaml\n", "listen-urls:\n"] {
+        let path = file(folder.path(), content);
+        let (ok, said) = gitcd(&["serve", "--config", &path], &[]);
+        let flag = content.split(':').next().unwrap_or_default();
+        assert!(!ok && said.contains(&path) && said.contains(flag), "{content}: {said}");
+    }
+}
+
+#[test]
+fn switches_are_understood_in_the_usual_words() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    for word in ["1", "true", "yes", "on", "TRUE", "0", "false", "no", "off", ""] {
+        let (ok, said) = gitcd(&["version"], &[("GITCD_DEBUG", word)]);
+        assert!(ok, "GITCD_DEBUG={word}: {said}");
+    }
+    // `force` begins a branch anew, or does nothing to one that is there.
+    let repo = format!("--repo={}", folder.path().join("repo.git").display());
+    assert!(gitcd(&["init", &repo], &[]).0);
+    for (word, anew) in [("0", false), ("no", false), ("", false), ("1", true), ("yes", true)] {
+        let (ok, said) = gitcd(&["init", &repo], &[("GITCD_FORCE", word)]);
+        assert!(ok && said.contains("there already") != anew, "GITCD_FORCE={word}: {said}");
+        let path = file(folder.path(), &format!("force: {}\n", if word.is_empty() { "false" } else { word }));
+        let (ok, said) = gitcd(&["init", &repo, "--config", &path], &[]);
+        assert!(ok && said.contains("there already") != anew, "force: {word}: {said}");
+    }
+}
+
+#[test]
+fn help_says_each_default_once() {
+    for command in ["init", "serve"] {
+        let (ok, help) = gitcd(&[command, "--help"], &[]);
+        assert!(ok && !help.contains("[default: ]") && !help.contains("[default: \"\"]"), "{help}");
+        for flag in help.split("\n      --").skip(1) {
+            assert!(flag.matches("[default: ").count() <= 1, "--{flag}");
+        }
+    }
+}
+
+#[test]
+fn listeners_that_cannot_be_are_refused() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let repo = format!("--repo={}", folder.path().join("repo.git").display());
+    for (arguments, word) in [
+        (&["--listen-urls=https://127.0.0.1:0"][..], "--tls-cert"),
+        (&["--listen-urls=https://127.0.0.1:0", "--tls-cert=a.pem"], "--tls-key"),
+        (&["--tls-trusted-ca-certs=a.pem"], "--tls-cert"),
+        (&["--listen-urls=default="], "--listen-urls"),
+        (&["--key-prefixes=a=/,b=/"], "--listen-urls"),
+        (&["--key-prefixes=a=/", "--listen-urls=b=http://127.0.0.1:0"], "--listen-urls"),
+        (&["--data-reference-names=a=refs/heads/main,default=refs/heads/main"], "--data-reference-names"),
+    ] {
+        let (ok, said) = gitcd(&[&["serve", &repo], arguments].concat(), &[]);
+        assert!(!ok && said.contains(word), "{arguments:?}: {said}");
+    }
+}

@@ -1,0 +1,71 @@
+//! TLS: who gets in, by which protocol, under which name, and how certificates change while the server runs.
+
+#[path = "../support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
+mod support;
+
+mod authority;
+mod client;
+mod identity;
+mod protocol;
+mod reload;
+mod start;
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use authority::{Authority, Pair};
+use support::{Kind, Launch};
+
+/// The files of a server that asks clients for certificates.
+struct Files {
+    folder: TempDir,
+    /// Signs the server's certificate.
+    servers: Authority,
+    /// Signs the clients'.
+    clients: Authority,
+}
+
+impl Files {
+    fn new() -> Self {
+        let files = Self {
+            folder: tempfile::tempdir().expect("the temporary folder is writable"),
+            servers: Authority::new("servers"),
+            clients: Authority::new("clients"),
+        };
+        files.install(&files.servers.issue("gitcd"));
+        std::fs::write(files.authority(), files.clients.pem()).expect("the temporary folder is writable");
+        files
+    }
+
+    /// Makes this the server's certificate.
+    fn install(&self, pair: &Pair) {
+        std::fs::write(self.cert(), &pair.cert).expect("the temporary folder is writable");
+        std::fs::write(self.key(), &pair.key).expect("the temporary folder is writable");
+    }
+
+    fn cert(&self) -> PathBuf {
+        self.folder.path().join("server.crt")
+    }
+
+    fn key(&self) -> PathBuf {
+        self.folder.path().join("server.key")
+    }
+
+    fn authority(&self) -> PathBuf {
+        self.folder.path().join("clients.crt")
+    }
+
+    /// With TLS, for anybody.
+    fn launch(&self) -> Launch {
+        let flag = |name: &str, path: &Path| format!("--{name}=default={}", path.display());
+        let launch = Launch::new(Kind::Gitcd).secure().argument("--debug");
+        launch.argument(flag("tls-cert", &self.cert())).argument(flag("tls-key", &self.key()))
+    }
+
+    /// With TLS, for clients that show a certificate.
+    fn launch_mutual(&self) -> Launch {
+        self.launch().argument(format!("--tls-trusted-ca-certs=default={}", self.authority().display()))
+    }
+}
