@@ -25,6 +25,9 @@ const (
 func Gitcd(path string) Program { return Program{gitcd, path} }
 func Etcd(path string) Program  { return Program{etcd, path} }
 
+// IsEtcd says whether it is an etcd.
+func (p Program) IsEtcd() bool { return p.kind == etcd }
+
 func (p Program) String() string { return p.path }
 
 // FromEnvironment gives the program that $GITCD names or, without one, $ETCD.
@@ -43,6 +46,8 @@ type Options struct {
 	QuotaBytes int64
 	// PEM files. The server speaks TLS if there is a certificate, and asks clients for theirs if there is an authority.
 	Cert, Key, Authority string
+	// Tell clients where the server is, instead of what is the same for all servers.
+	Advertise bool
 	// Further arguments for one of the two programs.
 	GitcdArguments, EtcdArguments []string
 }
@@ -68,7 +73,17 @@ func New(program Program, dir string, options Options) (*Server, error) {
 }
 
 // Start returns when the server serves. A server that was stopped gets the address back that it had.
-func (s *Server) Start() (err error) {
+func (s *Server) Start() error {
+	if s.options.Advertise && s.address == "" {
+		// Where it is, is known only after the first start.
+		if err := errors.Join(s.startProgram(), s.Stop()); err != nil {
+			return err
+		}
+	}
+	return s.startProgram()
+}
+
+func (s *Server) startProgram() error {
 	if s.program.kind == gitcd {
 		return s.startGitcd()
 	}

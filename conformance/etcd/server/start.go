@@ -1,24 +1,29 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 )
 
+// The ids of every server and of its cluster.
+const (
+	ClusterID uint64 = 0x1c45a069f3a1d796
+	MemberID  uint64 = 0xb71f75320dc06a6c
+)
+
 var serving = regexp.MustCompile(`(?m)^.* serving .*\baddress=(\S+)$`)
 
-// startGitcd lets the kernel choose the port: no other process can take it in between.
+// startGitcd takes the ids of startEtcd.
 func (s *Server) startGitcd() error {
-	address := s.address
-	if address == "" {
-		address = "127.0.0.1:0"
+	arguments := []string{
+		"serve", s.repository(),
+		"--listen-urls=" + s.listen(), "--advertise-client-urls=" + s.advertised(),
+		"--cluster-ids=" + strconv.FormatUint(ClusterID, 10), "--member-ids=" + strconv.FormatUint(MemberID, 10),
 	}
-	arguments := []string{"serve", s.repository(), "--listen-urls=" + s.scheme() + "://" + address}
 	if s.options.QuotaBytes != 0 {
 		arguments = append(arguments, s.quota())
 	}
@@ -28,7 +33,43 @@ func (s *Server) startGitcd() error {
 	if s.options.Authority != "" {
 		arguments = append(arguments, "--tls-trusted-ca-certs="+s.options.Authority)
 	}
-	p, err := launch(exec.Command(s.program.path, append(arguments, s.options.GitcdArguments...)...), s.log())
+	return s.start(exec.Command(s.program.path, append(arguments, s.options.GitcdArguments...)...), serving)
+}
+
+var servingTraffic = regexp.MustCompile(`"serving client traffic .*"address":"([^"]+)"`)
+
+// startEtcd elects the only member as fast as etcd allows, and gives it and its cluster always the same ids:
+// they are made from the address where peers would find it.
+func (s *Server) startEtcd() error {
+	const peer = "http://127.0.0.1:2380"
+	arguments := []string{
+		"--name=default", "--logger=zap", "--unsafe-no-fsync",
+		"--heartbeat-interval=10", "--election-timeout=100",
+		"--data-dir=" + filepath.Join(s.dir, "data"),
+		"--listen-client-urls=" + s.listen(), "--advertise-client-urls=" + s.advertised(),
+		"--listen-peer-urls=http://127.0.0.1:0", "--initial-advertise-peer-urls=" + peer, "--initial-cluster=default=" + peer,
+	}
+	if s.options.QuotaBytes != 0 {
+		arguments = append(arguments, s.quota())
+	}
+	if s.options.Cert != "" {
+		arguments = append(arguments, "--cert-file="+s.options.Cert, "--key-file="+s.options.Key)
+	}
+	if s.options.Authority != "" {
+		arguments = append(arguments, "--trusted-ca-file="+s.options.Authority, "--client-cert-auth")
+	}
+	command := exec.Command(s.program.path, append(arguments, s.options.EtcdArguments...)...)
+	if err := s.start(command, servingTraffic); err != nil {
+		return err
+	}
+	// etcd cleans up and then ends by the signal that asked it to.
+	s.process.endsBySignal = true
+	return nil
+}
+
+// start runs the command and waits until its log says where it serves.
+func (s *Server) start(command *exec.Cmd, serving *regexp.Regexp) error {
+	p, err := launch(command, s.log())
 	if err != nil {
 		return err
 	}
@@ -42,64 +83,17 @@ func (s *Server) startGitcd() error {
 	})
 }
 
-// startEtcd elects the only member as fast as etcd allows.
-func (s *Server) startEtcd() error {
-	if s.address == "" {
-		address, err := freeAddress()
-		if err != nil {
-			return err
-		}
-		s.address = address
-	}
-	peerAddress, err := freeAddress()
-	if err != nil {
-		return err
-	}
-	client, peer := s.scheme()+"://"+s.address, "http://"+peerAddress
-	arguments := []string{
-		"--name=default", "--log-level=warn", "--logger=zap", "--unsafe-no-fsync",
-		"--heartbeat-interval=10", "--election-timeout=100",
-		"--data-dir=" + filepath.Join(s.dir, "data"),
-		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
-		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=default=" + peer,
-	}
-	if s.options.QuotaBytes != 0 {
-		arguments = append(arguments, s.quota())
-	}
-	if s.options.Cert != "" {
-		arguments = append(arguments, "--cert-file="+s.options.Cert, "--key-file="+s.options.Key)
-	}
-	if s.options.Authority != "" {
-		arguments = append(arguments, "--trusted-ca-file="+s.options.Authority, "--client-cert-auth")
-	}
-	p, err := launch(exec.Command(s.program.path, append(arguments, s.options.EtcdArguments...)...), s.log())
-	if err != nil {
-		return err
-	}
-	// etcd cleans up and then ends by the signal that asked it to.
-	p.endsBySignal = true
-	s.process = p
-	// It listens when it has joined its cluster.
-	return p.await(func() bool {
-		connection, err := net.Dial("tcp", s.address)
-		if err == nil {
-			connection.Close()
-		}
-		return err == nil
-	})
+// listen lets the kernel choose the port at first: no other process can take it in between.
+func (s *Server) listen() string {
+	return s.scheme() + "://" + cmp.Or(s.address, "127.0.0.1:0")
 }
 
-// freeAddress is below the ports that the kernel gives to outgoing connections.
-// etcd cannot say which port it got, so this one is only very likely still free.
-func freeAddress() (string, error) {
-	for range 100 {
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(12_000+rand.IntN(20_000)))
-		if listener, err := net.Listen("tcp", address); err == nil {
-			listener.Close()
-			return address, nil
-		}
+// advertised is the same for all servers by default, for hardly anyone asks a member where it is to find it.
+func (s *Server) advertised() string {
+	if s.options.Advertise {
+		return s.scheme() + "://" + cmp.Or(s.address, "127.0.0.1:2379")
 	}
-	return "", fmt.Errorf("no free port in a hundred tries")
+	return s.scheme() + "://127.0.0.1:2379"
 }
 
 func run(program string, arguments ...string) error {

@@ -4,11 +4,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +20,7 @@ func main() {
 	known := flag.String("known", "", "the `file` with the tests that cannot pass")
 	program := flag.String("program", "gitcd", "what is tested: gitcd or etcd")
 	jobs := flag.Int("jobs", 8, "processes at a time")
-	match := flag.String("run", "", "only Test functions that `regexp` matches; the list need not be complete then")
+	match := flag.String("run", "", "only tests that `pattern` matches, as with go test; the list need not be complete then")
 	flag.Parse()
 
 	ok, err := run(*known, *program, *match, *jobs, flag.Args())
@@ -36,15 +38,20 @@ type suite struct {
 	arguments    []string
 }
 
-// A job is one Test function of a suite.
+// A job is one Test function of a suite, or those subtests that match.
 type job struct {
-	suite *suite
-	test  string
+	suite    *suite
+	test     string
+	subtests string // a pattern that begins with '/', or nothing
 }
 
 func run(known, program, match string, jobs int, names []string) (ok bool, err error) {
 	if len(names) == 0 {
 		return false, errors.New("no suite is named")
+	}
+	functions, subtests := match, ""
+	if i := strings.IndexByte(match, '/'); i >= 0 {
+		functions, subtests = match[:i], match[i:]
 	}
 	var queue []job
 	var suites []*suite
@@ -54,13 +61,13 @@ func run(known, program, match string, jobs int, names []string) (ok bool, err e
 			return false, fmt.Errorf("%q is not NAME=BINARY", name)
 		}
 		s := &suite{name: words[0], binary: words[1], arguments: words[2:]}
-		tests, err := s.tests(match)
+		tests, err := s.tests(cmp.Or(functions, "^Test"))
 		if err != nil {
 			return false, err
 		}
 		suites = append(suites, s)
 		for _, test := range tests {
-			queue = append(queue, job{s, test})
+			queue = append(queue, job{s, test, subtests})
 		}
 	}
 	list, err := readList(known, program)
@@ -101,7 +108,7 @@ func perform(queue []job, jobs int) map[*suite][]outcome {
 	for range jobs {
 		workers.Go(func() {
 			for j := range todo {
-				outcomes := j.suite.perform(j.test)
+				outcomes := j.perform()
 				lock.Lock()
 				results[j.suite] = append(results[j.suite], outcomes...)
 				lock.Unlock()
@@ -117,9 +124,6 @@ func perform(queue []job, jobs int) map[*suite][]outcome {
 }
 
 func (s *suite) tests(match string) ([]string, error) {
-	if match == "" {
-		match = "^Test"
-	}
 	output, err := exec.Command(s.binary, append(s.arguments, "-test.list="+match)...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("%s -test.list: %w\n%s", s.binary, err, output)
@@ -127,9 +131,9 @@ func (s *suite) tests(match string) ([]string, error) {
 	return strings.Fields(string(output)), nil
 }
 
-func (s *suite) perform(test string) []outcome {
-	arguments := append(s.arguments[:len(s.arguments):len(s.arguments)],
-		"-test.run=^"+test+"$", "-test.v=test2json", "-test.timeout=3m")
-	output, err := exec.Command(s.binary, arguments...).CombinedOutput()
-	return outcomes(test, string(output), err)
+func (j job) perform() []outcome {
+	arguments := append(slices.Clone(j.suite.arguments),
+		"-test.run=^"+j.test+"$"+j.subtests, "-test.v=test2json", "-test.timeout=10m")
+	output, err := exec.Command(j.suite.binary, arguments...).CombinedOutput()
+	return outcomes(j.test, string(output), err)
 }

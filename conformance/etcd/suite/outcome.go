@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -17,40 +19,50 @@ const (
 type outcome struct {
 	test   string
 	result result
-	output string // of its whole Test function; empty unless something in it failed
+	output string // empty unless it failed
 }
 
-// A line that the testing package itself wrote begins with a control character.
-var marked = regexp.MustCompile("(?m)\x16(?:=== RUN   (\\S+)|--- (PASS|FAIL|SKIP): (\\S+) \\()")
+// What the testing package itself writes begins with a control character; its lines say whose the next are.
+var marked = regexp.MustCompile("\x16(?:=== [A-Z]+ +(\\S+)|--- (PASS|FAIL|SKIP): (\\S+) \\()")
 
 // outcomes reads the output of the Test function test, whose process ended with err.
 func outcomes(test, output string, err error) []outcome {
+	said := map[string]string{}
 	ended := map[string]result{}
 	started := []string{test} // even if its process did not come that far
-	for _, m := range marked.FindAllStringSubmatch(output, -1) {
-		if name := m[1]; name != "" && name != test {
-			started = append(started, name)
+	current := test
+	for line := range strings.Lines(output) {
+		m := marked.FindStringSubmatch(line)
+		switch {
+		case m == nil:
+			said[current] += line
+			continue
+		case m[1] != "":
+			current = m[1]
+		default:
+			current = m[3]
+			ended[current] = map[string]result{"PASS": passed, "FAIL": failed, "SKIP": skipped}[m[2]]
 		}
-		if name := m[3]; name != "" {
-			ended[name] = map[string]result{"PASS": passed, "FAIL": failed, "SKIP": skipped}[m[2]]
+		if !slices.Contains(started, current) {
+			started = append(started, current)
 		}
 	}
-	if err == nil && !strings.Contains(output, "FAIL") {
-		output = ""
-	}
+
 	var all []outcome
+	anyFailed := false
 	for _, name := range started {
 		if isParent(name, started) {
 			continue
 		}
-		o := outcome{test: name, result: ended[name], output: output}
-		if o.result == "" {
-			o.result = failed // by a panic, or because it ran out of time
+		o := outcome{test: name, result: cmp.Or(ended[name], failed)} // without an end it panicked or ran out of time
+		if o.result == failed {
+			anyFailed = true
+			o.output = said[name]
 		}
 		all = append(all, o)
 	}
-	// A leak, for instance, that the process itself complains about after its tests.
-	if err != nil && noneFailed(all) {
+	if err != nil && !anyFailed {
+		// A leak, for instance, that the process complains about after its tests.
 		all = append(all, outcome{test: test + " (its process)", result: failed, output: output})
 	}
 	return all
@@ -63,13 +75,4 @@ func isParent(name string, of []string) bool {
 		}
 	}
 	return false
-}
-
-func noneFailed(all []outcome) bool {
-	for _, o := range all {
-		if o.result == failed {
-			return false
-		}
-	}
-	return true
 }

@@ -11,13 +11,13 @@ import (
 type verdict struct {
 	passed, ignored int
 	wrong           []string       // one sentence each
-	outputs         map[string]int // of what failed but is not listed
-	listed          map[string]int // by heading
+	unexpected      []outcome      // what failed but is not listed
+	listed          map[string]int // how many, by heading
 }
 
 // judge compares outcomes with the list; entries that no test answers to are wrong if all tests ran.
 func judge(known list, outcomes []outcome, all bool) verdict {
-	v := verdict{outputs: map[string]int{}, listed: map[string]int{}}
+	v := verdict{listed: map[string]int{}}
 	used := map[entry]bool{}
 	for _, o := range outcomes {
 		e, found := known.covering(o.test)
@@ -47,14 +47,14 @@ func (v *verdict) unlisted(o outcome) {
 		return
 	}
 	v.wrong = append(v.wrong, fmt.Sprintf("%s %s", o.test, o.result))
-	v.outputs[o.output]++
+	v.unexpected = append(v.unexpected, o)
 }
 
 func (v *verdict) ok() bool { return len(v.wrong) == 0 && v.passed > 0 }
 
 func (v *verdict) print(to io.Writer, suite string, elapsed time.Duration) {
-	for _, output := range slices.Sorted(maps.Keys(v.outputs)) {
-		fmt.Fprintln(to, output)
+	for _, o := range v.unexpected {
+		fmt.Fprintf(to, "\n--- %s %s\n%s", suite, o.test, o.output)
 	}
 	for _, sentence := range v.wrong {
 		fmt.Fprintf(to, "%s: %s\n", suite, sentence)

@@ -1,0 +1,98 @@
+package transcripts
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A transcript is what a script says of a server.
+type transcript []string
+
+// A scenario is a script that etcd and gitcd are asked with, and the differences that there are to be.
+type scenario struct {
+	name    string
+	quota   int64 // bytes; 0 is the default
+	servers int
+	// Whether they tell clients where they are.
+	advertise bool
+	etcd      []string // further arguments
+	script    string
+	// Lines that only etcd's transcript has, after '-', and such that only gitcd's has, after '+'.
+	differences []string
+	reason      string
+}
+
+// The files of scenarios look like this, where all but the name and the script is optional:
+//
+//	== the claim that is its name
+//	:quota 65536
+//	:servers 2
+//	:advertise
+//	:etcd --election-timeout=1000
+//	etcdctl put a 1
+//	-- why gitcd differs
+//	-| OK
+//	+! refused
+func scenarios(t *testing.T) []scenario {
+	t.Helper()
+	files, err := filepath.Glob("cases/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	var all []scenario
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What is above the first name is a comment.
+		for _, part := range strings.Split("\n"+string(text), "\n== ")[1:] {
+			s, err := parse(part)
+			if err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			if slices.ContainsFunc(all, func(other scenario) bool { return other.name == s.name }) {
+				t.Fatalf("%s: there are two of %q", file, s.name)
+			}
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+func parse(text string) (s scenario, err error) {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	s = scenario{name: lines[0], servers: 1}
+	for _, line := range lines[1:] {
+		switch {
+		case strings.HasPrefix(line, "-- "):
+			s.reason = line[len("-- "):]
+		case s.reason != "" && (strings.HasPrefix(line, "-") || strings.HasPrefix(line, "+")):
+			s.differences = append(s.differences, line)
+		case s.reason != "":
+			return s, fmt.Errorf("%q: %q is no difference", s.name, line)
+		case strings.HasPrefix(line, ":quota "):
+			s.quota, err = strconv.ParseInt(line[len(":quota "):], 10, 64)
+		case strings.HasPrefix(line, ":servers "):
+			s.servers, err = strconv.Atoi(line[len(":servers "):])
+		case line == ":advertise":
+			s.advertise = true
+		case strings.HasPrefix(line, ":etcd "):
+			s.etcd = strings.Fields(line[len(":etcd "):])
+		default:
+			s.script += line + "\n"
+		}
+		if err != nil {
+			return s, fmt.Errorf("%q: %w", s.name, err)
+		}
+	}
+	if s.reason != "" && len(s.differences) == 0 {
+		return s, fmt.Errorf("%q: a reason, but no differences", s.name)
+	}
+	return s, nil
+}

@@ -1,0 +1,108 @@
+// Package transcripts compares what etcdctl says of etcd and of gitcd.
+package transcripts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"trishanku.invalid/conformance/etcd/server"
+)
+
+// What a script may take; one that waits in vain ends itself before.
+const patience = time.Minute
+
+func TestTranscripts(t *testing.T) {
+	prelude, err := filepath.Abs("prelude.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	if assets == "" {
+		t.Fatal("KUBEBUILDER_ASSETS must name the folder with etcd and etcdctl")
+	}
+	etcd := server.Etcd(filepath.Join(assets, "etcd"))
+	program, err := server.FromEnvironment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range scenarios(t) {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			if program.IsEtcd() {
+				s.differences = nil
+			}
+			ours := s.play(t, program, prelude, assets)
+			theirs := s.play(t, etcd, prelude, assets)
+			t.Logf("etcd (-) and gitcd (+):\n%s", strings.Join(sideBySide(theirs, ours), "\n"))
+			if differences := difference(theirs, ours); !slices.Equal(differences, s.differences) {
+				t.Errorf("%d lines differ, and these %d should:\n%s",
+					len(differences), len(s.differences), strings.Join(s.differences, "\n"))
+			}
+		})
+	}
+}
+
+// play gives what the script says of a fresh server.
+func (s scenario) play(t *testing.T, program server.Program, prelude, assets string) transcript {
+	t.Helper()
+	folder, err := os.MkdirTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := normaliser{replacements: []string{folder, "FOLDER"}}
+	environment := append(slices.DeleteFunc(os.Environ(), isEtcdctl), "PATH="+assets+":"+os.Getenv("PATH"))
+	for i := range s.servers {
+		running := s.serve(t, program)
+		endpoint := strings.TrimPrefix(running.Endpoint(), "http://")
+		name := "ENDPOINT"
+		if i > 0 {
+			name += fmt.Sprint(i + 1)
+		}
+		environment = append(environment, name+"="+endpoint)
+		n.replacements = append(n.replacements, endpoint, name)
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "bash", "-c", "source "+prelude+"\n"+s.script)
+	shell.Dir, shell.Env = folder, environment
+	output, err := shell.Output()
+	if err != nil {
+		said := err.Error()
+		if failure := (*exec.ExitError)(nil); errors.As(err, &failure) {
+			said += ": " + string(failure.Stderr)
+		}
+		t.Fatalf("the script fails with %s: %s\n%s", program, said, output)
+	}
+	return n.normalise(string(output))
+}
+
+func (s scenario) serve(t *testing.T, program server.Program) *server.Server {
+	t.Helper()
+	running, err := server.New(program, t.TempDir(), server.Options{
+		QuotaBytes: s.quota, Advertise: s.advertise, EtcdArguments: s.etcd,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := running.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := running.Start(); err != nil {
+		t.Fatalf("%v; %s", err, running.LastWords())
+	}
+	return running
+}
+
+// isEtcdctl says whether a variable would change what etcdctl does.
+func isEtcdctl(variable string) bool { return strings.HasPrefix(variable, "ETCDCTL_") }
