@@ -42,6 +42,10 @@ soak: ## The long form of the crash test: 50 cycles of kill -9 under load
 	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" GITCD_CRASH_CYCLES=50 && \
 	$(CARGO) test -p gitcd --test crash --locked -- --nocapture $(ARGS)
 
+.PHONY: fuzz
+fuzz: ## Fuzz gitcd's formats and requests with libFuzzer (needs a C++ compiler); SECONDS_EACH=600, TARGETS=path
+	@SECONDS_EACH="$(or $(SECONDS_EACH),60)" hack/fuzz.sh $(TARGETS)
+
 # The packages and the test are named so that cargo takes what `make test` has built.
 .PHONY: linearizability
 linearizability: ## Random clients, watchers and failures against a model of etcd; DURATION=1h for long (needs Go)

@@ -101,6 +101,30 @@ fn what_its_digest_covers_but_makes_no_sense_is_refused_with_the_reason() {
 }
 
 #[test]
+fn pairs_that_are_none_and_revisions_that_cannot_go_on_are_refused() {
+    let refused = |header: &str, records: &[Record], reason: &str| {
+        let (_folder, path) = file(header, records);
+        let error = Backup::read(&path).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    };
+    let with = |pair: Write| {
+        let mut records = records();
+        records[1] = Record::Write(pair);
+        records
+    };
+    refused(HEADER, &with(delete("a", 3)), "a pair of revision 3 has no value");
+    refused(HEADER, &with(Write { changes: Vec::new(), ..put("a", 3, "1") }), "a pair of revision 3 has no value");
+    let two = [put("a", 3, "1"), put("b", 3, "1")].map(|write| write.changes).concat();
+    refused(HEADER, &with(Write { changes: two, ..put("a", 3, "1") }), "a pair of revision 3 has no value");
+    refused(HEADER, &with(put("a", 6, "1")), "a pair of revision 6 at revision 5");
+    refused(HEADER, &with(put("a", 0, "1")), "a pair of revision 0 at revision 5");
+    let last = HEADER.replace(":5", ":9223372036854775807").replace(":7", ":9223372036854775807");
+    let last = last.replace("\"pairs\":2", "\"pairs\":0");
+    refused(&last, &[Record::Write(put("a", i64::MIN, "1"))], "revision -9223372036854775808 follows");
+    refused(&HEADER.replace(":6", ":-6"), &records(), "no sense");
+}
+
+#[test]
 fn other_files_are_told_from_damaged_ones() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");

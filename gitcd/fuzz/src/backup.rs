@@ -1,0 +1,109 @@
+//! Backups that somebody made or changed by hand (`gitcd::backup`, `docs/design/backup.md`).
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use gitcd::backup::{Backup, Header, MAGIC, ReadError};
+use gitcd::journal::record::Record;
+use sha2::{Digest, Sha256};
+
+use super::disk;
+use super::input::Input;
+
+/// What `gitcd restore` reads has the digest of the file right, whatever else is wrong. The first byte says how much of
+/// the file the rest of the input is: all, all after the first line, or a script that makes header and frames.
+pub fn run(data: &[u8]) {
+    let Some((kind, rest)) = data.split_first() else { return };
+    let content = match kind {
+        0 => rest.to_vec(),
+        1 => [MAGIC, rest].concat(),
+        _ => script(&mut Input(rest)),
+    };
+    let folder = disk::folder();
+    let path = folder.path().join("backup");
+    match read(&path, content) {
+        Ok(backup) => {
+            let records = records_of(&backup);
+            promises(&backup);
+            let again = read(&path, file(&backup.header, &records)).expect("what was read is written as it was");
+            assert!(records_of(&again) == records && again.header == backup.header);
+        }
+        Err(error @ (ReadError::Damaged { .. } | ReadError::Foreign { .. } | ReadError::Etcd { .. })) => {
+            assert!(!error.to_string().is_empty());
+        }
+        Err(error) => panic!("the file is there: {error}"),
+    }
+}
+
+fn read(path: &Path, mut content: Vec<u8>) -> Result<Backup, ReadError> {
+    let digest = Sha256::digest(&content);
+    content.extend_from_slice(&digest);
+    std::fs::write(path, content).expect("the disk has room");
+    Backup::read(path)
+}
+
+/// What a restore takes for granted.
+fn promises(backup: &Backup) {
+    let Header { revision, base, compact_revision, pairs, .. } = &backup.header;
+    assert!(*base >= 1 && base <= revision && compact_revision <= revision);
+    assert_eq!(backup.pairs.len(), *pairs);
+    for pair in &backup.pairs {
+        let [change] = &pair.changes[..] else { panic!("{} changes in a pair", pair.changes.len()) };
+        assert!(change.put.is_some(), "a pair without a value");
+        assert!((1..=*base).contains(&pair.revision.get()), "a pair of revision {} at {base}", pair.revision);
+    }
+    let after: Vec<_> = backup.writes.iter().map(|write| write.revision.get()).collect();
+    assert!(after.iter().copied().eq(*base + 1..=*revision));
+    let newest = backup.newest();
+    assert!(newest.is_sorted_by(|(one, ..), (other, ..)| one < other));
+    let put: BTreeSet<_> =
+        backup.pairs.iter().chain(&backup.writes).flat_map(|write| &write.changes).map(|change| &change.key).collect();
+    assert!(newest.iter().all(|(key, at, _)| put.contains(key) && at.get() <= *revision));
+}
+
+fn records_of(backup: &Backup) -> Vec<Record> {
+    let leases = backup.leases.iter().map(|(id, ttl)| Record::Grant { id: *id, ttl: *ttl });
+    let writes = backup.pairs.iter().chain(&backup.writes).cloned().map(Record::Write);
+    let mut records: Vec<_> = leases.chain(writes).collect();
+    for record in &mut records {
+        let Record::Write(write) = record else { continue };
+        write.changes.iter_mut().filter_map(|change| change.put.as_mut()).for_each(|put| put.value_offset = 0);
+    }
+    records
+}
+
+fn file(header: &Header, records: &[Record]) -> Vec<u8> {
+    let mut content = MAGIC.to_vec();
+    serde_json::to_writer(&mut content, header).expect("a header is JSON");
+    content.push(b'\n');
+    for record in records {
+        let mut payload = Vec::new();
+        record.encode(&mut payload);
+        frame(&mut content, &payload);
+    }
+    frame(&mut content, &[]);
+    content
+}
+
+fn frame(content: &mut Vec<u8>, payload: &[u8]) {
+    content.extend_from_slice(&u32::try_from(payload.len()).expect("inputs are short").to_le_bytes());
+    content.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
+    content.extend_from_slice(payload);
+}
+
+fn script(script: &mut Input) -> Vec<u8> {
+    let header = Header {
+        revision: script.number(),
+        base: script.number(),
+        compact_revision: script.number(),
+        pairs: script.byte().into(),
+        gitcd: String::new(),
+    };
+    let mut content = file(&header, &[]);
+    content.truncate(content.len() - 8);
+    while !script.is_empty() {
+        frame(&mut content, script.piece());
+    }
+    frame(&mut content, &[]);
+    content
+}

@@ -1,0 +1,132 @@
+//! One watch stream, and whether it told everything that happened.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::channel::mpsc::{UnboundedSender, unbounded};
+use gitcd::proto::etcdserverpb as pb;
+use gitcd::proto::etcdserverpb::watch_create_request::FilterType;
+use gitcd::proto::etcdserverpb::watch_request::RequestUnion;
+use gitcd::proto::mvccpb::event::EventType;
+use gitcd::store::Store;
+use gitcd::store::index::KeyRange;
+use gitcd::store::log::Change;
+use gitcd::watch::stream::{Settings, serve};
+use prost::Message;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tonic::Status;
+
+pub(super) struct Watch {
+    requests: UnboundedSender<Result<pb::WatchRequest, Status>>,
+    creates: VecDeque<pb::WatchCreateRequest>,
+    responses: JoinHandle<Vec<pb::WatchResponse>>,
+}
+
+/// A watcher that was made and not canceled, and what it was told.
+struct Told {
+    keys: KeyRange,
+    /// The first revision that it has to be told of.
+    from: i64,
+    filters: Vec<i32>,
+    events: Vec<(i64, EventType, Bytes)>,
+}
+
+impl Watch {
+    /// With `small`, nearly every response is split for those who asked for fragments.
+    pub(super) fn start(store: &Arc<Store>, small: bool) -> Self {
+        let (requests, asked) = unbounded();
+        let (answers, mut answered) = mpsc::channel(16);
+        let header = pb::ResponseHeader { cluster_id: 1, member_id: 2, revision: 0, raft_term: 2 };
+        let max_request_bytes = if small { 64 } else { 1 << 20 };
+        let settings = Settings { header, progress_interval: Duration::from_hours(1), max_request_bytes };
+        tokio::spawn(serve(store.clone(), settings, asked, answers));
+        let responses = tokio::spawn(async move {
+            let mut responses = Vec::new();
+            while let Some(response) = answered.recv().await {
+                responses.push(response.expect("every value is in the journal"));
+            }
+            responses
+        });
+        Self { requests, creates: VecDeque::new(), responses }
+    }
+
+    pub(super) fn request(&mut self, message: &[u8]) {
+        let Ok(request) = pb::WatchRequest::decode(message) else { return };
+        if let Some(RequestUnion::CreateRequest(create)) = &request.request_union {
+            self.creates.push_back(create.clone());
+        }
+        self.send(request);
+    }
+
+    fn send(&self, request: pb::WatchRequest) {
+        self.requests.unbounded_send(Ok(request)).expect("the stream goes on until the client ends it");
+    }
+
+    /// Ends the stream, and compares what it told with what is in the log.
+    pub(super) async fn finish(self, store: &Store) {
+        // All that was marked is delivered before progress is.
+        self.send(pb::WatchRequest { request_union: Some(RequestUnion::ProgressRequest(pb::WatchProgressRequest {})) });
+        let Self { requests, creates, responses } = self;
+        drop(requests);
+        let responses = responses.await.expect("the stream ends");
+        let current = store.revision().get();
+        let first = store.with_index(|index, _| index.events_from().get());
+        for watcher in told(responses, creates) {
+            let expected: Vec<_> = super::log(store)
+                .iter()
+                .filter(|entry| entry.revision.get() >= watcher.from.max(first))
+                .flat_map(|entry| entry.changes().iter().map(|change| event(entry.revision.get(), change)))
+                .filter(|(_, kind, key)| watcher.keys.contains(key) && !watcher.leaves_out(*kind))
+                .collect();
+            assert!(watcher.events.is_sorted_by_key(|(revision, ..)| *revision));
+            assert!(watcher.events.iter().all(|(revision, ..)| (watcher.from..=current).contains(revision)));
+            // What was compacted meanwhile may have been told before.
+            let told: Vec<_> = watcher.events.into_iter().filter(|(revision, ..)| *revision >= first).collect();
+            assert_eq!(told, expected, "from {} on", watcher.from);
+        }
+    }
+}
+
+impl Told {
+    fn leaves_out(&self, kind: EventType) -> bool {
+        let filter = if kind == EventType::Put { FilterType::Noput } else { FilterType::Nodelete };
+        self.filters.contains(&(filter as i32))
+    }
+}
+
+fn event(revision: i64, change: &Change) -> (i64, EventType, Bytes) {
+    let kind = if change.version.is_tombstone() { EventType::Delete } else { EventType::Put };
+    (revision, kind, change.version.key.clone())
+}
+
+/// Goes through the responses as a client does. Every request to create a watcher has exactly one answer, in order.
+fn told(responses: Vec<pb::WatchResponse>, mut creates: VecDeque<pb::WatchCreateRequest>) -> Vec<Told> {
+    let mut watchers = HashMap::new();
+    for response in responses {
+        let id = response.watch_id;
+        if response.created {
+            let create = creates.pop_front().expect("it was asked for");
+            if !response.canceled {
+                let current = response.header.expect("there is a header").revision;
+                let from = if create.start_revision == 0 { current + 1 } else { create.start_revision };
+                let key = if create.key.is_empty() { Bytes::from_static(&[0]) } else { create.key };
+                let keys = KeyRange::new(key, create.range_end);
+                let new = Told { keys, from, filters: create.filters, events: Vec::new() };
+                assert!(watchers.insert(id, new).is_none(), "two watchers with id {id}");
+            }
+        } else if response.canceled {
+            assert!(watchers.remove(&id).is_some(), "canceled twice");
+        }
+        for event in response.events {
+            let watcher: &mut Told = watchers.get_mut(&id).expect("events are for a watcher");
+            let (kind, pair) = (event.r#type(), event.kv.expect("an event has its pair"));
+            assert!(event.prev_kv.is_none_or(|previous| previous.mod_revision < pair.mod_revision));
+            watcher.events.push((pair.mod_revision, kind, pair.key));
+        }
+    }
+    assert!(creates.is_empty(), "{} requests were not answered", creates.len());
+    watchers.into_values().collect()
+}

@@ -1,0 +1,98 @@
+//! The fuzz targets as ordinary tests: on their seeds, and on inputs made from those. `make fuzz` goes on from here.
+
+mod seeds;
+#[path = "../../fuzz/src/lib.rs"]
+pub mod targets;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::test_runner::{TestCaseResult, TestRunner};
+
+use self::seeds::Target;
+
+/// What a change does to an input, at some place.
+#[derive(Clone, Debug)]
+enum Change {
+    Flip(Index, u8),
+    Insert(Index, Vec<u8>),
+    Remove(Index, usize),
+    Repeat(Index, usize),
+}
+
+impl Change {
+    fn apply(&self, to: &mut Vec<u8>) {
+        let place = |at: &Index, length: usize| at.index(length + 1);
+        match self {
+            Self::Flip(at, mask) => {
+                let at = place(at, to.len());
+                to.get_mut(at).into_iter().for_each(|byte| *byte ^= mask);
+            }
+            Self::Insert(at, bytes) => {
+                let at = place(at, to.len());
+                to.splice(at..at, bytes.iter().copied());
+            }
+            Self::Remove(at, length) => {
+                let at = place(at, to.len());
+                to.drain(at..(at + length).min(to.len()));
+            }
+            Self::Repeat(at, length) => {
+                let at = place(at, to.len());
+                let again = to[at..(at + length).min(to.len())].to_vec();
+                to.splice(at..at, again);
+            }
+        }
+    }
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let at = any::<Index>;
+    let special = prop::sample::select(vec![0, 1, 9, 10, 0x20, b'%', b'.', b'/', b'"', b'{', 0x7F, 0x80, 0xFF]);
+    let byte = prop_oneof![any::<u8>(), special];
+    prop_oneof![
+        4 => (at(), any::<u8>()).prop_map(|(at, mask)| Change::Flip(at, mask)),
+        2 => (at(), prop::collection::vec(byte, 1..12)).prop_map(|(at, bytes)| Change::Insert(at, bytes)),
+        1 => (at(), 1..40_usize).prop_map(|(at, length)| Change::Remove(at, length)),
+        1 => (at(), 1..300_usize).prop_map(|(at, length)| Change::Repeat(at, length)),
+    ]
+}
+
+/// Runs a target on its seeds as they are, then on `cases` inputs made from them.
+fn run(target: Target, cases: u32) {
+    let inputs: Vec<Vec<u8>> = target.seeds().into_iter().map(|(_, bytes)| bytes).collect();
+    assert!(!inputs.is_empty(), "{target:?} has no seeds");
+    inputs.iter().for_each(|input| target.run(input));
+    // What fails belongs to the seeds, not into another file.
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    let strategy = (prop::sample::select(inputs), prop::collection::vec(change(), 0..6));
+    let outcome = TestRunner::new(config).run(&strategy, |(mut input, changes)| -> TestCaseResult {
+        changes.iter().for_each(|change| change.apply(&mut input));
+        target.run(&input);
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn keys_and_paths_are_each_others_inverse_whatever_they_are() {
+    run(Target::Path, 4000);
+}
+
+#[test]
+fn values_come_back_from_blobs_and_json_is_what_another_parser_takes_for_it() {
+    run(Target::Json, 4000);
+}
+
+#[test]
+fn any_journal_is_recovered_or_refused_and_then_left_alone() {
+    run(Target::Journal, 1000);
+}
+
+#[test]
+fn any_file_is_a_backup_that_can_be_restored_or_refused() {
+    run(Target::Backup, 2000);
+}
+
+#[test]
+fn after_any_requests_watchers_journal_and_backup_agree_with_the_store() {
+    run(Target::Request, 200);
+}
