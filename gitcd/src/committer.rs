@@ -5,6 +5,7 @@
 //! in proportion to what it holds. A crash loses nothing: the journal has it.
 
 mod pace;
+mod trace;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use bytes::Bytes;
 
 pub use self::pace::Granularity;
 use self::pace::Pace;
+use self::trace::Trace;
 use crate::error::chain;
 use crate::git::branch::{
     Action, Branch, Change, CommitError, Config, FlushError, OpenError, Record, Revisions, State,
@@ -98,6 +100,7 @@ pub struct Committer {
     /// When the oldest revision of the open pack was staged.
     oldest: Option<Instant>,
     pace: Pace,
+    trace: Trace,
 }
 
 impl Committer {
@@ -115,6 +118,7 @@ impl Committer {
         Self {
             folder: crate::recovery::state_folder(&config),
             pace: Pace::new(settings.granularity),
+            trace: Trace::new(&config.name),
             store,
             branch,
             config,
@@ -259,7 +263,8 @@ impl Committer {
                 clients,
                 changes: changes.into_iter().map(|(key, action)| Change { key, action }).collect(),
             };
-            self.branch.commit(&revisions)?;
+            let span = self.trace.commit(first.revision, last.revision, count);
+            span.in_scope(|| self.branch.commit(&revisions)).inspect_err(|_| failed(&span))?;
             self.pace.observe(started.elapsed(), count);
             self.oldest.get_or_insert(started);
             self.counters.revisions.fetch_add(entries.len() as u64, Ordering::Relaxed);
@@ -307,7 +312,9 @@ impl Committer {
             leases: self.store.leases(),
         };
         let balance = self.balance();
-        let flushed = self.branch.flush(&state)?;
+        let span = self.trace.flush(self.staged);
+        let flushed = span.in_scope(|| self.branch.flush(&state)).inspect_err(|_| failed(&span))?;
+        span.record("gitcd.commits", flushed.data_commits).record("gitcd.bytes", flushed.pack_bytes);
         self.credit = balance.clamp(0.0, MAX_CREDIT_BYTES);
         self.counters.commits.fetch_add(flushed.data_commits as u64, Ordering::Relaxed);
         self.counters.packs.fetch_add(1, Ordering::Relaxed);
@@ -317,6 +324,8 @@ impl Committer {
         self.store.committed(self.staged, metadata);
         self.last_flush = Instant::now();
         self.oldest = None;
+        drop(span);
+        self.trace.end();
         self.trim();
         Ok(())
     }
@@ -378,6 +387,7 @@ impl Committer {
         self.staged = Revision::new(branch.state().revision).max(self.floor);
         self.branch = branch;
         self.oldest = None;
+        self.trace.end();
         Ok(())
     }
 
@@ -425,6 +435,10 @@ impl From<OpenError> for Failure {
             _ => Self::Lasting(text),
         }
     }
+}
+
+fn failed(span: &tracing::Span) {
+    span.record("otel.status_code", "ERROR");
 }
 
 struct PoisonOnPanic(Arc<Store>);

@@ -18,6 +18,7 @@ use crate::listener;
 use crate::metrics::Source;
 use crate::recovery::{self, OpenError, StateLock};
 use crate::store::{self, Store};
+use crate::telemetry;
 use crate::tls::{self, Certificates};
 
 /// How long open connections may take to end.
@@ -162,7 +163,8 @@ impl Server {
             .into_iter()
             .zip(certificates)
             .map(|(listener, certificates)| {
-                let routes = api::routes(&backend).merge(http::routes(source.clone())).into();
+                let routes = telemetry::traced(api::routes(&backend), &config.branch.name);
+                let routes = routes.merge(http::routes(source.clone())).into();
                 let transport = transport(config.transport);
                 tokio::spawn(serve(listener, certificates, transport, routes, store.clone(), stopped.clone()))
             })

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, oneshot};
 
+use self::answer::Answer;
+pub(super) use self::answer::Reply;
 use super::lease::Lease;
 use super::log::Entry;
 use super::query::View;
@@ -18,6 +20,7 @@ use crate::error::chain;
 use crate::journal::record::{PutRef, Record, encode_write};
 use crate::journal::{self, AppendError, Position, Segments};
 
+mod answer;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -43,8 +46,6 @@ impl Default for Limits {
 /// A frame takes no further command once it is this large.
 const FRAME_BYTES: usize = 8 << 20;
 
-type Reply<T> = oneshot::Sender<Result<T, Error>>;
-
 /// What the writer is asked to do.
 #[derive(Debug)]
 pub(super) enum Command {
@@ -57,31 +58,6 @@ pub(super) enum Command {
     Committed { revision: Revision, metadata: [u8; 20] },
     Trim { first_kept: u64 },
     Stop { reply: oneshot::Sender<()> },
-}
-
-/// An answer that waits for the fsync.
-enum Answer {
-    Write(Reply<Done>, Done),
-    Grant(Reply<(i64, i64)>, (i64, i64)),
-    Revision(Reply<Revision>, Revision),
-    Lease(Reply<Option<Lease>>, Option<Lease>),
-    Leases(Reply<Vec<(i64, i64)>>, Vec<(i64, i64)>),
-}
-
-impl Answer {
-    fn send(self, outcome: &Result<(), Error>) {
-        fn give<T>(reply: Reply<T>, answer: T, outcome: &Result<(), Error>) {
-            // Nobody listens any more if the client went away.
-            let _ = reply.send(outcome.clone().map(|()| answer));
-        }
-        match self {
-            Self::Write(reply, done) => give(reply, done, outcome),
-            Self::Grant(reply, granted) => give(reply, granted, outcome),
-            Self::Revision(reply, revision) => give(reply, revision, outcome),
-            Self::Lease(reply, lease) => give(reply, lease, outcome),
-            Self::Leases(reply, leases) => give(reply, leases, outcome),
-        }
-    }
 }
 
 /// What a batch did to the leases, to take it back if it cannot be made durable.
@@ -234,7 +210,8 @@ impl Writer {
         let started = Instant::now();
         let bytes = self.journal.frame().len();
         let last = self.store.index.read().revision();
-        match self.journal.commit(last) {
+        let span = answer::span(&batch.answers, bytes);
+        match span.in_scope(|| self.journal.commit(last)) {
             Ok(_) => {
                 let counters = &self.store.counters;
                 counters.fsyncs.fetch_add(1, Ordering::Relaxed);
@@ -258,6 +235,7 @@ impl Writer {
                     }
                 };
                 tracing::error!(error = chain(&error), "writes not made durable");
+                span.record("otel.status_code", "ERROR");
                 self.undo(batch);
                 Err(answer)
             }
@@ -421,7 +399,7 @@ impl Round<'_> {
     fn answer<T>(&mut self, answer: Result<T, Error>, reply: Reply<T>, wrap: impl FnOnce(Reply<T>, T) -> Answer) {
         match answer {
             Ok(answer) => self.batch.answers.push(wrap(reply, answer)),
-            Err(error) => drop(reply.send(Err(error))),
+            Err(error) => reply.send(Err(error)),
         }
     }
 

@@ -4,5 +4,12 @@
 #[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
 mod support;
 
+#[cfg(feature = "otlp")]
+#[path = "../tls/authority.rs"]
+mod authority;
+#[cfg(feature = "otlp")]
+mod collector;
 mod compaction;
+#[cfg(feature = "otlp")]
+mod traces;
 mod transport;
