@@ -3,10 +3,10 @@ SHELL := bash
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test check deny bench soak assets build
+.PHONY: help up down test suites check deny bench soak assets build
 
 help: ## Show this help
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build gitcd and trishanku
 	$(CARGO) build --release -p gitcd -p trishanku
@@ -20,6 +20,11 @@ down: ## End what `make up ARGS=--detach` left running
 
 test: ## Run all tests (with the real etcd, kube-apiserver, kubectl, git)
 	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" && $(CARGO) test --workspace --locked $(ARGS)
+
+# The packages and the test are named so that cargo takes what `make test` has built.
+suites: ## Run the tests of Kubernetes' storage layer against gitcd (needs Go)
+	$(CARGO) build --workspace --locked --bin gitcd --test serve
+	GITCD=target/debug/gitcd conformance/apiserver-storage/run $(ARGS)
 
 check: deny ## Format, lints, licences
 	$(CARGO) fmt --all --check
@@ -36,6 +41,12 @@ bench: ## Measure gitcd and etcd side by side; writes docs/benchmarks.md
 soak: ## The long form of the crash test: 50 cycles of kill -9 under load
 	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" GITCD_CRASH_CYCLES=50 && \
 	$(CARGO) test -p gitcd --test crash --locked -- --nocapture $(ARGS)
+
+# The packages and the test are named so that cargo takes what `make test` has built.
+.PHONY: linearizability
+linearizability: ## Random clients, watchers and failures against a model of etcd; DURATION=1h for long (needs Go)
+	@$(if $(GITCD),,$(CARGO) build --workspace --locked --bin gitcd --test serve)
+	GITCD="$(or $(GITCD),target/debug/gitcd)" conformance/linearizability/run $(ARGS)
 
 assets: ## Get the Kubernetes and etcd binaries; prints their folder
 	@hack/assets.sh

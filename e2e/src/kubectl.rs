@@ -35,9 +35,7 @@ impl Cluster {
         args: impl IntoIterator<Item = S>,
         input: &str,
     ) -> anyhow::Result<String> {
-        let mut command = self.kubectl_command();
-        command.args(args);
-        let output = run(&mut command, input)?;
+        let (command, output) = self.run_kubectl(args, input)?;
         if !output.status.success() {
             bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
@@ -53,13 +51,23 @@ impl Cluster {
         args: impl IntoIterator<Item = S>,
         input: &str,
     ) -> anyhow::Result<String> {
-        let mut command = self.kubectl_command();
-        command.args(args);
-        let output = run(&mut command, input)?;
+        let (command, output) = self.run_kubectl(args, input)?;
         if output.status.success() {
             bail!("{command:?} should fail, and succeeded");
         }
         Ok(String::from_utf8(output.stderr)?)
+    }
+
+    /// Runs kubectl, whatever comes of it.
+    fn run_kubectl<S: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+        input: &str,
+    ) -> anyhow::Result<(Command, Output)> {
+        let mut command = self.kubectl_command();
+        command.args(args);
+        let output = run(&mut command, input)?;
+        Ok((command, output))
     }
 
     /// `kubectl get … -o json`, parsed. `what` is split at spaces.

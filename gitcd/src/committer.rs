@@ -6,6 +6,7 @@
 
 mod pace;
 mod trace;
+mod trim;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use prometheus_client::metrics::histogram::Histogram;
 
 pub use self::pace::Granularity;
 use self::pace::Pace;
@@ -24,12 +26,11 @@ use crate::git::branch::{
 };
 use crate::git::refs::RefError;
 use crate::keyspace::Placement;
-use crate::snapshot::{Incarnation, Snapshot, hex, write_of};
+use crate::metrics::disk_seconds;
+use crate::snapshot::{Incarnation, hex};
 use crate::store::Store;
-use crate::store::index::KeyRange;
 use crate::store::log::Entry;
 use crate::store::revision::Revision;
-use crate::store::version::{ValueLost, Version};
 
 /// Bounds of the committer.
 #[derive(Clone, Debug)]
@@ -64,8 +65,10 @@ const TAKE: usize = 4096;
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Figures for metrics.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counters {
+    /// Time for each flush: pack, references, fsyncs.
+    pub flush_seconds: Histogram,
     /// Data commits made.
     pub commits: AtomicU64,
     /// Revisions in them.
@@ -76,6 +79,14 @@ pub struct Counters {
     pub pack_bytes: AtomicU64,
     /// Failed attempts.
     pub failures: AtomicU64,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        let none = AtomicU64::default;
+        let (commits, revisions, packs, pack_bytes, failures) = (none(), none(), none(), none(), none());
+        Self { flush_seconds: disk_seconds(), commits, revisions, packs, pack_bytes, failures }
+    }
 }
 
 /// The committer of one branch, before it starts.
@@ -312,8 +323,9 @@ impl Committer {
             leases: self.store.leases(),
         };
         let balance = self.balance();
-        let span = self.trace.flush(self.staged);
+        let (span, started) = (self.trace.flush(self.staged), Instant::now());
         let flushed = span.in_scope(|| self.branch.flush(&state)).inspect_err(|_| failed(&span))?;
+        self.counters.flush_seconds.observe(started.elapsed().as_secs_f64());
         span.record("gitcd.commits", flushed.data_commits).record("gitcd.bytes", flushed.pack_bytes);
         self.credit = balance.clamp(0.0, MAX_CREDIT_BYTES);
         self.counters.commits.fetch_add(flushed.data_commits as u64, Ordering::Relaxed);
@@ -328,56 +340,6 @@ impl Committer {
         self.trace.end();
         self.trim();
         Ok(())
-    }
-
-    /// Lets go of the journal's oldest segments once the compaction has passed a pair that replay can start from.
-    fn trim(&mut self) {
-        let compacted = self.store.compacted();
-        let segments = self.store.segments();
-        // A watch may start at the compact revision: replay starts below it. Only while writes are refused for want of
-        // room there may be nothing below, ever; then such a watch is told to list again after a restart.
-        let stuck = self.store.refused().is_some();
-        let admits = |base: Revision| base < compacted || (stuck && base == compacted);
-        let usable = self.bases.iter().take_while(|(revision, _)| admits(*revision)).count();
-        if usable > 1 {
-            self.bases.drain(..usable - 1);
-        }
-        let Some(&(base, metadata)) = self.bases.front() else { return };
-        let dropped = segments.sealed().into_iter().take_while(|(_, last)| *last <= base).last();
-        if let Some((sequence, _)) = dropped {
-            let ephemeral = self.store.with_index(|index, _| {
-                let all = KeyRange::From(Bytes::new());
-                let ephemeral = index
-                    .range(&all, compacted)
-                    .filter(|version| self.config.keys.placement(&version.key) == Placement::Ephemeral);
-                ephemeral.cloned().collect::<Vec<_>>()
-            });
-            let write = |version: &Arc<Version>| Ok(write_of(version, version.value(segments)?));
-            let snapshot = |ephemeral| Snapshot {
-                incarnation: self.incarnation,
-                revision: base,
-                metadata,
-                compacted,
-                leases: self.store.leases(),
-                ephemeral,
-            };
-            let written = ephemeral.iter().map(write).collect::<Result<_, ValueLost>>().map_err(|lost| chain(&lost));
-            match written.and_then(|writes| snapshot(writes).write(&self.folder).map_err(|error| chain(&error))) {
-                Ok(()) => self.store.trim_journal(sequence + 1),
-                Err(error) => tracing::warn!(error, "journal not trimmed"),
-            }
-        } else if self.over_bound() {
-            // Half of what could go: who resumes soon still finds its events. All of it once writes are refused.
-            let half = if stuck { self.bases.len() - 1 } else { self.bases.len() / 2 };
-            let (target, _) = self.bases[half];
-            if target > compacted {
-                tracing::warn!(
-                    bytes = segments.bytes(), revision = %target,
-                    "the journal is at its bound: compacting; clients should compact regularly"
-                );
-                self.store.raise_compaction(target);
-            }
-        }
     }
 
     /// After an error memory may be ahead of the repository: start again from what is there.

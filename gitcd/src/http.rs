@@ -3,39 +3,94 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
+use prometheus_client::registry::Registry;
 use serde_json::json;
 
 use crate::api::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::metrics::{self, Source};
+use crate::store::alarms::Alarm;
 
 /// The routes, to be merged with the gRPC services.
 pub fn routes(source: Arc<Source>) -> Router {
-    Router::new()
+    let registry = Arc::new(source.registry());
+    let mut router = Router::new()
         .route("/health", get(health))
-        .route("/readyz", get(ready))
-        .route("/livez", get(|| async { "ok\n" }))
         .route("/version", get(version))
-        .route("/metrics", get(figures))
-        .with_state(source)
+        .route("/metrics", get(move || figures(registry.clone())));
+    for (path, checks) in [("/livez", LIVE), ("/readyz", READY)] {
+        router = router.route(path, checked(checks));
+        for check in checks {
+            router = router.route(&format!("{path}/{}", check.0), checked(std::slice::from_ref(check)));
+        }
+    }
+    router.with_state(source)
 }
 
-/// etcd's shape: `{"health":"true","reason":""}`; 503 while writes are refused.
-async fn health(State(source): State<Arc<Source>>) -> Response {
-    let refused = source.store.refused().map(|error| error.to_string());
-    let body = json!({ "health": if refused.is_none() { "true" } else { "false" }, "reason": refused.clone().unwrap_or_default() });
-    let status = if refused.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+/// The values of a parameter that may be given several times.
+fn values<'q>(query: Option<&'q str>, name: &str) -> Vec<&'q str> {
+    let parameters = query.unwrap_or_default().split('&').map(|part| part.split_once('=').unwrap_or((part, "")));
+    parameters.filter(|(given, _)| *given == name).map(|(_, value)| value).collect()
+}
+
+/// etcd's shape: `{"health":"true","reason":""}`; 503 while writes are refused or an alarm is raised that `?exclude=` does not
+/// name.
+async fn health(State(source): State<Arc<Source>>, RawQuery(query): RawQuery) -> Response {
+    let excluded = values(query.as_deref(), "exclude");
+    let alarms = source.store.alarms().list().into_iter().map(|(alarm, _)| alarm);
+    let alarm = alarms.map(Alarm::name).find(|name| !excluded.contains(name)).map(|name| format!("ALARM {name}"));
+    let refused = alarm.or_else(|| source.store.refused().map(|error| error.to_string()));
+    let (status, health) = match refused {
+        None => (StatusCode::OK, "true"),
+        Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "false"),
+    };
+    let body = json!({ "health": health, "reason": refused.unwrap_or_default() });
     (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
-async fn ready(State(source): State<Arc<Source>>) -> Response {
-    match source.store.refused().map(|error| error.to_string()) {
-        None => "ok\n".into_response(),
-        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("writes are refused: {reason}\n")).into_response(),
-    }
+/// A check by etcd's name: what is wrong, if anything is.
+type Check = (&'static str, fn(&Source) -> Option<String>);
+
+/// Reading takes nothing that could fail.
+const SERIALIZABLE_READ: Check = ("serializable_read", |_| None);
+
+const LIVE: &[Check] = &[SERIALIZABLE_READ];
+
+const READY: &[Check] = &[
+    ("data_corruption", |source| {
+        source.store.alarms().is_raised(Alarm::Corrupt).then(|| "alarm activated: CORRUPT".to_owned())
+    }),
+    SERIALIZABLE_READ,
+    // What has to be agreed upon is agreed upon by the writer.
+    ("linearizable_read", |source| source.store.refused().map(|error| error.to_string())),
+    ("non_learner", |_| None),
+];
+
+/// Runs checks as etcd's `/livez` and `/readyz` do, with `?verbose` and `?exclude=`.
+fn checked(checks: &'static [Check]) -> MethodRouter<Arc<Source>> {
+    get(async move |State(source): State<Arc<Source>>, RawQuery(query): RawQuery| {
+        let excluded = values(query.as_deref(), "exclude");
+        let (mut report, mut failed) = (String::new(), false);
+        for (name, check) in checks.iter().filter(|(name, _)| !excluded.contains(name)) {
+            match check(&source) {
+                None => report.extend(["[+]", name, " ok\n"]),
+                Some(problem) => {
+                    failed = true;
+                    report.extend(["[-]", name, " failed: ", &problem, "\n"]);
+                }
+            }
+        }
+        let verbose = !values(query.as_deref(), "verbose").is_empty();
+        let (status, body) = match (failed, verbose) {
+            (true, _) => (StatusCode::SERVICE_UNAVAILABLE, report + "\n"),
+            (false, true) => (StatusCode::OK, report + "ok\n"),
+            (false, false) => (StatusCode::OK, "ok\n".to_owned()),
+        };
+        (status, [(header::X_CONTENT_TYPE_OPTIONS, "nosniff")], body)
+    })
 }
 
 async fn version() -> impl IntoResponse {
@@ -48,6 +103,8 @@ async fn version() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], body.to_string())
 }
 
-async fn figures(State(source): State<Arc<Source>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics::text(&source))
+async fn figures(registry: Arc<Registry>) -> impl IntoResponse {
+    // Looks into folders.
+    let text = tokio::task::spawn_blocking(move || metrics::text(&registry)).await.unwrap_or_default();
+    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
 }

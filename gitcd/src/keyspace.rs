@@ -67,6 +67,26 @@ impl KeySpace {
         (text(&self.prefix), ephemeral.collect::<Vec<_>>().join(":"))
     }
 
+    /// Half-open ranges, in order and apart from each other, that hold every ephemeral key, and perhaps some others; one
+    /// without an end holds all keys from its start on.
+    pub fn ephemeral_ranges(&self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        let mut ranges: Vec<_> = self.ephemeral.iter().map(Pattern::range).collect();
+        ranges.sort();
+        let mut apart: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
+        for (start, end) in ranges {
+            match apart.last_mut() {
+                Some((_, None)) => {}
+                Some((_, Some(last))) if start <= *last => match end {
+                    Some(end) if end > *last => *last = end,
+                    Some(_) => {}
+                    None => apart.last_mut().expect("there is one").1 = None,
+                },
+                _ => apart.push((start, end)),
+            }
+        }
+        apart
+    }
+
     /// Where `key` lives. Takes O(ephemeral prefixes) and allocates nothing.
     pub fn placement(&self, key: &[u8]) -> Placement {
         if key == COMPACT_REVISION_KEY {
@@ -110,6 +130,19 @@ impl Pattern {
             Some(Self::Bytes(start.into()))
         } else {
             Some(Self::Components(text.trim_end_matches('/').into()))
+        }
+    }
+
+    /// A half-open range around all keys that it covers.
+    fn range(&self) -> (Vec<u8>, Option<Vec<u8>>) {
+        match self {
+            // '0' follows '/'. What sorts between the key itself and those below it is held as well.
+            Self::Components(start) => (start.clone(), Some([start, &b"0"[..]].concat())),
+            Self::Bytes(start) => {
+                let last = start.iter().rposition(|byte| *byte < u8::MAX);
+                let end = last.map(|last| [&start[..last], &[start[last] + 1]].concat());
+                (start.clone(), end)
+            }
         }
     }
 
@@ -224,7 +257,34 @@ mod tests {
         }
     }
 
+    #[test]
+    fn ranges_of_ephemeral_keys_are_merged() {
+        let ranges = |ephemeral: &[&str]| KeySpace::new("/", ephemeral).ephemeral_ranges();
+        let range = |start: &str, end: &str| (start.as_bytes().to_vec(), Some(end.as_bytes().to_vec()));
+        assert_eq!(ranges(&[]), []);
+        assert_eq!(ranges(&["/b", "/a"]), [range("/a", "/a0"), range("/b", "/b0")]);
+        assert_eq!(ranges(&["/a/b", "/a", "/a/c*"]), [range("/a", "/a0")]);
+        assert_eq!(ranges(&["/a*", "/b"]), [range("/a", "/b0")]);
+        assert_eq!(ranges(&["/a", "*"]), [(Vec::new(), None)]);
+    }
+
     proptest! {
+        #[test]
+        fn every_ephemeral_key_is_in_exactly_one_range(
+            ephemeral in proptest::collection::vec("[ab/0]{0,3}\\*?", 0..4),
+            key in "[ab/0]{0,5}",
+        ) {
+            let keys = KeySpace::new("/", &ephemeral);
+            let key = key.as_bytes();
+            let ranges = keys.ephemeral_ranges();
+            let holding = ranges.iter().filter(|(start, end)| {
+                &start[..] <= key && end.as_ref().is_none_or(|end| key < &end[..])
+            });
+            let holding = holding.count();
+            prop_assert!(holding <= 1);
+            prop_assert!(holding == 1 || keys.placement(key) != Ephemeral);
+        }
+
         #[test]
         fn a_data_key_is_its_prefix_and_its_relative_part(
             prefix in "/?[a-b/]{0,4}",

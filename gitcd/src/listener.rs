@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use crate::metrics::Network;
 use crate::tls::{Certificates, Seldom};
 
 /// A client that has not finished its handshake by then is given up.
@@ -38,6 +40,7 @@ pub struct Peer {
 pub struct Connection {
     io: Io,
     peer: Peer,
+    network: Arc<Network>,
 }
 
 #[derive(Debug)]
@@ -59,10 +62,12 @@ impl Connected for Connection {
 pub fn incoming(
     listener: TcpListener,
     certificates: Option<Arc<Certificates>>,
+    network: Arc<Network>,
 ) -> impl Stream<Item = io::Result<Connection>> {
     let incoming = Incoming {
         listener,
         certificates,
+        network,
         handshakes: JoinSet::new(),
         resume_at: None,
         complaints: Seldom::every(COMPLAIN_EVERY),
@@ -73,7 +78,8 @@ pub fn incoming(
 struct Incoming {
     listener: TcpListener,
     certificates: Option<Arc<Certificates>>,
-    handshakes: JoinSet<Option<Connection>>,
+    network: Arc<Network>,
+    handshakes: JoinSet<Option<(Io, Peer)>>,
     /// When to try again after the system could not give us a connection.
     resume_at: Option<Instant>,
     complaints: Seldom,
@@ -89,19 +95,23 @@ impl Incoming {
                         // Fails only if the client has already gone, which reading from it will tell.
                         let _ = stream.set_nodelay(true);
                         let Some(certificates) = &self.certificates else {
-                            return Connection { io: Io::Plain(stream), peer: Peer { address, name: None } };
+                            return self.connection((Io::Plain(stream), Peer { address, name: None }));
                         };
                         self.handshakes.spawn(handshake(certificates.clone(), stream, address));
                     }
                     Err(error) => self.failed(&error),
                 },
                 Some(ended) = self.handshakes.join_next() => {
-                    if let Ok(Some(connection)) = ended {
-                        return connection;
+                    if let Ok(Some(connected)) = ended {
+                        return self.connection(connected);
                     }
                 }
             }
         }
+    }
+
+    fn connection(&self, (io, peer): (Io, Peer)) -> Connection {
+        Connection { io, peer, network: self.network.clone() }
     }
 
     fn failed(&mut self, error: &io::Error) {
@@ -123,13 +133,13 @@ async fn accept(listener: &TcpListener, not_before: Option<Instant>) -> io::Resu
     listener.accept().await
 }
 
-async fn handshake(certificates: Arc<Certificates>, stream: TcpStream, address: SocketAddr) -> Option<Connection> {
+async fn handshake(certificates: Arc<Certificates>, stream: TcpStream, address: SocketAddr) -> Option<(Io, Peer)> {
     let config = tokio::task::spawn_blocking(move || certificates.current()).await.ok()?;
     let accepted = tokio::time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await;
     match accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Ok(stream) => {
             let name = stream.get_ref().1.peer_certificates().and_then(|chain| common_name(chain.first()?));
-            Some(Connection { io: Io::Tls(Box::new(stream)), peer: Peer { address, name } })
+            Some((Io::Tls(Box::new(stream)), Peer { address, name }))
         }
         Err(error) => {
             tracing::debug!(%address, %error, "TLS handshake failed");
@@ -144,21 +154,34 @@ fn common_name(certificate: &[u8]) -> Option<Arc<str>> {
     (!name.is_empty()).then(|| name.into())
 }
 
+impl Connection {
+    fn count(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = &written {
+            self.network.sent.fetch_add(*bytes as u64, Ordering::Relaxed);
+        }
+        written
+    }
+}
+
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match &mut self.io {
+        let before = buf.filled().len();
+        let read = match &mut self.io {
             Io::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
             Io::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
+        };
+        self.network.received.fetch_add((buf.filled().len() - before) as u64, Ordering::Relaxed);
+        read
     }
 }
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.io {
+        let written = match &mut self.io {
             Io::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
             Io::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
-        }
+        };
+        self.count(written)
     }
 
     fn poll_write_vectored(
@@ -166,10 +189,11 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.io {
+        let written = match &mut self.io {
             Io::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
             Io::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-        }
+        };
+        self.count(written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -55,7 +55,7 @@ pub fn state_folder(config: &Config) -> PathBuf {
     git_dir(&config.repository).join("gitcd").join(&config.name)
 }
 
-fn git_dir(repository: &Path) -> PathBuf {
+pub(crate) fn git_dir(repository: &Path) -> PathBuf {
     let inner = repository.join(".git");
     if inner.is_dir() { inner } else { repository.to_owned() }
 }
@@ -137,12 +137,13 @@ fn resume(
             folder: lock.folder().to_owned(),
         });
     }
-    let mut replay = Replay::new(config, snapshot);
+    let segments = Arc::default();
+    let mut replay = Replay::new(config, snapshot, head, Arc::clone(&segments));
     for loaded in branch.load(base).map_err(Box::new)?.keys {
         replay.index.load(version_of(loaded));
     }
     let folder = lock.folder().join("journal");
-    let recovered = recover(&folder, |record| replay.record(&record))?;
+    let recovered = recover(&folder, &segments, |record| replay.record(&record))?;
     if let Some((expected, found)) = replay.gap {
         return Err(OpenError::Gap { folder, expected, found });
     }
@@ -161,18 +162,16 @@ fn resume(
             "dropped the torn end of the journal; nothing in it was acknowledged"
         );
     }
-    let Replay { mut index, leases, mut bases, superseded, .. } = replay;
+    replay.settle();
+    let Replay { index, leases, mut bases, evicted, .. } = replay;
     bases.insert(0, (snapshot.revision, snapshot.metadata));
-    while index.prune(head, 1 << 16) {}
-    let evicted = superseded.iter().filter(|version| version.evict(&recovered.segments)).map(Arc::downgrade).collect();
-    drop(superseded);
-    let journal = start_journal(&folder, snapshot.incarnation, recovered.newest, segment_bytes, &recovered.segments)?;
+    let journal = start_journal(&folder, snapshot.incarnation, recovered.newest, segment_bytes, &segments)?;
     tracing::info!(
         revision = %index.revision(), committed = %head, keys = index.len(), elapsed = ?started.elapsed(),
         "branch recovered"
     );
     let alarms = read_alarms(&lock)?;
-    let start = Start { index, leases, committed: head, journal, segments: recovered.segments, evicted, alarms };
+    let start = Start { index, leases, committed: head, journal, segments, evicted, alarms };
     Ok(Opened { branch, start, bases, incarnation: snapshot.incarnation, lock })
 }
 

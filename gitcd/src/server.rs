@@ -15,7 +15,7 @@ use crate::config::Listen;
 use crate::git::branch;
 use crate::http;
 use crate::listener;
-use crate::metrics::Source;
+use crate::metrics::{Network, Requests, Source};
 use crate::recovery::{self, OpenError, StateLock};
 use crate::store::{self, Store};
 use crate::telemetry;
@@ -157,16 +157,31 @@ impl Server {
         );
         let committer = committer.spawn().map_err(ServeError::Thread)?;
         let backend = backend(&config, &store, &addresses);
-        let source = Arc::new(Source { name: config.branch.name.clone(), store: store.clone(), committer: counters });
+        let requests = Requests::default();
+        let source = Arc::new(Source {
+            member: backend.member.clone(),
+            packs: recovery::git_dir(&config.branch.repository).join("objects/pack"),
+            quota: config.limits.quota_backend_bytes,
+            store: store.clone(),
+            committer: counters,
+            requests: requests.clone(),
+            network: Arc::default(),
+        });
         let (stop, stopped) = watch::channel(false);
         let listeners = listeners
             .into_iter()
             .zip(certificates)
             .map(|(listener, certificates)| {
-                let routes = telemetry::traced(api::routes(&backend), &config.branch.name);
+                let routes = telemetry::traced(api::routes(&backend, &requests), &config.branch.name);
                 let routes = routes.merge(http::routes(source.clone())).into();
                 let transport = transport(config.transport);
-                tokio::spawn(serve(listener, certificates, transport, routes, store.clone(), stopped.clone()))
+                tokio::spawn(serve(
+                    (listener, certificates, source.network.clone()),
+                    transport,
+                    routes,
+                    store.clone(),
+                    stopped.clone(),
+                ))
             })
             .collect();
         let expiring = store.clone();
@@ -267,8 +282,7 @@ fn transport(settings: Transport) -> tonic::transport::Server {
 /// Serves a listener until `stopped`. One that ends before that takes the branch with it: a server that nobody reaches
 /// must not look healthy.
 async fn serve(
-    listener: TcpListener,
-    certificates: Option<Arc<Certificates>>,
+    (listener, certificates, network): (TcpListener, Option<Arc<Certificates>>, Arc<Network>),
     mut transport: tonic::transport::Server,
     routes: tonic::service::Routes,
     store: Arc<Store>,
@@ -276,7 +290,7 @@ async fn serve(
 ) {
     let asked = stopped.clone();
     let until = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
-    let incoming = listener::incoming(listener, certificates);
+    let incoming = listener::incoming(listener, certificates, network);
     let ended = transport.add_routes(routes).serve_with_incoming_shutdown(incoming, until).await;
     if !*asked.borrow() {
         let reason = ended.err().map(|error| format!(": {error}")).unwrap_or_default();

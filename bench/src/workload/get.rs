@@ -1,48 +1,33 @@
 //! Reads of single keys.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
-use futures::future::{BoxFuture, FutureExt};
 use gitcd::proto::etcdserverpb::kv_client::KvClient;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tonic::transport::Channel;
 
-use super::{Spec, Workload};
+use super::Spec;
+use super::closed::Closed;
 use crate::client::{self, revision_in};
 use crate::data::DEPLOYMENTS;
-use crate::load::{Done, Step, Tally, closed_loop};
-use crate::target::Target;
+use crate::load::{Done, Step};
 
 /// Linearizable gets of random keys.
-pub(super) struct Get;
+pub(super) const GET: Closed<Getter> = Closed {
+    spec: Spec {
+        name: "get",
+        what: "linearizable get of a random one of 5,000 keys",
+        unit: "gets",
+        clients: 64,
+        weight: 1.0,
+        whole: false,
+        goal: Some(1.4),
+    },
+    keys: DEPLOYMENTS,
+    client: |target, number| Getter { kv: target.client.kv(number), random: StdRng::from_os_rng() },
+};
 
-impl Workload for Get {
-    fn spec(&self) -> Spec {
-        Spec {
-            name: "get",
-            what: "linearizable get of a random one of 5,000 keys",
-            unit: "gets",
-            clients: 64,
-            weight: 1.0,
-            whole: false,
-            goal: Some(1.4),
-        }
-    }
-
-    fn prepare<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<()>> {
-        target.fill(DEPLOYMENTS).boxed()
-    }
-
-    fn slice<'a>(&'a self, target: &'a Target, length: Duration) -> BoxFuture<'a, Result<Tally>> {
-        let clients = (0..self.spec().clients)
-            .map(|number| Getter { kv: target.client.kv(number), random: StdRng::from_os_rng() });
-        closed_loop(target, clients.collect(), length).boxed()
-    }
-}
-
-struct Getter {
+pub(super) struct Getter {
     kv: KvClient<Channel>,
     random: StdRng,
 }

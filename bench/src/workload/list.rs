@@ -1,56 +1,42 @@
 //! Reads of many keys.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use futures::future::{BoxFuture, FutureExt};
 use gitcd::proto::etcdserverpb::RangeRequest;
 use gitcd::proto::etcdserverpb::kv_client::KvClient;
 use tonic::transport::Channel;
 
-use super::{Spec, Workload};
+use super::Spec;
+use super::closed::Closed;
 use crate::client::revision_in;
 use crate::data::SECRETS;
-use crate::load::{Done, Step, Tally, closed_loop};
-use crate::target::Target;
+use crate::load::{Done, Step};
 
 /// kube-apiserver's default for a client that pages.
 const PAGE: i64 = 500;
 
 /// Page after page, each starting after the last key of the one before, all at the revision of
 /// the first.
-pub(super) struct Paged;
+pub(super) const PAGED: Closed<Pager> = Closed {
+    spec: Spec {
+        name: "list-500",
+        what: "list 10,000 keys in pages of 500 at the first page's revision; a page is counted",
+        unit: "pages",
+        clients: 16,
+        weight: 1.0,
+        whole: false,
+        goal: Some(3.0),
+    },
+    keys: SECRETS,
+    client: |target, number| Pager {
+        kv: target.client.kv(number),
+        cursor: Bytes::from(SECRETS.prefix()),
+        revision: 0,
+        left: SECRETS.keys as i64,
+    },
+};
 
-impl Workload for Paged {
-    fn spec(&self) -> Spec {
-        Spec {
-            name: "list-500",
-            what: "list 10,000 keys in pages of 500 at the first page's revision; a page is counted",
-            unit: "pages",
-            clients: 16,
-            weight: 1.0,
-            whole: false,
-            goal: Some(3.0),
-        }
-    }
-
-    fn prepare<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<()>> {
-        target.fill(SECRETS).boxed()
-    }
-
-    fn slice<'a>(&'a self, target: &'a Target, length: Duration) -> BoxFuture<'a, Result<Tally>> {
-        let clients = (0..self.spec().clients).map(|number| Pager {
-            kv: target.client.kv(number),
-            cursor: Bytes::from(SECRETS.prefix()),
-            revision: 0,
-            left: SECRETS.keys as i64,
-        });
-        closed_loop(target, clients.collect(), length).boxed()
-    }
-}
-
-struct Pager {
+pub(super) struct Pager {
     kv: KvClient<Channel>,
     cursor: Bytes,
     /// The list's revision; 0 before its first page.
@@ -94,32 +80,21 @@ impl Step for Pager {
 }
 
 /// Everything in one answer.
-pub(super) struct Whole;
+pub(super) const WHOLE: Closed<Lister> = Closed {
+    spec: Spec {
+        name: "list-10000",
+        what: "list 10,000 keys (7 MB) in one answer",
+        unit: "lists",
+        clients: 4,
+        weight: 1.0,
+        whole: false,
+        goal: Some(1.4),
+    },
+    keys: SECRETS,
+    client: |target, number| Lister { kv: target.client.kv(number) },
+};
 
-impl Workload for Whole {
-    fn spec(&self) -> Spec {
-        Spec {
-            name: "list-10000",
-            what: "list 10,000 keys (7 MB) in one answer",
-            unit: "lists",
-            clients: 4,
-            weight: 1.0,
-            whole: false,
-            goal: Some(1.4),
-        }
-    }
-
-    fn prepare<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<()>> {
-        target.fill(SECRETS).boxed()
-    }
-
-    fn slice<'a>(&'a self, target: &'a Target, length: Duration) -> BoxFuture<'a, Result<Tally>> {
-        let clients = (0..self.spec().clients).map(|number| Lister { kv: target.client.kv(number) });
-        closed_loop(target, clients.collect(), length).boxed()
-    }
-}
-
-struct Lister {
+pub(super) struct Lister {
     kv: KvClient<Channel>,
 }
 

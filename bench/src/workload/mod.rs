@@ -1,4 +1,5 @@
-//! What is measured. A new workload is one file with a [`Workload`] in it, and one line in [`all`].
+//! What is measured. A new workload is one file with a [`Workload`] in it, most often a [`closed::Closed`], and one line
+//! in [`all`].
 
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use futures::future::BoxFuture;
 use crate::load::Tally;
 use crate::target::Target;
 
+mod closed;
 mod get;
 mod list;
 mod put;
@@ -51,11 +53,11 @@ pub(crate) fn all() -> Vec<Box<dyn Workload>> {
         Box::new(put::SEQUENTIAL),
         Box::new(put::CONCURRENT),
         Box::new(put::SUSTAINED),
-        Box::new(txn::Create),
-        Box::new(txn::Update),
-        Box::new(get::Get),
-        Box::new(list::Paged),
-        Box::new(list::Whole),
+        Box::new(txn::CREATE),
+        Box::new(txn::UPDATE),
+        Box::new(get::GET),
+        Box::new(list::PAGED),
+        Box::new(list::WHOLE),
         Box::new(watch::FanOut),
     ]
 }

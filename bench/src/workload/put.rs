@@ -1,72 +1,50 @@
 //! Plain puts over existing keys.
 
-use std::time::Duration;
-
 use anyhow::Result;
-use futures::future::{BoxFuture, FutureExt};
 use gitcd::proto::etcdserverpb::kv_client::KvClient;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tonic::transport::Channel;
 
-use super::{Spec, Workload};
+use super::Spec;
+use super::closed::Closed;
 use crate::client::{self, revision_in};
 use crate::data::DEPLOYMENTS;
-use crate::load::{Done, Step, Tally, closed_loop};
+use crate::load::{Done, Step};
 use crate::target::Target;
-
-/// Puts to random keys of the 5,000.
-pub(super) struct Put {
-    spec: Spec,
-}
 
 const COMMON: Spec = Spec { name: "", what: "", unit: "puts", clients: 64, weight: 1.0, whole: false, goal: None };
 
+const fn put(spec: Spec) -> Closed<Putter> {
+    let client = |target: &Target, number| Putter { kv: target.client.kv(number), random: StdRng::from_os_rng() };
+    Closed { spec, keys: DEPLOYMENTS, client }
+}
+
 /// One client: the time of a single durable write.
-pub(super) const SEQUENTIAL: Put = Put {
-    spec: Spec {
-        name: "put-1",
-        what: "put to a random one of 5,000 keys, one client",
-        clients: 1,
-        goal: Some(1.1),
-        ..COMMON
-    },
-};
+pub(super) const SEQUENTIAL: Closed<Putter> = put(Spec {
+    name: "put-1",
+    what: "put to a random one of 5,000 keys, one client",
+    clients: 1,
+    goal: Some(1.1),
+    ..COMMON
+});
 
 /// Many clients: what writes share, above all the fsync.
-pub(super) const CONCURRENT: Put = Put {
-    spec: Spec { name: "put", what: "put to a random one of 5,000 keys", weight: 1.5, goal: Some(1.25), ..COMMON },
-};
+pub(super) const CONCURRENT: Closed<Putter> =
+    put(Spec { name: "put", what: "put to a random one of 5,000 keys", weight: 1.5, goal: Some(1.25), ..COMMON });
 
 /// Many clients without a pause: background work can neither be put off nor hide in a pause. For that
 /// the servers do not take turns, so noise makes the ratio less certain than others: no goal.
-pub(super) const SUSTAINED: Put = Put {
-    spec: Spec {
-        name: "put-sustained",
-        what: "the same in one stretch without a pause",
-        weight: 3.0,
-        whole: true,
-        ..COMMON
-    },
-};
+pub(super) const SUSTAINED: Closed<Putter> = put(Spec {
+    name: "put-sustained",
+    what: "the same in one stretch without a pause",
+    weight: 3.0,
+    whole: true,
+    ..COMMON
+});
 
-impl Workload for Put {
-    fn spec(&self) -> Spec {
-        self.spec
-    }
-
-    fn prepare<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<()>> {
-        target.fill(DEPLOYMENTS).boxed()
-    }
-
-    fn slice<'a>(&'a self, target: &'a Target, length: Duration) -> BoxFuture<'a, Result<Tally>> {
-        let clients =
-            (0..self.spec.clients).map(|number| Putter { kv: target.client.kv(number), random: StdRng::from_os_rng() });
-        closed_loop(target, clients.collect(), length).boxed()
-    }
-}
-
-struct Putter {
+/// Puts to random keys of the 5,000.
+pub(super) struct Putter {
     kv: KvClient<Channel>,
     random: StdRng,
 }

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use futures::future::{BoxFuture, FutureExt};
 use gitcd::proto::etcdserverpb::TxnResponse;
 use gitcd::proto::etcdserverpb::kv_client::KvClient;
 use gitcd::proto::etcdserverpb::response_op::Response;
@@ -14,43 +12,33 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tonic::transport::Channel;
 
-use super::{Spec, Workload};
+use super::Spec;
+use super::closed::Closed;
 use crate::client::{self, revision_in};
 use crate::data::{DEPLOYMENTS, PODS};
-use crate::load::{Done, Step, Tally, closed_loop};
+use crate::load::{Done, Step};
 use crate::target::Target;
 
 /// New objects.
-pub(super) struct Create;
+pub(super) const CREATE: Closed<Creator> = Closed {
+    spec: Spec {
+        name: "create",
+        what: "transaction: put a new key if it does not exist, in 50 directories",
+        unit: "creates",
+        clients: 64,
+        weight: 1.0,
+        whole: false,
+        goal: Some(1.15),
+    },
+    keys: PODS,
+    client: |target, number| Creator {
+        kv: target.client.kv(number),
+        next: target.next_new.clone(),
+        random: StdRng::from_os_rng(),
+    },
+};
 
-impl Workload for Create {
-    fn spec(&self) -> Spec {
-        Spec {
-            name: "create",
-            what: "transaction: put a new key if it does not exist, in 50 directories",
-            unit: "creates",
-            clients: 64,
-            weight: 1.0,
-            whole: false,
-            goal: Some(1.15),
-        }
-    }
-
-    fn prepare<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<()>> {
-        target.fill(PODS).boxed()
-    }
-
-    fn slice<'a>(&'a self, target: &'a Target, length: Duration) -> BoxFuture<'a, Result<Tally>> {
-        let clients = (0..self.spec().clients).map(|number| Creator {
-            kv: target.client.kv(number),
-            next: target.next_new.clone(),
-            random: StdRng::from_os_rng(),
-        });
-        closed_loop(target, clients.collect(), length).boxed()
-    }
-}
-
-struct Creator {
+pub(super) struct Creator {
     kv: KvClient<Channel>,
     next: Arc<AtomicU64>,
     random: StdRng,
@@ -68,34 +56,22 @@ impl Step for Creator {
 }
 
 /// Changes to existing objects.
-pub(super) struct Update;
+pub(super) const UPDATE: Closed<Updater> = Closed {
+    spec: Spec {
+        name: "get-update",
+        what: "get a random one of 5,000 keys, then transaction: put if it is unchanged, else \
+               get and try again",
+        unit: "updates",
+        clients: 64,
+        weight: 1.5,
+        whole: false,
+        goal: Some(1.4),
+    },
+    keys: DEPLOYMENTS,
+    client: |target, number| Updater { kv: target.client.kv(number), random: StdRng::from_os_rng() },
+};
 
-impl Workload for Update {
-    fn spec(&self) -> Spec {
-        Spec {
-            name: "get-update",
-            what: "get a random one of 5,000 keys, then transaction: put if it is unchanged, else \
-                   get and try again",
-            unit: "updates",
-            clients: 64,
-            weight: 1.5,
-            whole: false,
-            goal: Some(1.4),
-        }
-    }
-
-    fn prepare<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<()>> {
-        target.fill(DEPLOYMENTS).boxed()
-    }
-
-    fn slice<'a>(&'a self, target: &'a Target, length: Duration) -> BoxFuture<'a, Result<Tally>> {
-        let clients = (0..self.spec().clients)
-            .map(|number| Updater { kv: target.client.kv(number), random: StdRng::from_os_rng() });
-        closed_loop(target, clients.collect(), length).boxed()
-    }
-}
-
-struct Updater {
+pub(super) struct Updater {
     kv: KvClient<Channel>,
     random: StdRng,
 }

@@ -24,6 +24,7 @@ use tonic_health::pb::health_server::HealthServer;
 
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 
+use crate::metrics::{Counting, Requests};
 use crate::proto::etcdserverpb::ResponseHeader;
 use crate::proto::etcdserverpb::auth_server::AuthServer;
 use crate::proto::etcdserverpb::cluster_server::ClusterServer;
@@ -107,7 +108,7 @@ impl Backend {
 }
 
 /// All gRPC services of a branch.
-pub fn routes(backend: &Backend) -> axum::Router {
+pub fn routes(backend: &Backend, requests: &Requests) -> axum::Router {
     // Larger messages are decoded, so that the answer is etcd's error and not the transport's.
     let decode_limit = 2 * (backend.limits.max_request_bytes + OVERHEAD_BYTES);
     let mut routes = tonic::service::Routes::builder();
@@ -130,7 +131,22 @@ pub fn routes(backend: &Backend) -> axum::Router {
         .add_service(ElectionServer::new(backend.clone()))
         .add_service(HealthServer::new(backend.clone()))
         .add_service(reflection());
-    routes.routes().into_axum_router().layer(tower::util::MapResponseLayer::new(status::of_transport))
+    let all = routes
+        .routes()
+        .into_axum_router()
+        .fallback(unknown)
+        .layer(tower::util::MapResponseLayer::new(status::of_transport));
+    all.layer(Counting(requests.clone()))
+}
+
+/// What nobody serves: a method of gRPC is answered in its way, anything else as a page that is not there.
+async fn unknown(request: axum::extract::Request) -> axum::response::Response {
+    let content_type = request.headers().get(http::header::CONTENT_TYPE);
+    if content_type.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc")) {
+        let service = request.uri().path().trim_start_matches('/').split('/').next().unwrap_or_default();
+        return tonic::Status::unimplemented(format!("unknown service {service}")).into_http();
+    }
+    axum::response::IntoResponse::into_response((http::StatusCode::NOT_FOUND, "404 page not found\n"))
 }
 
 /// Describes the services to clients that were not built for them, such as `grpcurl`.

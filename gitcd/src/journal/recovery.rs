@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::record::{DecodeError, Record};
 use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Position, Segments, frame_crc, sequence_of};
@@ -60,8 +59,6 @@ pub enum RecoverError {
 /// What recovery found.
 #[derive(Debug)]
 pub struct Recovered {
-    /// The segments, open for reading values back.
-    pub segments: Arc<Segments>,
     /// The number of the newest segment, 0 if there is none.
     pub newest: u64,
     /// The incarnation of the newest segment, if there is any.
@@ -80,20 +77,30 @@ pub struct Replayed {
 }
 
 impl Replayed {
+    /// The segment that it is in. Those before it can be read from by now.
+    pub fn segment(&self) -> u64 {
+        self.segment
+    }
+
     /// Where a value of this record lies, given its offset in the payload.
     pub fn position(&self, value_offset: usize, length: usize) -> Position {
         Position { segment: self.segment, offset: self.payload_offset + value_offset as u64, length: length as u32 }
     }
 }
 
-/// Calls `replay` with every record of the journal in `folder`, in order.
+/// Calls `replay` with every record of the journal in `folder`, in order, and opens the segments for reading values back:
+/// each joins `segments` once all of its records were replayed.
 ///
 /// Reads each segment once; takes memory for one segment. A missing folder is an empty journal.
 ///
 /// # Errors
 /// [`RecoverError`] for damage before the end. A torn last frame is no error: it was never acknowledged.
-pub fn recover(folder: &Path, mut replay: impl FnMut(Replayed)) -> Result<Recovered, RecoverError> {
-    let mut found = Recovered { segments: Arc::new(Segments::default()), newest: 0, incarnation: None, torn_bytes: 0 };
+pub fn recover(
+    folder: &Path,
+    segments: &Segments,
+    mut replay: impl FnMut(Replayed),
+) -> Result<Recovered, RecoverError> {
+    let mut found = Recovered { newest: 0, incarnation: None, torn_bytes: 0 };
     let paths = list(folder)?;
     if let Some(pair) = paths.windows(2).find(|pair| pair[0].0 + 1 != pair[1].0) {
         return Err(RecoverError::Gap { folder: folder.to_owned(), missing: pair[0].0 + 1 });
@@ -134,8 +141,8 @@ pub fn recover(folder: &Path, mut replay: impl FnMut(Replayed)) -> Result<Recove
             durable::replace(path, &content[..at])?;
         }
         let file = File::open(path).map_err(read)?;
-        found.segments.add(*sequence, path.clone(), file);
-        found.segments.seal(Sealed { sequence: *sequence, last });
+        segments.add(*sequence, path.clone(), file);
+        segments.seal(Sealed { sequence: *sequence, last });
         found.newest = *sequence;
         found.incarnation = Some(header.incarnation);
     }
@@ -189,6 +196,8 @@ fn has_frame_behind(content: &[u8], header: &Header, at: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::journal::Writer;
     use crate::journal::fault::{self, Fault};
@@ -211,7 +220,7 @@ mod tests {
 
     fn replayed(folder: &Path) -> Result<Vec<i64>, RecoverError> {
         let mut revisions = Vec::new();
-        recover(folder, |replayed| {
+        recover(folder, &Segments::default(), |replayed| {
             if let Record::Compact(revision) = replayed.record {
                 revisions.push(revision.get());
             }

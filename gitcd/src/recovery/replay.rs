@@ -1,9 +1,10 @@
 //! What the journal's records make of the state that replay starts from.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use crate::git::branch::Config;
+use crate::journal::Segments;
 use crate::journal::record::{Record, Write};
 use crate::journal::recovery::Replayed;
 use crate::keyspace::Placement;
@@ -23,12 +24,21 @@ pub(super) struct Replay<'a> {
     /// Ephemeral keys below this revision are in the snapshot.
     ephemeral_below: Revision,
     pub(super) gap: Option<(Revision, Revision)>,
-    /// Old versions; their values leave memory in the end, somebody who asks gets them from the journal.
-    pub(super) superseded: Vec<Arc<Version>>,
+    /// The last revision in Git.
+    head: Revision,
+    segments: Arc<Segments>,
+    /// The segment that is being replayed.
+    segment: u64,
+    /// Versions that were superseded in it.
+    superseded: Vec<Arc<Version>>,
+    /// Superseded versions whose value has left memory: somebody who asks gets it from the journal.
+    pub(super) evicted: Vec<Weak<Version>>,
+    /// How many of these there were when the others were last forgotten.
+    alive: usize,
 }
 
 impl<'a> Replay<'a> {
-    pub(super) fn new(config: &'a Config, snapshot: &Snapshot) -> Self {
+    pub(super) fn new(config: &'a Config, snapshot: &Snapshot, head: Revision, segments: Arc<Segments>) -> Self {
         let mut index = Index::new(snapshot.revision);
         index.start_at(snapshot.revision, snapshot.compacted);
         let mut leases = Leases::default();
@@ -45,10 +55,44 @@ impl<'a> Replay<'a> {
             }
         }
         let (base, ephemeral_below) = (snapshot.revision, snapshot.compacted);
-        Self { config, index, leases, bases: Vec::new(), base, ephemeral_below, gap: None, superseded: Vec::new() }
+        Self {
+            config,
+            index,
+            leases,
+            bases: Vec::new(),
+            base,
+            ephemeral_below,
+            gap: None,
+            head,
+            segments,
+            segment: 0,
+            superseded: Vec::new(),
+            evicted: Vec::new(),
+            alive: 0,
+        }
+    }
+
+    /// Drops what is compacted, and lets the values of other old versions leave memory, which so has to hold those of one
+    /// segment only, not of the whole journal.
+    pub(super) fn settle(&mut self) {
+        // What is still to be replayed below the compact revision must be pruned as well, so that waits for all of it.
+        if self.index.revision() >= self.index.compacted() {
+            while self.index.prune(self.head, 1 << 16) {}
+        }
+        if self.evicted.len() >= 2 * self.alive {
+            self.evicted.retain(|version| version.strong_count() > 0);
+            self.alive = self.evicted.len().max(1 << 10);
+        }
+        // What came from Git or the snapshot has no place in the journal and stays; it is one value for a key at most.
+        let leaving = self.superseded.drain(..).filter(|version| version.evict(&self.segments));
+        self.evicted.extend(leaving.map(|version| Arc::downgrade(&version)));
     }
 
     pub(super) fn record(&mut self, replayed: &Replayed) {
+        if replayed.segment() != self.segment {
+            self.settle();
+            self.segment = replayed.segment();
+        }
         match &replayed.record {
             Record::Write(write) if write.revision > self.base && self.gap.is_none() => {
                 if write.revision != self.index.revision().next() {
@@ -90,5 +134,89 @@ impl<'a> Replay<'a> {
         let client = (!write.client.is_empty()).then(|| write.client.as_str().into());
         let entry = self.index.apply(versions, write.time_ms, client);
         self.superseded.extend(entry.changes().iter().filter_map(|change| change.previous.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::config::{Branches, DEFAULT_NAME};
+    use crate::journal::record::{Change, Put};
+    use crate::journal::recovery::recover;
+    use crate::journal::{self, record};
+    use crate::store::index::KeyRange;
+    use crate::store::log::Entry;
+
+    const SEGMENT_BYTES: u64 = 8 << 10;
+    const VALUE_BYTES: usize = 1 << 10;
+    const WRITES: i64 = 100;
+
+    fn value(revision: i64) -> Bytes {
+        format!("{revision:0VALUE_BYTES$}").into()
+    }
+
+    fn write(revision: i64) -> Record {
+        let put = Put {
+            create_revision: Revision::new(2 + revision % 2),
+            version: revision / 2,
+            lease: 0,
+            value: value(revision),
+            value_offset: 0,
+        };
+        let key = Bytes::from(format!("/k{}", revision % 2));
+        let changes = vec![Change { key, put: Some(put) }];
+        Record::Write(record::Write { revision: Revision::new(revision), time_ms: 0, client: String::new(), changes })
+    }
+
+    #[test]
+    fn replay_holds_the_old_values_of_one_segment_and_all_can_be_read_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = journal::Writer::create(folder.path(), [7; 16], 0, SEGMENT_BYTES, Arc::default()).unwrap();
+        let compacted = 40;
+        for revision in 2..=WRITES {
+            write(revision).encode(journal.begin());
+            if revision == WRITES / 2 {
+                Record::Compact(Revision::new(compacted)).encode(journal.frame());
+            }
+            journal.commit(Revision::new(revision)).unwrap();
+        }
+        drop(journal);
+
+        let config = Branches::default().branch(DEFAULT_NAME);
+        let snapshot = Snapshot {
+            incarnation: [7; 16],
+            revision: Revision::new(1),
+            metadata: [0; 20],
+            compacted: Revision::ZERO,
+            leases: Vec::new(),
+            ephemeral: Vec::new(),
+        };
+        let segments = Arc::default();
+        let mut replay = Replay::new(&config, &snapshot, Revision::new(WRITES), Arc::clone(&segments));
+        let mut most = 0;
+        recover(folder.path(), &segments, |record| {
+            replay.record(&record);
+            let old = replay.index.log_from(Revision::ZERO).flat_map(Entry::changes);
+            let old = old.filter_map(|change| change.previous.as_ref()).map(|version| version.value_in_memory().len());
+            most = most.max(old.sum());
+        })
+        .unwrap();
+        assert!(segments.sealed().len() > 5, "there are several segments");
+        assert!(most > 0 && most <= SEGMENT_BYTES as usize + VALUE_BYTES, "{most} bytes");
+
+        replay.settle();
+        let all = KeyRange::From(Bytes::new());
+        for revision in compacted..=WRITES {
+            let pairs = replay.index.range(&all, Revision::new(revision));
+            let mut values: Vec<_> = pairs.map(|version| version.value(&segments).unwrap()).collect();
+            values.sort();
+            assert!(values == [value(revision - 1), value(revision)], "at revision {revision}");
+        }
+        assert_eq!(replay.index.log_from(Revision::ZERO).next().unwrap().revision.get(), compacted);
+        // The write at the compact revision stays, with the pair before it; the two newest are in memory.
+        let evicted = replay.evicted.iter().filter(|version| version.strong_count() > 0).count();
+        assert_eq!(evicted as i64, WRITES - compacted + 1, "what is compacted is gone");
     }
 }

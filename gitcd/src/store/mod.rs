@@ -22,6 +22,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
+use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::{mpsc, oneshot};
 
 use self::alarms::Alarms;
@@ -33,6 +34,7 @@ use self::revision::Revision;
 use self::txn::{Done, Op};
 use self::version::{ValueLost, Version};
 use crate::journal::{self, Segments};
+use crate::metrics::disk_seconds;
 use crate::watch::Hub;
 
 pub use writer::Limits;
@@ -77,12 +79,28 @@ impl From<ValueLost> for Error {
 }
 
 /// Figures for metrics, without locks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counters {
     /// Frames made durable.
     pub fsyncs: AtomicU64,
-    /// Nanoseconds spent in them.
-    pub fsync_nanos: AtomicU64,
+    /// Time for each of them.
+    pub fsync_seconds: Histogram,
+    /// Batches that could not be made durable.
+    pub failed_batches: AtomicU64,
+    /// Range requests.
+    pub ranges: AtomicU64,
+    /// Pairs written.
+    pub puts: AtomicU64,
+    /// Pairs deleted.
+    pub deletes: AtomicU64,
+    /// Transactions that wrote.
+    pub txns: AtomicU64,
+    /// Events sent to watchers.
+    pub events: AtomicU64,
+    /// Leases granted.
+    pub leases_granted: AtomicU64,
+    /// Leases revoked, by a client or because they ran out.
+    pub leases_revoked: AtomicU64,
     /// Bytes appended to the journal.
     pub journal_bytes: AtomicU64,
     /// Bytes of superseded values in memory.
@@ -93,6 +111,29 @@ pub struct Counters {
     pub data_bytes: AtomicU64,
     /// Those of them that are the newest of a key.
     pub live_bytes: AtomicU64,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        let none = AtomicU64::default;
+        Self {
+            fsyncs: none(),
+            fsync_seconds: disk_seconds(),
+            failed_batches: none(),
+            ranges: none(),
+            puts: none(),
+            deletes: none(),
+            txns: none(),
+            events: none(),
+            leases_granted: none(),
+            leases_revoked: none(),
+            journal_bytes: none(),
+            old_value_bytes: none(),
+            compactions: none(),
+            data_bytes: none(),
+            live_bytes: none(),
+        }
+    }
 }
 
 /// What the writer waits for and what waits for the writer.
@@ -236,6 +277,7 @@ impl Store {
     /// # Errors
     /// [`Error::Future`], [`Error::Compacted`], [`Error::ValueLost`].
     pub fn range(&self, range: &Range) -> Result<Found, Error> {
+        self.counters.ranges.fetch_add(1, Ordering::Relaxed);
         let index = self.index.read();
         let current = self.revision();
         range.check(current, index.compacted())?;

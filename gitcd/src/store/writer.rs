@@ -215,7 +215,7 @@ impl Writer {
             Ok(_) => {
                 let counters = &self.store.counters;
                 counters.fsyncs.fetch_add(1, Ordering::Relaxed);
-                counters.fsync_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+                counters.fsync_seconds.observe(started.elapsed().as_secs_f64());
                 counters.journal_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
                 if std::mem::take(&mut self.full) {
                     self.store.room.notify_one();
@@ -223,6 +223,7 @@ impl Writer {
                 Ok(())
             }
             Err(error) => {
+                self.store.counters.failed_batches.fetch_add(1, Ordering::Relaxed);
                 let answer = match &error {
                     AppendError::NoSpace { .. } => {
                         self.full = true;
@@ -277,8 +278,17 @@ impl Writer {
             let index = store.index.read();
             let last = index.revision();
             store.hub.publish(index.log_from(first), || store.durable.store(last.get(), Ordering::Release));
+            let (mut puts, mut deletes, mut txns) = (0, 0, 0);
             for entry in index.log_from(first) {
                 self.supersede(entry);
+                txns += u64::from(entry.changes().len() > 1);
+                for change in entry.changes() {
+                    *if change.version.is_tombstone() { &mut deletes } else { &mut puts } += 1;
+                }
+            }
+            let counters = &store.counters;
+            for (counter, number) in [(&counters.puts, puts), (&counters.deletes, deletes), (&counters.txns, txns)] {
+                counter.fetch_add(number, Ordering::Relaxed);
             }
             store.measure(index.size());
             drop(index);
@@ -286,6 +296,14 @@ impl Writer {
             // Taking the lock orders this after the check of whoever is about to wait.
             drop(store.progress.lock());
             store.published.notify_all();
+        }
+        for change in &batch.leases {
+            let counters = &self.store.counters;
+            let counter = match change {
+                LeaseChange::Granted(_) => &counters.leases_granted,
+                LeaseChange::Revoked(..) => &counters.leases_revoked,
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(revision) = batch.compact {
             self.store.index.write().compact(revision);

@@ -179,6 +179,20 @@ impl Hub {
         }
     }
 
+    /// How many streams there are, waiting locks and candidates included.
+    pub fn streams(&self) -> usize {
+        self.state.lock().streams.iter().filter(|stream| stream.strong_count() > 0).count()
+    }
+
+    /// How many watchers have something to see that is `revisions` or more behind. Looks at every stream.
+    pub fn slow(&self, current: Revision, revisions: usize) -> usize {
+        let streams: Vec<_> = self.state.lock().streams.iter().filter_map(std::sync::Weak::upgrade).collect();
+        let slow = |mailbox: Arc<Mailbox>| {
+            mailbox.pending.lock().values().filter(|mark| current.since(mark.first) >= revisions).count()
+        };
+        streams.into_iter().map(slow).sum()
+    }
+
     /// How many watchers there are.
     pub fn watchers(&self) -> usize {
         self.watchers.load(Ordering::Relaxed)

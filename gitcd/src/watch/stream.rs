@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -253,6 +254,7 @@ impl Session {
     }
 
     async fn send_events(&self, id: i64, revision: Revision, events: Vec<Event>, fragment: bool) -> Result<(), Gone> {
+        self.store.counters.events.fetch_add(events.len() as u64, Ordering::Relaxed);
         let mut response = WatchResponse { watch_id: id, events, ..WatchResponse::default() };
         if !fragment || response.encoded_len() < self.settings.max_request_bytes {
             return self.send_at(revision, response).await;

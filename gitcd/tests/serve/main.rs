@@ -1,4 +1,4 @@
-//! What the flags of `gitcd serve` change.
+//! What `gitcd serve` does beyond answering: flags, compaction, trimming, snapshots and their way back.
 
 #[path = "../support/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
@@ -10,6 +10,9 @@ mod authority;
 #[cfg(feature = "otlp")]
 mod collector;
 mod compaction;
+mod pages;
+mod restore;
 #[cfg(feature = "otlp")]
 mod traces;
 mod transport;
+mod trim;

@@ -158,7 +158,8 @@ impl Disk {
     /// What a start would find.
     fn records(&self) -> Vec<Record> {
         let mut records = Vec::new();
-        recover(self.folder.path(), |replayed| records.push(replayed.record)).expect("the journal is whole");
+        recover(self.folder.path(), &Segments::default(), |replayed| records.push(replayed.record))
+            .expect("the journal is whole");
         for record in &mut records {
             let Record::Write(write) = record else { continue };
             write.time_ms = 0;
@@ -270,7 +271,7 @@ fn a_frame_takes_no_more_commands_once_it_is_large() {
     assert_eq!(frames, WRITES as usize * VALUE_BYTES / FRAME_BYTES);
 
     let mut replayed = Vec::new();
-    recover(disk.folder.path(), |record| {
+    recover(disk.folder.path(), &Segments::default(), |record| {
         if let Record::Write(write) = record.record {
             let change = &write.changes[0];
             replayed.push((change.key.clone(), change.put.as_ref().unwrap().value.clone()));

@@ -1,15 +1,11 @@
 //! A snapshot that a stock `etcdctl` takes of a gitcd comes back as it was, with `gitcd restore`.
 
-#[path = "support/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
-mod support;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::support::build::{all, compact, delete, get, grant, list, put, time_to_live, to_the_end, watch_prefix};
+use crate::support::{Client, Kind, Launch, Repository, Server, Transcript, assets, eventually};
 use gitcd::proto::etcdserverpb::{HashKvRequest, LeaseLeasesRequest, PutRequest, RangeRequest, WatchCreateRequest};
-use support::build::{all, compact, delete, get, grant, list, put, time_to_live, to_the_end, watch_prefix};
-use support::{Client, Kind, Launch, Repository, Server, Transcript, assets, eventually};
 
 const EPHEMERAL: &str = "--ephemeral-prefixes=/registry/events";
 
@@ -17,9 +13,13 @@ fn gitcd(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gitcd")).args(arguments).output().expect("gitcd runs")
 }
 
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary folders have plain names")
+}
+
 fn restore(file: &Path, folder: &Path, arguments: &[&str]) -> Output {
     let repo = format!("--repo={}", folder.join("repo.git").display());
-    let fixed = ["restore", file.to_str().unwrap(), &repo, "--key-prefixes=/registry", EPHEMERAL];
+    let fixed = ["restore", text(file), &repo, "--key-prefixes=/registry", EPHEMERAL];
     gitcd(&[&fixed, arguments].concat())
 }
 
@@ -40,7 +40,7 @@ fn launch() -> Launch {
 async fn save(server: &Server, file: &Path) {
     let endpoint = format!("--endpoints={}", server.address());
     let mut command = tokio::process::Command::new(assets::program("etcdctl"));
-    let saved = command.args([&endpoint, "snapshot", "save", file.to_str().unwrap()]).output().await.unwrap();
+    let saved = command.args([&endpoint, "snapshot", "save", text(file)]).output().await.expect("etcdctl runs");
     assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
 }
 
@@ -81,7 +81,7 @@ async fn fill(client: &Client) -> i64 {
     }
     client.delete_range(delete("/registry/pods/default/b")).await.ok();
     let both = [put("/registry/pods/default/d", "\u{1}raw\u{0}"), put("/registry/pods/default/c", "{}")];
-    client.txn(all(both)).await.ok().header.unwrap().revision
+    client.txn(all(both)).await.ok().header.expect("an answer has a header").revision
 }
 
 #[tokio::test]

@@ -1,15 +1,11 @@
 //! What is taken away, by compaction, by a full journal or by the loss of a disk, and what is kept.
 
-#[path = "support/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
-mod support;
-
 use gitcd::proto::etcdserverpb::{LeaseLeasesRequest, PutRequest, RangeRequest, WatchCreateRequest};
 use gitcd::proto::mvccpb::Event;
 use tonic::Code;
 
-use support::build::{compact, delete, get, grant, list, put, revoke, time_to_live, watch_prefix};
-use support::{Client, DATA, Kind, Launch, METADATA, Repository, Server, eventually};
+use crate::support::build::{compact, delete, get, grant, list, put, revoke, time_to_live, watch_prefix};
+use crate::support::{Client, DATA, Kind, Launch, METADATA, Repository, Server, eventually};
 
 const SEGMENT_BYTES: u64 = 32 << 10;
 const VALUE_BYTES: usize = 1 << 10;

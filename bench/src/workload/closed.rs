@@ -1,0 +1,35 @@
+//! Workloads whose clients each do one thing over and over.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use futures::future::{BoxFuture, FutureExt};
+
+use super::{Spec, Workload};
+use crate::data::KeySpace;
+use crate::load::{Step, Tally, closed_loop};
+use crate::target::Target;
+
+/// Clients that send the next operation when the last one is answered.
+pub(super) struct Closed<S> {
+    pub(super) spec: Spec,
+    /// What the server is filled with before.
+    pub(super) keys: KeySpace,
+    /// The client with this number.
+    pub(super) client: fn(&Target, usize) -> S,
+}
+
+impl<S: Step> Workload for Closed<S> {
+    fn spec(&self) -> Spec {
+        self.spec
+    }
+
+    fn prepare<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<()>> {
+        target.fill(self.keys).boxed()
+    }
+
+    fn slice<'a>(&'a self, target: &'a Target, length: Duration) -> BoxFuture<'a, Result<Tally>> {
+        let clients = (0..self.spec.clients).map(|number| (self.client)(target, number));
+        closed_loop(target, clients.collect(), length).boxed()
+    }
+}

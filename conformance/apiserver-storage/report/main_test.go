@@ -1,0 +1,81 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+const passes = `{"Action":"run","Package":"p/good","Test":"TestA"}
+{"Action":"output","Package":"p/good","Test":"TestA","Output":"chatter\n"}
+{"Action":"pass","Package":"p/good","Test":"TestA/one"}
+{"Action":"skip","Package":"p/good","Test":"TestA/two"}
+{"Action":"pass","Package":"p/good","Test":"TestA","Elapsed":1}
+{"Action":"skip","Package":"p/good","Test":"TestB"}
+{"Action":"pass","Package":"p/good","Elapsed":2.5}
+{"Action":"skip","Package":"p/empty"}
+`
+
+func TestPassesAreCountedInSilence(t *testing.T) {
+	said := reported(t, passes, true)
+	for _, wanted := range []string{
+		"p/good: 2 tests with 2 subtests in 2 s\n",
+		"\ntest result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 2.50s\n",
+	} {
+		if !strings.Contains(said, wanted) {
+			t.Errorf("%q is not in\n%s", wanted, said)
+		}
+	}
+	for _, unwanted := range []string{"chatter", "p/empty"} {
+		if strings.Contains(said, unwanted) {
+			t.Errorf("%q is in\n%s", unwanted, said)
+		}
+	}
+}
+
+func TestFailuresComeWithWhatTheySaid(t *testing.T) {
+	said := reported(t, passes+`{"Action":"output","Package":"p/bad","Test":"TestA","Output":"chatter\n"}
+{"Action":"output","Package":"p/bad","Test":"TestC/deep","Output":"the reason\n"}
+{"Action":"fail","Package":"p/bad","Test":"TestC/deep"}
+{"Action":"fail","Package":"p/bad","Test":"TestC"}
+{"Action":"pass","Package":"p/bad","Test":"TestA"}
+{"Action":"fail","Package":"p/bad","Elapsed":1}
+`, false)
+	for _, wanted := range []string{
+		"--- p/bad TestC/deep\nthe reason\n",
+		"\ntest result: FAILED. 1 passed; 1 failed; 0 ignored;",
+	} {
+		if !strings.Contains(said, wanted) {
+			t.Errorf("%q is not in\n%s", wanted, said)
+		}
+	}
+	if strings.Contains(said, "chatter") {
+		t.Errorf("a test that passes is quoted:\n%s", said)
+	}
+}
+
+func TestWhatCannotBeBuiltOrRunsOutOfTimeFails(t *testing.T) {
+	said := reported(t, passes+`{"ImportPath":"p/broken","Action":"build-output","Output":"no such thing\n"}
+{"ImportPath":"p/broken","Action":"build-fail"}
+{"Action":"output","Package":"p/broken","Output":"FAIL p/broken [build failed]\n"}
+{"Action":"fail","Package":"p/broken","FailedBuild":"p/broken"}
+`, false)
+	for _, wanted := range []string{"no such thing\n", "[build failed]\n", "\ntest result: FAILED. 0 passed; 1 failed;"} {
+		if !strings.Contains(said, wanted) {
+			t.Errorf("%q is not in\n%s", wanted, said)
+		}
+	}
+}
+
+func TestNothingIsNoSuccess(t *testing.T) {
+	reported(t, "", false)
+}
+
+func reported(t *testing.T, events string, wantOK bool) string {
+	t.Helper()
+	var said strings.Builder
+	ok, err := report(strings.NewReader(events), &said)
+	if err != nil || ok != wantOK {
+		t.Errorf("report() = %v, %v; want %v", ok, err, wantOK)
+	}
+	return said.String()
+}

@@ -1,0 +1,96 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// Starting a server takes a fraction of a second; a busy machine is given time.
+const patience = 60 * time.Second
+
+type process struct {
+	command *exec.Cmd
+	ended   chan struct{} // closed once err says how
+	err     error
+	// SIGTERM is a peaceful end.
+	endsBySignal bool
+}
+
+// launch starts command, whose output goes to the file log.
+func launch(command *exec.Cmd, log string) (*process, error) {
+	file, err := os.Create(log)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	command.Stdout, command.Stderr = file, file
+	endWithParent(command)
+
+	p := &process{command: command, ended: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// For Linux the parent is the thread that starts a process: it must live as long.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := command.Start()
+		started <- err
+		if err == nil {
+			p.err = command.Wait()
+			close(p.ended)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("starting %s: %w", command.Path, err)
+	}
+	return p, nil
+}
+
+// await returns when condition holds.
+func (p *process) await(condition func() bool) error {
+	deadline := time.Now().Add(patience)
+	for !condition() {
+		select {
+		case <-p.ended:
+			return fmt.Errorf("%s ended at start-up: %v", p.command.Path, p.err)
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(fmt.Errorf("%s does not serve after %v", p.command.Path, patience), p.end())
+		}
+	}
+	return nil
+}
+
+func (p *process) end() error {
+	select {
+	case <-p.ended:
+		return fmt.Errorf("%s ended during the test: %v", p.command.Path, p.err)
+	default:
+	}
+	_ = p.command.Process.Signal(syscall.SIGTERM) // it may end at this moment; Wait tells
+	select {
+	case <-p.ended:
+		if p.err == nil || p.endsBySignal && terminated(p.err) {
+			return nil
+		}
+		return fmt.Errorf("the end of %s: %w", p.command.Path, p.err)
+	case <-time.After(patience):
+		_ = p.command.Process.Kill()
+		<-p.ended
+		return fmt.Errorf("%s did not end in %v", p.command.Path, patience)
+	}
+}
+
+func terminated(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGTERM
+}

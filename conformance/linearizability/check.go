@@ -1,0 +1,19 @@
+package main
+
+import "time"
+
+// check runs all checks on a history. A picture of operations that are not linearizable goes to folder, if given.
+func check(h *History, patience time.Duration, folder string) *Findings {
+	f := NewFindings()
+	log, ok := buildLog(h, f)
+	if !ok {
+		return f
+	}
+	p := NewPlan(h, log, f)
+	checkOperations(p, f)
+	checkOrder(p, f)
+	checkFailures(p, f)
+	checkWatches(p, f)
+	checkLinearizable(p, f, patience, folder)
+	return f
+}

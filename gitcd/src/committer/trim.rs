@@ -1,0 +1,150 @@
+//! Keeps the journal short: what is in Git and compacted need not be replayed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Committer;
+use crate::error::chain;
+use crate::keyspace::{KeySpace, Placement};
+use crate::snapshot::{Snapshot, write_of};
+use crate::store::Store;
+use crate::store::index::KeyRange;
+use crate::store::revision::Revision;
+use crate::store::version::{ValueLost, Version};
+
+/// Pairs that are collected at a time: writes wait meanwhile.
+const CHUNK: usize = 1024;
+
+impl Committer {
+    /// Lets go of the journal's oldest segments once the compaction has passed a pair that replay can start from.
+    pub(super) fn trim(&mut self) {
+        let compacted = self.store.compacted();
+        let segments = self.store.segments();
+        // A watch may start at the compact revision: replay starts below it. Only while writes are refused for want of
+        // room there may be nothing below, ever; then such a watch is told to list again after a restart.
+        let stuck = self.store.refused().is_some();
+        let admits = |base: Revision| base < compacted || (stuck && base == compacted);
+        let usable = self.bases.iter().take_while(|(revision, _)| admits(*revision)).count();
+        if usable > 1 {
+            self.bases.drain(..usable - 1);
+        }
+        let Some(&(base, metadata)) = self.bases.front() else { return };
+        let dropped = segments.sealed().into_iter().take_while(|(_, last)| *last <= base).last();
+        if let Some((sequence, _)) = dropped {
+            // If it is compacted further meanwhile, the next commit trims.
+            let Some(ephemeral) = ephemeral(&self.store, &self.config.keys, compacted, CHUNK) else { return };
+            let write = |version: &Arc<Version>| Ok(write_of(version, version.value(segments)?));
+            let snapshot = |ephemeral| Snapshot {
+                incarnation: self.incarnation,
+                revision: base,
+                metadata,
+                compacted,
+                leases: self.store.leases(),
+                ephemeral,
+            };
+            let written = ephemeral.iter().map(write).collect::<Result<_, ValueLost>>().map_err(|lost| chain(&lost));
+            match written.and_then(|writes| snapshot(writes).write(&self.folder).map_err(|error| chain(&error))) {
+                Ok(()) => self.store.trim_journal(sequence + 1),
+                Err(error) => tracing::warn!(error, "journal not trimmed"),
+            }
+        } else if self.over_bound() {
+            // Half of what could go: who resumes soon still finds its events. All of it once writes are refused.
+            let half = if stuck { self.bases.len() - 1 } else { self.bases.len() / 2 };
+            let (target, _) = self.bases[half];
+            if target > compacted {
+                tracing::warn!(
+                    bytes = segments.bytes(), revision = %target,
+                    "the journal is at its bound: compacting; clients should compact regularly"
+                );
+                self.store.raise_compaction(target);
+            }
+        }
+    }
+}
+
+/// The ephemeral pairs as they were at the compact revision `at`, `None` if that is not the compact revision any more.
+/// Walks over ephemeral keys only, and holds writes up for one `chunk` of them at a time.
+fn ephemeral(store: &Store, keys: &KeySpace, at: Revision, chunk: usize) -> Option<Vec<Arc<Version>>> {
+    let mut found = Vec::new();
+    for (mut start, end) in keys.ephemeral_ranges() {
+        loop {
+            let range = match &end {
+                Some(end) => KeyRange::Span(start.clone().into(), end.clone().into()),
+                None => KeyRange::From(Bytes::from(start.clone())),
+            };
+            let pairs = store.with_index(|index, _| {
+                let pairs = || index.range(&range, at).take(chunk).cloned().collect::<Vec<_>>();
+                (index.compacted() == at).then(pairs)
+            })?;
+            if let Some(last) = pairs.last() {
+                start = [&last.key[..], b"\0"].concat();
+            }
+            let complete = pairs.len() < chunk;
+            found.extend(pairs.into_iter().filter(|version| keys.placement(&version.key) == Placement::Ephemeral));
+            if complete {
+                break;
+            }
+        }
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal;
+    use crate::store::index::Index;
+    use crate::store::lease::Leases;
+    use crate::store::{self, Start};
+
+    #[tokio::test]
+    async fn ephemeral_pairs_are_collected_in_chunks_as_they_were_at_the_compact_revision() {
+        let folder = tempfile::tempdir().unwrap();
+        let segments = Arc::default();
+        let journal = journal::Writer::create(folder.path(), [7; 16], 0, 1 << 16, Arc::clone(&segments)).unwrap();
+        let mut index = Index::new(Revision::INITIAL);
+        let names = |number: i64| [format!("/e/{number:02}"), format!("/data/{number}"), format!("/f/{number}/x")];
+        let revision = |index: &Index| index.revision().next();
+        for number in 0..20 {
+            let now = revision(&index);
+            let put = |key: String| Arc::new(Version::put(key.into(), now, now, 1, 0, Bytes::new()));
+            index.apply(names(number).map(put).to_vec(), 0, None);
+        }
+        let compacted = index.revision();
+        index.compact(compacted);
+        // Later than the compaction: it must not be seen.
+        for number in 0..10 {
+            let now = revision(&index);
+            let gone = Arc::new(Version::tombstone(names(number)[0].clone().into(), now));
+            let new = Arc::new(Version::put(format!("/e/new{number}").into(), now, now, 1, 0, Bytes::new()));
+            index.apply(vec![gone, new], 0, None);
+        }
+        let (committed, leases, evicted) = (index.revision(), Leases::default(), Vec::new());
+        let start = Start {
+            index,
+            leases,
+            committed,
+            journal,
+            segments,
+            evicted,
+            alarms: crate::store::alarms::Alarms::default(),
+        };
+        let (store, writer) = Store::start(start, store::Limits::default()).unwrap();
+
+        let keys = KeySpace::new("/", ["/e", "/e/1*", "/f"]);
+        let mut expected: Vec<_> = (0..20).flat_map(|number| [0, 2].map(|part| names(number)[part].clone())).collect();
+        expected.sort();
+        for chunk in [1, 3, 20, 1000] {
+            let found = ephemeral(&store, &keys, compacted, chunk).expect("nothing was compacted meanwhile");
+            let found: Vec<_> =
+                found.iter().map(|version| String::from_utf8_lossy(&version.key).into_owned()).collect();
+            assert_eq!(found, expected, "{chunk} at a time");
+        }
+        assert!(ephemeral(&store, &KeySpace::new("/", [""; 0]), compacted, 3).unwrap().is_empty());
+        store.compact(committed).await.unwrap();
+        assert!(ephemeral(&store, &keys, compacted, 3).is_none());
+        store.stop().await;
+        writer.join();
+    }
+}

@@ -1,0 +1,59 @@
+//! Figures of the process, as every Prometheus client library gives them on Linux.
+
+use std::fs;
+
+/// What `/proc` says; what cannot be read is left out.
+pub(super) struct Process {
+    pub(super) cpu_seconds: Option<f64>,
+    pub(super) resident_bytes: Option<f64>,
+    pub(super) virtual_bytes: Option<f64>,
+    pub(super) start_seconds: Option<f64>,
+    pub(super) open_fds: Option<f64>,
+    pub(super) max_fds: Option<f64>,
+}
+
+impl Process {
+    pub(super) fn now() -> Self {
+        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        // The second field is the name in parentheses, which may have spaces in it.
+        let fields: Vec<f64> = stat
+            .rsplit_once(')')
+            .map(|(_, rest)| rest.split_whitespace().skip(1).map(|field| field.parse().unwrap_or(0.0)).collect())
+            .unwrap_or_default();
+        let ticks = rustix::param::clock_ticks_per_second() as f64;
+        // Field numbers of proc(5), of which the first three are gone.
+        let field = |number: usize| fields.get(number - 4).copied();
+        let boot = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let boot = boot.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok());
+        let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+        let max_fds = limits
+            .lines()
+            .find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok());
+        Self {
+            cpu_seconds: field(14).zip(field(15)).map(|(user, system)| (user + system) / ticks),
+            resident_bytes: field(24).map(|pages| pages * rustix::param::page_size() as f64),
+            virtual_bytes: field(23),
+            start_seconds: field(22).zip(boot).map(|(start, boot)| boot + start / ticks),
+            open_fds: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as f64),
+            max_fds,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    use super::*;
+
+    #[test]
+    fn the_figures_of_this_process_are_plausible() {
+        let process = Process::now();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+        assert!((now - 86_400.0..=now + 1.0).contains(&process.start_seconds.unwrap()));
+        assert!((1e5..1e11).contains(&process.resident_bytes.unwrap()));
+        assert!(process.virtual_bytes.unwrap() >= process.resident_bytes.unwrap());
+        assert!(process.cpu_seconds.unwrap() < 86_400.0);
+        assert!(process.open_fds.unwrap() >= 3.0 && process.max_fds.unwrap() >= process.open_fds.unwrap());
+    }
+}
