@@ -5,6 +5,7 @@
 //! in proportion to what it holds. A crash loses nothing: the journal has it.
 
 mod pace;
+mod trace;
 mod trim;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,6 +19,7 @@ use prometheus_client::metrics::histogram::Histogram;
 
 pub use self::pace::Granularity;
 use self::pace::Pace;
+use self::trace::Trace;
 use crate::error::chain;
 use crate::git::branch::{
     Action, Branch, Change, CommitError, Config, FlushError, OpenError, Record, Revisions, State,
@@ -109,6 +111,7 @@ pub struct Committer {
     /// When the oldest revision of the open pack was staged.
     oldest: Option<Instant>,
     pace: Pace,
+    trace: Trace,
 }
 
 impl Committer {
@@ -126,6 +129,7 @@ impl Committer {
         Self {
             folder: crate::recovery::state_folder(&config),
             pace: Pace::new(settings.granularity),
+            trace: Trace::new(&config.name),
             store,
             branch,
             config,
@@ -270,7 +274,8 @@ impl Committer {
                 clients,
                 changes: changes.into_iter().map(|(key, action)| Change { key, action }).collect(),
             };
-            self.branch.commit(&revisions)?;
+            let span = self.trace.commit(first.revision, last.revision, count);
+            span.in_scope(|| self.branch.commit(&revisions)).inspect_err(|_| failed(&span))?;
             self.pace.observe(started.elapsed(), count);
             self.oldest.get_or_insert(started);
             self.counters.revisions.fetch_add(entries.len() as u64, Ordering::Relaxed);
@@ -318,9 +323,10 @@ impl Committer {
             leases: self.store.leases(),
         };
         let balance = self.balance();
-        let started = Instant::now();
-        let flushed = self.branch.flush(&state)?;
+        let (span, started) = (self.trace.flush(self.staged), Instant::now());
+        let flushed = span.in_scope(|| self.branch.flush(&state)).inspect_err(|_| failed(&span))?;
         self.counters.flush_seconds.observe(started.elapsed().as_secs_f64());
+        span.record("gitcd.commits", flushed.data_commits).record("gitcd.bytes", flushed.pack_bytes);
         self.credit = balance.clamp(0.0, MAX_CREDIT_BYTES);
         self.counters.commits.fetch_add(flushed.data_commits as u64, Ordering::Relaxed);
         self.counters.packs.fetch_add(1, Ordering::Relaxed);
@@ -330,6 +336,8 @@ impl Committer {
         self.store.committed(self.staged, metadata);
         self.last_flush = Instant::now();
         self.oldest = None;
+        drop(span);
+        self.trace.end();
         self.trim();
         Ok(())
     }
@@ -341,6 +349,7 @@ impl Committer {
         self.staged = Revision::new(branch.state().revision).max(self.floor);
         self.branch = branch;
         self.oldest = None;
+        self.trace.end();
         Ok(())
     }
 
@@ -388,6 +397,10 @@ impl From<OpenError> for Failure {
             _ => Self::Lasting(text),
         }
     }
+}
+
+fn failed(span: &tracing::Span) {
+    span.record("otel.status_code", "ERROR");
 }
 
 struct PoisonOnPanic(Arc<Store>);

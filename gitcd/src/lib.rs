@@ -28,5 +28,6 @@ pub mod recovery;
 pub mod server;
 pub mod snapshot;
 pub mod store;
+pub mod telemetry;
 pub mod tls;
 pub mod watch;

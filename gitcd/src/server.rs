@@ -18,6 +18,7 @@ use crate::listener;
 use crate::metrics::{Network, Requests, Source};
 use crate::recovery::{self, OpenError, StateLock};
 use crate::store::{self, Store};
+use crate::telemetry;
 use crate::tls::{self, Certificates};
 
 /// How long open connections may take to end.
@@ -171,7 +172,8 @@ impl Server {
             .into_iter()
             .zip(certificates)
             .map(|(listener, certificates)| {
-                let routes = api::routes(&backend, &requests).merge(http::routes(source.clone())).into();
+                let routes = telemetry::traced(api::routes(&backend, &requests), &config.branch.name);
+                let routes = routes.merge(http::routes(source.clone())).into();
                 let transport = transport(config.transport);
                 tokio::spawn(serve(
                     (listener, certificates, source.network.clone()),

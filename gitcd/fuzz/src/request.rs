@@ -4,7 +4,6 @@ mod branch;
 mod service;
 mod watch;
 
-use std::sync::Arc;
 
 use gitcd::store::revision::Revision;
 
@@ -46,6 +45,6 @@ async fn requests(script: &mut Input<'_>) {
 }
 
 /// The log as it is kept, which is all of it from the compact revision on.
-fn log(store: &Arc<gitcd::store::Store>) -> Vec<gitcd::store::log::Entry> {
+fn log(store: &gitcd::store::Store) -> Vec<gitcd::store::log::Entry> {
     store.log(Revision::ZERO, usize::MAX)
 }

@@ -10,9 +10,13 @@ mod serve;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 use self::origin::Origins;
 use crate::config::{Branches, ConfigError, PerBranch};
+use crate::telemetry;
 
 /// An etcd v3 server whose store is a branch of a Git repository.
 ///
@@ -137,14 +141,17 @@ pub fn run() -> anyhow::Result<()> {
     let origins = Origins::new(&args, file);
     let matches = command.try_get_matches_from(&args).unwrap_or_else(|error| origins.of_refused(error).exit());
     let cli = Cli::from_arg_matches(&matches)?;
-    log(cli.verbosity.max(i32::from(cli.debug)));
-    run_command(cli.command).map_err(|error| origins.of_failed(error))
+    let verbosity = cli.verbosity.max(i32::from(cli.debug));
+    run_command(cli.command, verbosity).map_err(|error| origins.of_failed(error))
 }
 
-fn run_command(command: Command) -> anyhow::Result<()> {
+fn run_command(command: Command, verbosity: i32) -> anyhow::Result<()> {
+    if !matches!(command, Command::Serve(_)) {
+        log(verbosity, None);
+    }
     match command {
         Command::Init(args) => init::run(&args),
-        Command::Serve(args) => serve::run(&args),
+        Command::Serve(args) => serve::run(&args, verbosity),
         Command::Restore(args) => restore::run(&args),
         Command::Version { json } => {
             let (version, etcd) = (env!("CARGO_PKG_VERSION"), crate::api::ETCD_VERSION);
@@ -162,19 +169,19 @@ fn run_command(command: Command) -> anyhow::Result<()> {
     }
 }
 
-fn log(verbosity: i32) {
+/// Sends words to standard error, and spans to whoever takes them.
+fn log(verbosity: i32, traces: Option<telemetry::Layer>) {
     use std::io::IsTerminal;
     let level = match verbosity {
         ..=0 => "info",
         1 => "gitcd=debug,info",
         _ => "trace",
     };
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let words = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
-        .init();
+        .with_filter(filter.and(filter_fn(|metadata| metadata.target() != telemetry::TARGET)));
+    tracing_subscriber::registry().with(traces).with(words).init();
 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::etcd::{Compaction, Transport};
-use super::{Common, duration, per_branch};
+use self::etcd::{Compaction, Tracing, Transport};
+use super::{Common, boolean, duration, per_branch};
 use crate::committer::Granularity;
 use crate::config::{DEFAULT_NAME, listen_urls};
 use crate::server::{Config, ServeError, Server};
-use crate::{api, committer, store, tls};
+use crate::{api, committer, store, telemetry, tls};
 
 /// As in etcd: watchers must not be told more often.
 const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -96,6 +96,8 @@ pub(super) struct Args {
     #[command(flatten)]
     compaction: Compaction,
     #[command(flatten)]
+    tracing: Tracing,
+    #[command(flatten)]
     former: Former,
     #[command(flatten)]
     pull: Pull,
@@ -168,12 +170,23 @@ impl Former {
     }
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args, verbosity: i32) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let traces = {
+        let _inside = runtime.enter();
+        telemetry::start(&args.tracing.settings())?
+    };
+    super::log(verbosity, traces.as_ref().map(telemetry::Traces::layer));
     args.former.warn();
     args.pull.check()?;
     let configs = configs(args)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(serve(configs));
+    let result = runtime.block_on(async {
+        let result = serve(configs).await;
+        if let Some(traces) = traces {
+            traces.end().await;
+        }
+        result
+    });
     // Whatever still runs has been told to end.
     runtime.shutdown_timeout(Duration::from_secs(1));
     result

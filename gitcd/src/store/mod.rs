@@ -427,7 +427,7 @@ impl Store {
 
     /// Raises the compact revision because the journal is too large, and says so.
     pub(crate) fn raise_compaction(&self, revision: Revision) {
-        let (reply, _) = oneshot::channel();
+        let (reply, _) = writer::Reply::channel();
         let _ = self.commands.try_send(writer::Command::Compact { revision, reply });
     }
 
@@ -451,11 +451,8 @@ impl Store {
         self.hub.close();
     }
 
-    async fn send<T>(
-        &self,
-        command: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> writer::Command,
-    ) -> Result<T, Error> {
-        let (reply, answer) = oneshot::channel();
+    async fn send<T>(&self, command: impl FnOnce(writer::Reply<T>) -> writer::Command) -> Result<T, Error> {
+        let (reply, answer) = writer::Reply::channel();
         self.commands.send(command(reply)).await.map_err(|_| Error::Stopped)?;
         answer.await.map_err(|_| Error::Stopped)?
     }

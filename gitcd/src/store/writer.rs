@@ -7,6 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, oneshot};
 
+use self::answer::Answer;
+pub(super) use self::answer::Reply;
 use super::lease::Lease;
 use super::log::Entry;
 use super::revision::Revision;
@@ -17,6 +19,7 @@ use crate::error::chain;
 use crate::journal::record::Record;
 use crate::journal::{self, AppendError, Position};
 
+mod answer;
 mod round;
 #[cfg(test)]
 pub(super) mod tests;
@@ -45,8 +48,6 @@ impl Default for Limits {
 /// A frame takes no further command once it is this large.
 const FRAME_BYTES: usize = 8 << 20;
 
-type Reply<T> = oneshot::Sender<Result<T, Error>>;
-
 /// What the writer is asked to do.
 #[derive(Debug)]
 pub(super) enum Command {
@@ -59,31 +60,6 @@ pub(super) enum Command {
     Committed { revision: Revision, metadata: [u8; 20] },
     Trim { first_kept: u64 },
     Stop { reply: oneshot::Sender<()> },
-}
-
-/// An answer that waits for the fsync.
-enum Answer {
-    Write(Reply<Done>, Result<Done, Error>),
-    Grant(Reply<(i64, i64)>, Result<(i64, i64), Error>),
-    Revision(Reply<Revision>, Result<Revision, Error>),
-    Lease(Reply<Option<Lease>>, Result<Option<Lease>, Error>),
-    Leases(Reply<Vec<(i64, i64)>>, Result<Vec<(i64, i64)>, Error>),
-}
-
-impl Answer {
-    fn send(self, outcome: &Result<(), Error>) {
-        fn give<T>(reply: Reply<T>, answer: Result<T, Error>, outcome: &Result<(), Error>) {
-            // Nobody listens any more if the client went away.
-            let _ = reply.send(outcome.clone().and(answer));
-        }
-        match self {
-            Self::Write(reply, done) => give(reply, done, outcome),
-            Self::Grant(reply, granted) => give(reply, granted, outcome),
-            Self::Revision(reply, revision) => give(reply, revision, outcome),
-            Self::Lease(reply, lease) => give(reply, lease, outcome),
-            Self::Leases(reply, leases) => give(reply, leases, outcome),
-        }
-    }
 }
 
 /// What a batch did to the leases, to take it back if it cannot be made durable.
@@ -236,7 +212,8 @@ impl Writer {
         let started = Instant::now();
         let bytes = self.journal.frame().len();
         let last = self.store.index.read().revision();
-        match self.journal.commit(last) {
+        let span = answer::span(&batch.answers, bytes);
+        match span.in_scope(|| self.journal.commit(last)) {
             Ok(_) => {
                 let counters = &self.store.counters;
                 counters.fsyncs.fetch_add(1, Ordering::Relaxed);
@@ -261,6 +238,7 @@ impl Writer {
                     }
                 };
                 tracing::error!(error = chain(&error), "writes not made durable");
+                span.record("otel.status_code", "ERROR");
                 self.undo(batch);
                 Err(answer)
             }

@@ -4,8 +4,15 @@
 #[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
 mod support;
 
+#[cfg(feature = "otlp")]
+#[path = "../tls/authority.rs"]
+mod authority;
+#[cfg(feature = "otlp")]
+mod collector;
 mod compaction;
 mod pages;
 mod restore;
+#[cfg(feature = "otlp")]
+mod traces;
 mod transport;
 mod trim;

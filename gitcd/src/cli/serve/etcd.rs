@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-use super::duration;
+use super::{boolean, duration};
 use crate::compactor::Retention;
-use crate::server;
+use crate::{server, telemetry};
 
 /// How connections are kept; flags and defaults are etcd's.
 #[derive(Debug, clap::Args)]
@@ -88,6 +88,73 @@ impl Compaction {
             Ok(Retention::Period(Duration::ZERO) | Retention::Revisions(0)) => Ok(None),
             Ok(retention) => Ok(Some(retention)),
             Err(problem) => bail!("--auto-compaction-retention: {text:?}: {problem}"),
+        }
+    }
+}
+
+/// Traces for a collector; flags and defaults are etcd's. OpenTelemetry's environment variables count too.
+#[derive(Debug, clap::Args)]
+#[expect(
+    clippy::struct_field_names,
+    clippy::doc_markdown,
+    reason = "the fields and their comments are the flags and their help"
+)]
+pub(super) struct Tracing {
+    /// Tell a collector about requests, over OTLP (gRPC). OTEL_TRACES_EXPORTER=otlp and OTEL_EXPORTER_OTLP_ENDPOINT do it too
+    #[arg(
+        long,
+        env = "GITCD_ENABLE_DISTRIBUTED_TRACING",
+        alias = "experimental-enable-distributed-tracing",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = false,
+        default_missing_value = "true",
+        value_parser = boolean,
+        value_name = "BOOL"
+    )]
+    enable_distributed_tracing: bool,
+    /// The collector [default: OTEL_EXPORTER_OTLP_ENDPOINT, or localhost:4317]
+    #[arg(
+        long,
+        env = "GITCD_DISTRIBUTED_TRACING_ADDRESS",
+        alias = "experimental-distributed-tracing-address",
+        value_name = "ADDRESS"
+    )]
+    distributed_tracing_address: Option<String>,
+    /// What traces call this service [default: OTEL_SERVICE_NAME, or gitcd]
+    #[arg(
+        long,
+        env = "GITCD_DISTRIBUTED_TRACING_SERVICE_NAME",
+        alias = "experimental-distributed-tracing-service-name",
+        value_name = "NAME"
+    )]
+    distributed_tracing_service_name: Option<String>,
+    /// What tells this service from others of the same name
+    #[arg(
+        long,
+        env = "GITCD_DISTRIBUTED_TRACING_INSTANCE_ID",
+        alias = "experimental-distributed-tracing-instance-id",
+        value_name = "ID"
+    )]
+    distributed_tracing_instance_id: Option<String>,
+    /// So many traces of a million are begun here [default: OTEL_TRACES_SAMPLER, or 0]. What a client traces is always told
+    #[arg(
+        long,
+        env = "GITCD_DISTRIBUTED_TRACING_SAMPLING_RATE",
+        alias = "experimental-distributed-tracing-sampling-rate",
+        value_name = "N"
+    )]
+    distributed_tracing_sampling_rate: Option<u32>,
+}
+
+impl Tracing {
+    pub(super) fn settings(&self) -> telemetry::Settings {
+        telemetry::Settings {
+            enabled: self.enable_distributed_tracing,
+            address: self.distributed_tracing_address.clone(),
+            service_name: self.distributed_tracing_service_name.clone(),
+            instance_id: self.distributed_tracing_instance_id.clone(),
+            sampling_per_million: self.distributed_tracing_sampling_rate,
         }
     }
 }

@@ -60,7 +60,7 @@ fn put(key: Bytes, value: Bytes, lease: i64) -> Op {
 type Outcome = Box<dyn FnMut() -> Option<Result<(), Error>>>;
 
 fn reply<T: 'static>() -> (Reply<T>, Outcome) {
-    let (reply, mut answer) = oneshot::channel();
+    let (reply, mut answer) = Reply::channel();
     (reply, Box::new(move || answer.try_recv().ok().map(|answer: Result<T, Error>| answer.map(|_| ()))))
 }
 

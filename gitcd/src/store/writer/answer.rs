@@ -1,0 +1,87 @@
+//! Answers of the writer, and the traces of those who wait for them.
+
+use tokio::sync::oneshot;
+use tracing::field::Empty;
+use tracing::{Span, info_span};
+
+use crate::store::Error;
+use crate::store::lease::Lease;
+use crate::store::revision::Revision;
+use crate::store::txn::Done;
+use crate::telemetry;
+
+/// Where an answer goes.
+#[derive(Debug)]
+pub(in crate::store) struct Reply<T> {
+    sender: oneshot::Sender<Result<T, Error>>,
+    /// Of the request that waits for it.
+    span: Span,
+}
+
+impl<T> Reply<T> {
+    /// For the request that this thread serves at the moment.
+    pub(in crate::store) fn channel() -> (Self, oneshot::Receiver<Result<T, Error>>) {
+        let (sender, answer) = oneshot::channel();
+        (Self { sender, span: telemetry::current() }, answer)
+    }
+
+    pub(super) fn send(self, answer: Result<T, Error>) {
+        // Nobody listens any more if the client went away.
+        let _ = self.sender.send(answer);
+    }
+}
+
+/// An answer that waits for the fsync.
+pub(super) enum Answer {
+    Write(Reply<Done>, Result<Done, Error>),
+    Grant(Reply<(i64, i64)>, Result<(i64, i64), Error>),
+    Revision(Reply<Revision>, Result<Revision, Error>),
+    Lease(Reply<Option<Lease>>, Result<Option<Lease>, Error>),
+    Leases(Reply<Vec<(i64, i64)>>, Result<Vec<(i64, i64)>, Error>),
+}
+
+impl Answer {
+    pub(super) fn send(self, outcome: &Result<(), Error>) {
+        fn give<T>(reply: Reply<T>, answer: Result<T, Error>, outcome: &Result<(), Error>) {
+            reply.send(outcome.clone().and(answer));
+        }
+        match self {
+            Self::Write(reply, done) => give(reply, done, outcome),
+            Self::Grant(reply, granted) => give(reply, granted, outcome),
+            Self::Revision(reply, revision) => give(reply, revision, outcome),
+            Self::Lease(reply, lease) => give(reply, lease, outcome),
+            Self::Leases(reply, leases) => give(reply, leases, outcome),
+        }
+    }
+
+    fn span(&self) -> &Span {
+        match self {
+            Self::Write(reply, _) => &reply.span,
+            Self::Grant(reply, _) => &reply.span,
+            Self::Revision(reply, _) => &reply.span,
+            Self::Lease(reply, _) => &reply.span,
+            Self::Leases(reply, _) => &reply.span,
+        }
+    }
+}
+
+/// The span of a journal write, if a traced request waits for it: a child of the first such request, linked to the others.
+pub(super) fn span(answers: &[Answer], bytes: usize) -> Span {
+    if !telemetry::on() {
+        return Span::none();
+    }
+    let mut requests = answers.iter().map(Answer::span).filter(|span| !span.is_disabled());
+    let Some(first) = requests.next() else { return Span::none() };
+    let span = info_span!(
+        target: telemetry::TARGET,
+        parent: first,
+        "journal.write",
+        otel.status_code = Empty,
+        gitcd.bytes = bytes,
+        gitcd.answers = answers.len(),
+    );
+    for request in requests {
+        span.follows_from(request);
+    }
+    span
+}

@@ -1,0 +1,153 @@
+//! Whether to trace and where to, from etcd's flags and from OpenTelemetry's environment variables.
+
+/// What the command line says; what it leaves open, the usual `OTEL_` variables say.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Trace, whatever the environment says.
+    pub enabled: bool,
+    /// The collector's address, `HOST:PORT` or a URL.
+    pub address: Option<String>,
+    /// What traces call this service.
+    pub service_name: Option<String>,
+    /// What tells it from others of the same name.
+    pub instance_id: Option<String>,
+    /// So many traces of a million are begun here; traces that a client has begun are the client's choice.
+    pub sampling_per_million: Option<u32>,
+}
+
+/// Why there are no traces although somebody wants them.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot set up tracing: {0}")]
+pub struct SetupError(pub(super) String);
+
+/// What to do, if anything.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Plan {
+    pub(super) endpoint: String,
+    /// The share of traces to begin; unset leaves it to `OTEL_TRACES_SAMPLER`.
+    pub(super) share: Option<f64>,
+    pub(super) service_name: Option<String>,
+    pub(super) instance_id: Option<String>,
+}
+
+const MILLION: u32 = 1_000_000;
+const DEFAULT_ENDPOINT: &str = "http://localhost:4317";
+
+/// A variable of the process; an empty one is as good as none, as OpenTelemetry wants it.
+pub(super) fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
+}
+
+impl Settings {
+    /// Decides by the flags and by `variable`.
+    pub(super) fn plan(&self, variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Plan>, SetupError> {
+        // The variable for traces wins over the one for all signals.
+        let exporter = |name: &str| {
+            variable(&format!("OTEL_EXPORTER_OTLP_TRACES_{name}"))
+                .or_else(|| variable(&format!("OTEL_EXPORTER_OTLP_{name}")))
+        };
+        if !self.wanted(variable, exporter("ENDPOINT").is_some())? {
+            return Ok(None);
+        }
+        if let Some(protocol) = exporter("PROTOCOL").filter(|protocol| protocol != "grpc") {
+            return Err(SetupError(format!("OTEL_EXPORTER_OTLP_PROTOCOL={protocol}: only grpc is spoken")));
+        }
+        let share = match self.sampling_per_million {
+            Some(rate) if rate > MILLION => {
+                return Err(SetupError(format!("--distributed-tracing-sampling-rate={rate} is more than {MILLION}")));
+            }
+            Some(rate) => Some(f64::from(rate) / f64::from(MILLION)),
+            // As in etcd: switched on by the flag, it is up to clients to begin traces.
+            None if self.enabled && variable("OTEL_TRACES_SAMPLER").is_none() => Some(0.0),
+            None => None,
+        };
+        let address = self.address.as_ref().map(|address| match address.split_once("://") {
+            Some(_) => address.clone(),
+            None => format!("http://{address}"),
+        });
+        Ok(Some(Plan {
+            endpoint: address.or_else(|| exporter("ENDPOINT")).unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned()),
+            share,
+            service_name: self.service_name.clone(),
+            instance_id: self.instance_id.clone(),
+        }))
+    }
+
+    fn wanted(&self, variable: &dyn Fn(&str) -> Option<String>, endpoint: bool) -> Result<bool, SetupError> {
+        if self.enabled {
+            return Ok(true);
+        }
+        if variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+            return Ok(false);
+        }
+        match variable("OTEL_TRACES_EXPORTER").as_deref() {
+            None => Ok(endpoint),
+            Some("otlp") => Ok(true),
+            Some("none") => Ok(false),
+            Some(other) => Err(SetupError(format!("OTEL_TRACES_EXPORTER={other}: only otlp and none are known"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(settings: &Settings, variables: &[(&str, &str)]) -> Result<Option<Plan>, String> {
+        let variable =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        settings.plan(&variable).map_err(|error| error.to_string())
+    }
+
+    fn endpoint(settings: &Settings, variables: &[(&str, &str)]) -> Option<String> {
+        plan(settings, variables).unwrap().map(|plan| plan.endpoint)
+    }
+
+    #[test]
+    fn nothing_is_traced_unless_a_flag_or_a_variable_asks_for_it() {
+        let none = Settings::default();
+        assert_eq!(endpoint(&none, &[]), None);
+        // As in etcd, what else the flags say does not switch it on.
+        let idle = Settings { address: Some("a:1".into()), sampling_per_million: Some(1), ..Settings::default() };
+        assert_eq!(endpoint(&idle, &[]), None);
+        assert_eq!(endpoint(&none, &[("OTEL_TRACES_EXPORTER", "otlp")]).as_deref(), Some(DEFAULT_ENDPOINT));
+        let all = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4317");
+        let traces = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://traces:4317");
+        assert_eq!(endpoint(&none, &[all]).as_deref(), Some("http://all:4317"));
+        assert_eq!(endpoint(&none, &[all, traces]).as_deref(), Some("http://traces:4317"));
+        assert_eq!(endpoint(&none, &[all, ("OTEL_TRACES_EXPORTER", "none")]), None);
+        assert_eq!(endpoint(&none, &[all, ("OTEL_SDK_DISABLED", "TRUE")]), None);
+    }
+
+    #[test]
+    fn flags_win_over_variables() {
+        let flags = Settings { enabled: true, ..Settings::default() };
+        let variable = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4317");
+        assert_eq!(endpoint(&flags, &[]).as_deref(), Some(DEFAULT_ENDPOINT));
+        assert_eq!(endpoint(&flags, &[variable, ("OTEL_TRACES_EXPORTER", "none")]).as_deref(), Some("http://all:4317"));
+        let address = |address: &str| Settings { address: Some(address.into()), ..flags.clone() };
+        assert_eq!(endpoint(&address("c:1"), &[variable]).as_deref(), Some("http://c:1"));
+        assert_eq!(endpoint(&address("https://c:1"), &[variable]).as_deref(), Some("https://c:1"));
+    }
+
+    #[test]
+    fn the_flag_leaves_the_choice_to_clients_as_in_etcd_and_the_variables_to_opentelemetry() {
+        let share = |settings: &Settings, variables| plan(settings, variables).unwrap().unwrap().share;
+        let flag = Settings { enabled: true, ..Settings::default() };
+        assert_eq!(share(&flag, &[]), Some(0.0));
+        assert_eq!(share(&flag, &[("OTEL_TRACES_SAMPLER", "always_on")]), None);
+        assert_eq!(share(&Settings::default(), &[("OTEL_TRACES_EXPORTER", "otlp")]), None);
+        let rate = |rate| Settings { sampling_per_million: Some(rate), ..flag.clone() };
+        assert_eq!(share(&rate(250_000), &[("OTEL_TRACES_SAMPLER", "always_on")]), Some(0.25));
+        assert!(plan(&rate(1_000_001), &[]).unwrap_err().contains("--distributed-tracing-sampling-rate"));
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_said() {
+        let error = |variables| plan(&Settings::default(), variables).unwrap_err();
+        assert!(error(&[("OTEL_TRACES_EXPORTER", "zipkin")]).contains("zipkin"));
+        let protocol = ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf");
+        assert!(error(&[("OTEL_TRACES_EXPORTER", "otlp"), protocol]).contains("http/protobuf"));
+        assert_eq!(plan(&Settings::default(), &[protocol]), Ok(None));
+    }
+}
