@@ -48,8 +48,8 @@ func startGitcd(t testing.TB, program string, cfg *embed.Config) string {
 		"--listen-urls=" + cfg.ListenClientUrls[0].String(),
 		fmt.Sprintf("--max-request-bytes=%d", cfg.MaxRequestBytes),
 		fmt.Sprintf("--max-txn-ops=%d", cfg.MaxTxnOps),
-		fmt.Sprintf("--watch-progress-notify-interval=%.0f", cfg.WatchProgressNotifyInterval.Seconds()),
 	}
+	arguments = append(arguments, progress(cfg)...)
 	if tls := cfg.ClientTLSInfo; !tls.Empty() {
 		arguments = append(arguments,
 			"--tls-cert="+tls.CertFile, "--tls-key="+tls.KeyFile, "--tls-trusted-ca-certs="+tls.TrustedCAFile)
@@ -79,8 +79,8 @@ func startEtcd(t testing.TB, program string, cfg *embed.Config) string {
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=test=" + peer,
 		fmt.Sprintf("--max-request-bytes=%d", cfg.MaxRequestBytes),
 		fmt.Sprintf("--max-txn-ops=%d", cfg.MaxTxnOps),
-		fmt.Sprintf("--watch-progress-notify-interval=%s", cfg.WatchProgressNotifyInterval),
 	}
+	arguments = append(arguments, progress(cfg)...)
 	if tls := cfg.ClientTLSInfo; !tls.Empty() {
 		arguments = append(arguments,
 			"--cert-file="+tls.CertFile, "--key-file="+tls.KeyFile, "--trusted-ca-file="+tls.TrustedCAFile)
@@ -95,6 +95,15 @@ func startEtcd(t testing.TB, program string, cfg *embed.Config) string {
 		return err == nil
 	})
 	return address
+}
+
+// progress is the flag that sets how often watchers are told the revision. A configuration
+// that says nothing of it leaves the server its default, which is long.
+func progress(cfg *embed.Config) []string {
+	if cfg.WatchProgressNotifyInterval == 0 {
+		return nil
+	}
+	return []string{"--watch-progress-notify-interval=" + cfg.WatchProgressNotifyInterval.String()}
 }
 
 // freeAddress is below the ports that the kernel gives to outgoing connections.
