@@ -4,7 +4,6 @@ mod branch;
 mod service;
 mod watch;
 
-
 use gitcd::store::revision::Revision;
 
 use self::branch::Branch;
