@@ -6,7 +6,7 @@ CARGO ?= cargo
 .PHONY: help up down test suites check deny bench soak assets build
 
 help: ## Show this help
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build gitcd and trishanku
 	$(CARGO) build --release -p gitcd -p trishanku
@@ -51,6 +51,11 @@ fuzz: ## Fuzz gitcd's formats and requests with libFuzzer (needs a C++ compiler)
 linearizability: ## Random clients, watchers and failures against a model of etcd; DURATION=1h for long (needs Go)
 	@$(if $(GITCD),,$(CARGO) build --workspace --locked --bin gitcd --test serve)
 	GITCD="$(or $(GITCD),target/debug/gitcd)" conformance/linearizability/run $(ARGS)
+
+.PHONY: etcd-suites
+etcd-suites: ## etcd's own client-level tests, and etcdctl on etcd and gitcd side by side (needs Go)
+	@$(if $(GITCD),,$(CARGO) build --workspace --locked --bin gitcd --test serve)
+	GITCD="$(or $(GITCD),target/debug/gitcd)" conformance/etcd/run $(ARGS)
 
 assets: ## Get the Kubernetes and etcd binaries; prints their folder
 	@hack/assets.sh

@@ -20,8 +20,9 @@ type scenario struct {
 	servers int
 	// Whether they tell clients where they are.
 	advertise bool
-	etcd      []string // further arguments
-	script    string
+	// Further arguments, of both programs and of etcd alone.
+	serve, etcd []string
+	script      string
 	// Lines that only etcd's transcript has, after '-', and such that only gitcd's has, after '+'.
 	differences []string
 	reason      string
@@ -33,6 +34,7 @@ type scenario struct {
 //	:quota 65536
 //	:servers 2
 //	:advertise
+//	:serve --max-txn-ops=1
 //	:etcd --election-timeout=1000
 //	etcdctl put a 1
 //	-- why gitcd differs
@@ -82,6 +84,8 @@ func parse(text string) (s scenario, err error) {
 			s.servers, err = strconv.Atoi(line[len(":servers "):])
 		case line == ":advertise":
 			s.advertise = true
+		case strings.HasPrefix(line, ":serve "):
+			s.serve = strings.Fields(line[len(":serve "):])
 		case strings.HasPrefix(line, ":etcd "):
 			s.etcd = strings.Fields(line[len(":etcd "):])
 		default:

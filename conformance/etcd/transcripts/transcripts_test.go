@@ -60,7 +60,7 @@ func (s scenario) play(t *testing.T, program server.Program, prelude, assets str
 	n := normaliser{replacements: []string{folder, "FOLDER"}}
 	environment := append(slices.DeleteFunc(os.Environ(), isEtcdctl), "PATH="+assets+":"+os.Getenv("PATH"))
 	for i := range s.servers {
-		running := s.serve(t, program)
+		running := s.start(t, program)
 		endpoint := strings.TrimPrefix(running.Endpoint(), "http://")
 		name := "ENDPOINT"
 		if i > 0 {
@@ -85,10 +85,10 @@ func (s scenario) play(t *testing.T, program server.Program, prelude, assets str
 	return n.normalise(string(output))
 }
 
-func (s scenario) serve(t *testing.T, program server.Program) *server.Server {
+func (s scenario) start(t *testing.T, program server.Program) *server.Server {
 	t.Helper()
 	running, err := server.New(program, t.TempDir(), server.Options{
-		QuotaBytes: s.quota, Advertise: s.advertise, EtcdArguments: s.etcd,
+		QuotaBytes: s.quota, Advertise: s.advertise, GitcdArguments: s.serve, EtcdArguments: slices.Concat(s.serve, s.etcd),
 	})
 	if err != nil {
 		t.Fatal(err)
