@@ -74,8 +74,11 @@ func linearizable(r Request) bool {
 	switch {
 	case r.Range != nil:
 		return !r.Range.Serializable
+	case r.Txn != nil:
+		// etcd takes one that does nothing for one whose reads are all serializable.
+		return len(r.Txn.Then)+len(r.Txn.Else) > 0
 	default:
-		return r.Put != nil || r.Delete != nil || r.Txn != nil || r.Compact != nil || r.Revoke != 0
+		return r.Put != nil || r.Delete != nil || r.Compact != nil || r.Revoke != 0
 	}
 }
 

@@ -21,11 +21,13 @@ func (s *rawStream) control(ctx context.Context, cancel context.CancelFunc, stre
 		case <-time.After(20 * time.Millisecond):
 		}
 		now := time.Now()
+		// etcd cancels what was compacted, but answers no request for progress on the stream until its client does, too.
+		s.cancel(stream, current, func(l *live) bool { return l.leg.End == endRefused })
 		if final, closing := s.closing(); closing {
 			if deadline.IsZero() {
 				deadline, nextProgress = now.Add(reachPatience), now
 			}
-			s.cancel(stream, current, func(l *live) bool { return l.leg.Start > final })
+			s.cancel(stream, current, func(l *live) bool { return l.leg.End == "" && l.leg.Start > final })
 			if why := s.finish(current, final, now.After(deadline)); why != "" {
 				return why
 			}
@@ -46,7 +48,7 @@ func (s *rawStream) control(ctx context.Context, cancel context.CancelFunc, stre
 				return endCancelled
 			}
 			chosen := current[s.rng.IntN(len(current))]
-			s.cancel(stream, current, func(l *live) bool { return l == chosen })
+			s.cancel(stream, current, func(l *live) bool { return l.leg.End == "" && l == chosen })
 		}
 		if !s.style.manual {
 			s.again(stream, current)
@@ -103,7 +105,7 @@ func (s *rawStream) cancel(stream pb.Watch_WatchClient, current []*live, chosen 
 	var ids []int64
 	s.lock.Lock()
 	for _, l := range current {
-		if l.created && l.leg.End == "" && !l.canceled && chosen(l) {
+		if l.created && !l.canceled && chosen(l) {
 			l.canceled = true
 			ids = append(ids, l.id)
 		}
