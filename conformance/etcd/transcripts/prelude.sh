@@ -6,6 +6,15 @@ readonly PATIENCE=30 # seconds
 
 set -euo pipefail
 
+# A script that fails leaves nothing that runs.
+clean_up() {
+  local processes
+  processes=$(jobs -p)
+  # shellcheck disable=SC2086 # a list
+  [[ -z $processes ]] || kill $processes 2>/dev/null || :
+}
+trap clean_up EXIT
+
 fail() {
   printf '%s\n' "$*" >&2
   exit 99
@@ -52,6 +61,7 @@ print_outputs() { # OUT ERR STATUS
 }
 
 # Sets the variable lease to the id of a new lease.
+# shellcheck disable=SC2034 # scripts use it
 grant() { # TTL_SECONDS
   lease=$(quietly etcdctl lease grant "$1" | cut -d' ' -f2)
 }
@@ -93,6 +103,15 @@ finish() {
   exec 9>&-
   wait "$pid" || status=$?
   print_outputs bg.out bg.err "$status"
+}
+
+# Starts a command beside the background one; its output goes to a file. Sets the variable aside to its process.
+# shellcheck disable=SC2034 # scripts use it
+aside() { # FILE COMMAND...
+  local file=$1
+  address "${@:2}"
+  "${addressed[@]}" >"$file" &
+  aside=$!
 }
 
 # A new etcd is told only after a while of which version its storage is.

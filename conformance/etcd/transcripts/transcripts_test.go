@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,6 +75,9 @@ func (s scenario) play(t *testing.T, program server.Program, prelude, assets str
 	defer cancel()
 	shell := exec.CommandContext(ctx, "bash", "-c", "source "+prelude+"\n"+s.script)
 	shell.Dir, shell.Env = folder, environment
+	// One that takes too long is ended with all that it runs.
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
 	output, err := shell.Output()
 	if err != nil {
 		said := err.Error()
