@@ -17,6 +17,7 @@ use crate::{api, committer, store, telemetry, tls};
 
 /// As in etcd: watchers must not be told more often.
 const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+const DEFAULT_PROGRESS_INTERVAL: Duration = Duration::from_mins(10);
 
 /// Where a single branch is served unless somebody says otherwise.
 const DEFAULT_URL: &str = "http://127.0.0.1:2479";
@@ -221,6 +222,11 @@ async fn serve(configs: Vec<Config>) -> anyhow::Result<()> {
     outcome
 }
 
+/// etcd's reading of `--watch-progress-notify-interval`: zero is its default.
+fn progress_interval(interval: Duration) -> Duration {
+    if interval.is_zero() { DEFAULT_PROGRESS_INTERVAL } else { interval.max(MIN_PROGRESS_INTERVAL) }
+}
+
 /// etcd's reading of `--quota-backend-bytes`.
 fn quota(bytes: i64) -> u64 {
     match bytes {
@@ -291,11 +297,23 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
                 overhead_bytes_per_second: args.commit_overhead_bytes,
                 max_journal_bytes: args.max_journal_bytes,
             },
-            progress_interval: args.watch_progress_notify_interval.max(MIN_PROGRESS_INTERVAL),
+            progress_interval: progress_interval(args.watch_progress_notify_interval),
             retention: args.compaction.retention()?,
             transport: args.transport.settings(),
             tls,
         });
     }
     Ok(configs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_progress_interval_of_zero_is_the_default_and_a_tiny_one_the_least() {
+        assert_eq!(progress_interval(Duration::ZERO), Duration::from_mins(10));
+        assert_eq!(progress_interval(Duration::from_millis(1)), Duration::from_millis(100));
+        assert_eq!(progress_interval(Duration::from_secs(7)), Duration::from_secs(7));
+    }
 }
