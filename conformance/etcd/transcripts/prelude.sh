@@ -9,7 +9,7 @@ set -euo pipefail
 # A script that fails leaves nothing that runs.
 clean_up() {
   local processes
-  processes=$(jobs -p)
+  processes=$(jobs -pr)
   # shellcheck disable=SC2086 # a list
   [[ -z $processes ]] || kill $processes 2>/dev/null || :
 }
