@@ -42,7 +42,7 @@ impl Service {
             }
             3 => {
                 let Some(request) = decode(message) else { return };
-                drop(answered(backend.delete_range(Request::new(request)).await));
+                let _ = answered(backend.delete_range(Request::new(request)).await);
             }
             4 => {
                 let Some(request) = decode::<pb::TxnRequest>(message) else { return };
@@ -54,15 +54,15 @@ impl Service {
             }
             5 => {
                 let Some(request) = decode(message) else { return };
-                drop(answered(backend.compact(Request::new(request)).await));
+                let _ = answered(backend.compact(Request::new(request)).await);
             }
             6 => {
                 let Some(request) = decode(message) else { return };
-                drop(answered(backend.lease_grant(Request::new(request)).await));
+                let _ = answered(backend.lease_grant(Request::new(request)).await);
             }
             7 => {
                 let Some(request) = decode(message) else { return };
-                drop(answered(backend.lease_revoke(Request::new(request)).await));
+                let _ = answered(backend.lease_revoke(Request::new(request)).await);
             }
             8 => {
                 let Some(request) = decode::<pb::LeaseKeepAliveRequest>(message) else { return };
@@ -70,7 +70,7 @@ impl Service {
             }
             9 => {
                 let Some(request) = decode(message) else { return };
-                drop(answered(backend.lease_time_to_live(Request::new(request)).await));
+                let _ = answered(backend.lease_time_to_live(Request::new(request)).await);
             }
             _ => {
                 let Some(request) = decode::<pb::PutRequest>(message) else { return };
