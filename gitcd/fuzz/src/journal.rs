@@ -203,7 +203,9 @@ fn acknowledged(files: &Files) -> (Vec<Record>, bool) {
         while let Some(payload) = frame_at(content, id, at) {
             match Record::decode_all(payload) {
                 Ok(mut decoded) => {
-                    decoded.iter_mut().for_each(|record| _ = forget_offsets(record, payload));
+                    for record in &mut decoded {
+                        forget_offsets(record, payload);
+                    }
                     records.append(&mut decoded);
                 }
                 Err(_) => clean = false,

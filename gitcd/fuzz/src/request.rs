@@ -4,6 +4,8 @@ mod branch;
 mod service;
 mod watch;
 
+use gitcd::store::Store;
+use gitcd::store::log::Entry;
 use gitcd::store::revision::Revision;
 
 use self::branch::Branch;
@@ -44,6 +46,6 @@ async fn requests(script: &mut Input<'_>) {
 }
 
 /// The log as it is kept, which is all of it from the compact revision on.
-fn log(store: &gitcd::store::Store) -> Vec<gitcd::store::log::Entry> {
+fn log(store: &Store) -> Vec<Entry> {
     store.log(Revision::ZERO, usize::MAX)
 }

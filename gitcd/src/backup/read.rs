@@ -119,9 +119,17 @@ impl Backup {
         if self.pairs.len() != header.pairs {
             return Err(format!("{} pairs instead of {}", self.pairs.len(), header.pairs));
         }
+        for pair in &self.pairs {
+            if !matches!(&pair.changes[..], [Change { put: Some(_), .. }]) {
+                return Err(format!("a pair of revision {} has no value of its own", pair.revision));
+            }
+            if !(1..=header.base).contains(&pair.revision.get()) {
+                return Err(format!("a pair of revision {} at revision {}", pair.revision, header.base));
+            }
+        }
         let mut last = header.base;
         for write in &self.writes {
-            if write.revision.get() != last + 1 {
+            if last.checked_add(1) != Some(write.revision.get()) {
                 return Err(format!("revision {} follows {last}", write.revision));
             }
             last = write.revision.get();
@@ -129,7 +137,7 @@ impl Backup {
         if last != header.revision {
             return Err(format!("it ends at revision {last} instead of {}", header.revision));
         }
-        if header.base < 1 || header.compact_revision > header.revision {
+        if header.base < 1 || !(0..=header.revision).contains(&header.compact_revision) {
             return Err("its revisions make no sense".to_owned());
         }
         Ok(())

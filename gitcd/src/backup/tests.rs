@@ -112,10 +112,14 @@ fn pairs_that_are_none_and_revisions_that_cannot_go_on_are_refused() {
         records[1] = Record::Write(pair);
         records
     };
-    refused(HEADER, &with(delete("a", 3)), "a pair of revision 3 has no value");
-    refused(HEADER, &with(Write { changes: Vec::new(), ..put("a", 3, "1") }), "a pair of revision 3 has no value");
+    refused(HEADER, &with(delete("a", 3)), "a pair of revision 3 has no value of its own");
+    refused(
+        HEADER,
+        &with(Write { changes: Vec::new(), ..put("a", 3, "1") }),
+        "a pair of revision 3 has no value of its own",
+    );
     let two = [put("a", 3, "1"), put("b", 3, "1")].map(|write| write.changes).concat();
-    refused(HEADER, &with(Write { changes: two, ..put("a", 3, "1") }), "a pair of revision 3 has no value");
+    refused(HEADER, &with(Write { changes: two, ..put("a", 3, "1") }), "a pair of revision 3 has no value of its own");
     refused(HEADER, &with(put("a", 6, "1")), "a pair of revision 6 at revision 5");
     refused(HEADER, &with(put("a", 0, "1")), "a pair of revision 0 at revision 5");
     let last = HEADER.replace(":5", ":9223372036854775807").replace(":7", ":9223372036854775807");

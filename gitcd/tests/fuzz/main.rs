@@ -4,9 +4,10 @@ mod seeds;
 #[path = "../../fuzz/src/lib.rs"]
 pub mod targets;
 
+use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use proptest::test_runner::{TestCaseResult, TestRunner};
+use proptest::test_runner::TestRunner;
 
 use self::seeds::Target;
 
@@ -63,9 +64,13 @@ fn run(target: Target, cases: u32) {
     inputs.iter().for_each(|input| target.run(input));
     // What fails belongs to the seeds, not into another file.
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
-    let strategy = (prop::sample::select(inputs), prop::collection::vec(change(), 0..6));
-    let outcome = TestRunner::new(config).run(&strategy, |(mut input, changes)| -> TestCaseResult {
-        changes.iter().for_each(|change| change.apply(&mut input));
+    let input =
+        (prop::sample::select(inputs), prop::collection::vec(change(), 0..6)).prop_map(|(mut input, changes)| {
+            changes.iter().for_each(|change| change.apply(&mut input));
+            // A failure is then shown as a byte string.
+            Bytes::from(input)
+        });
+    let outcome = TestRunner::new(config).run(&input, |input| {
         target.run(&input);
         Ok(())
     });
