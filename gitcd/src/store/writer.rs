@@ -275,6 +275,10 @@ impl Writer {
         for (version, at) in batch.positions.drain(..) {
             version.set_position(at);
         }
+        // Before the revision rises: whoever reads at a revision after the compaction must not read below it.
+        if let Some(revision) = batch.compact {
+            self.store.index.write().compact(revision);
+        }
         if let Some(first) = batch.first {
             let store = self.store.clone();
             let index = store.index.read();
@@ -307,8 +311,7 @@ impl Writer {
             };
             counter.fetch_add(1, Ordering::Relaxed);
         }
-        if let Some(revision) = batch.compact {
-            self.store.index.write().compact(revision);
+        if batch.compact.is_some() {
             self.store.counters.compactions.fetch_add(1, Ordering::Relaxed);
             self.store.hub.compacted();
             self.pruning = true;
