@@ -28,11 +28,15 @@ pub fn run(data: &[u8]) {
 pub(super) fn records(payload: &[u8]) {
     let Ok(decoded) = Record::decode_all(payload) else { return };
     let mut canonical = Vec::new();
-    decoded.iter().for_each(|record| record.encode(&mut canonical));
+    for record in &decoded {
+        record.encode(&mut canonical);
+    }
     assert!(canonical.len() <= payload.len(), "numbers are written as short as can be");
     let mut again = Record::decode_all(&canonical).expect("what was encoded decodes");
     let mut repeated = Vec::new();
-    again.iter().for_each(|record| record.encode(&mut repeated));
+    for record in &again {
+        record.encode(&mut repeated);
+    }
     assert_eq!(repeated, canonical);
     let (mut decoded, mut held) = (decoded, 0);
     for (records, payload) in [(&mut decoded, payload), (&mut again, &canonical)] {

@@ -21,7 +21,7 @@ pub enum KeyRange {
     From(Bytes),
 }
 
-type Bounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
+pub(super) type Bounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
 
 impl KeyRange {
     /// From etcd's pair of `key` and `range_end`: empty is one key, a single NUL is everything from the key on.
@@ -43,7 +43,8 @@ impl KeyRange {
         }
     }
 
-    fn bounds(&self) -> Option<Bounds<'_>> {
+    /// For a map by key; `None` if nothing can be in the range.
+    pub(super) fn bounds(&self) -> Option<Bounds<'_>> {
         match self {
             Self::One(key) => Some((Bound::Included(key), Bound::Included(key))),
             Self::Span(start, end) => (start < end).then_some((Bound::Included(start), Bound::Excluded(end))),

@@ -12,9 +12,11 @@ use super::lease::Leases;
 use super::query::{Found, Range, View};
 use super::revision::Revision;
 use super::version::Version;
+use written::Written;
 
 #[cfg(test)]
 mod tests;
+mod written;
 
 /// One operation.
 #[derive(Clone, Debug)]
@@ -239,7 +241,7 @@ pub(super) fn write(op: &Op, newest: View, leases: &Leases) -> Result<(Done, Vec
     check(&chosen, newest.index, newest.at, Some(leases))?;
     let mut run = Run { view: newest, now: newest.at.next(), written: Written::default() };
     let done = run.execute(chosen)?;
-    Ok((done, run.written.order))
+    Ok((done, run.written.into_order()))
 }
 
 fn check(op: &Chosen, index: &Index, at: Revision, leases: Option<&Leases>) -> Result<(), Error> {
@@ -270,47 +272,6 @@ struct Run<'a> {
     written: Written,
 }
 
-/// The changes so far, in order, at most one for a key. A transaction has few operations, so a walk for each is
-/// affordable; but an operation may change many keys, so there must be no walk for each of those.
-#[derive(Default)]
-struct Written {
-    order: Vec<Arc<Version>>,
-    /// Changes looked at, to show what that grows with.
-    #[cfg(test)]
-    looked_at: std::cell::Cell<usize>,
-}
-
-impl Written {
-    fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Version>> {
-        #[cfg(test)]
-        self.looked_at.update(|count| count + self.order.len());
-        self.order.iter()
-    }
-
-    fn retain(&mut self, keep: impl Fn(&Version) -> bool) {
-        #[cfg(test)]
-        self.looked_at.update(|count| count + self.order.len());
-        self.order.retain(|earlier| keep(earlier));
-    }
-
-    fn find(&self, key: &[u8]) -> Option<&Arc<Version>> {
-        self.iter().rev().find(|version| version.key == key)
-    }
-
-    /// A put and a delete of one key in one transaction are refused, but a key that an earlier operation wrote may be
-    /// written by a nested transaction again: the last change counts.
-    fn put(&mut self, version: Version) {
-        self.retain(|earlier| earlier.key != version.key);
-        self.order.push(Arc::new(version));
-    }
-
-    /// Deletes `pairs`, which are all that `keys` has at this point: own puts among them, own deletions not.
-    fn delete(&mut self, keys: &KeyRange, pairs: &[Arc<Version>], now: Revision) {
-        self.retain(|earlier| earlier.is_tombstone() || !keys.contains(&earlier.key));
-        self.order.extend(pairs.iter().map(|pair| Arc::new(Version::tombstone(pair.key.clone(), now))));
-    }
-}
-
 impl Run<'_> {
     fn execute(&mut self, op: Chosen) -> Result<Done, Error> {
         Ok(match op {
@@ -326,7 +287,7 @@ impl Run<'_> {
 
     /// The revision that a reader inside the transaction sees.
     fn revision(&self) -> Revision {
-        if self.written.order.is_empty() { self.view.at } else { self.now }
+        if self.written.is_empty() { self.view.at } else { self.now }
     }
 
     fn newest(&self, key: &[u8]) -> Option<Arc<Version>> {
@@ -340,7 +301,7 @@ impl Run<'_> {
     fn pairs(&self, keys: &KeyRange) -> BTreeMap<Bytes, Arc<Version>> {
         let mut pairs: BTreeMap<_, _> =
             self.view.index.range(keys, self.view.at).map(|version| (version.key.clone(), version.clone())).collect();
-        for version in self.written.iter().filter(|version| keys.contains(&version.key)) {
+        for version in self.written.within(keys) {
             if version.is_tombstone() {
                 pairs.remove(&version.key);
             } else {
@@ -351,7 +312,7 @@ impl Run<'_> {
     }
 
     fn range(&self, range: &Range) -> Result<Found, Error> {
-        let own_changes_matter = range.revision.is_none() && !self.written.order.is_empty();
+        let own_changes_matter = range.revision.is_none() && !self.written.is_empty();
         if own_changes_matter {
             return range.select(self.revision(), self.pairs(&range.keys).values(), self.view.segments);
         }
@@ -378,10 +339,10 @@ impl Run<'_> {
     fn delete(&mut self, delete: &Delete) -> Done {
         let pairs = match &delete.keys {
             KeyRange::One(key) => self.newest(key).into_iter().collect::<Vec<_>>(),
-            keys if self.written.order.is_empty() => self.view.index.range(keys, self.view.at).cloned().collect(),
+            keys if self.written.is_empty() => self.view.index.range(keys, self.view.at).cloned().collect(),
             keys => self.pairs(keys).into_values().collect(),
         };
-        self.written.delete(&delete.keys, &pairs, self.now);
+        self.written.delete(&pairs, self.now);
         let deleted = pairs.len();
         let previous = if delete.previous { pairs } else { Vec::new() };
         Done::Delete { revision: self.revision(), deleted, previous }

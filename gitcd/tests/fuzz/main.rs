@@ -61,12 +61,16 @@ fn change() -> impl Strategy<Value = Change> {
 fn run(target: Target, cases: u32) {
     let inputs: Vec<Vec<u8>> = target.seeds().into_iter().map(|(_, bytes)| bytes).collect();
     assert!(!inputs.is_empty(), "{target:?} has no seeds");
-    inputs.iter().for_each(|input| target.run(input));
+    for input in &inputs {
+        target.run(input);
+    }
     // What fails belongs to the seeds, not into another file.
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let input =
         (prop::sample::select(inputs), prop::collection::vec(change(), 0..6)).prop_map(|(mut input, changes)| {
-            changes.iter().for_each(|change| change.apply(&mut input));
+            for change in &changes {
+                change.apply(&mut input);
+            }
             // A failure is then shown as a byte string.
             Bytes::from(input)
         });

@@ -94,7 +94,9 @@ fn write(revision: i64, changes: Vec<Change>) -> Record {
 
 fn payload(records: &[Record]) -> Vec<u8> {
     let mut payload = Vec::new();
-    records.iter().for_each(|record| record.encode(&mut payload));
+    for record in records {
+        record.encode(&mut payload);
+    }
     payload
 }
 

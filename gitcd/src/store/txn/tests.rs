@@ -39,7 +39,8 @@ fn run(index: &Index, op: &Op) -> (Vec<Arc<Version>>, usize) {
     let chosen = choose(op, view).unwrap();
     let mut run = Run { view, now: view.at.next(), written: Written::default() };
     run.execute(chosen).unwrap();
-    (run.written.order, run.written.looked_at.get())
+    let looked_at = run.written.looked_at.get();
+    (run.written.into_order(), looked_at)
 }
 
 #[test]
@@ -61,6 +62,29 @@ fn what_a_deletion_looks_at_grows_with_the_keys_and_no_faster() {
         });
         assert!(looked_at[1] <= 2 * looked_at[0] + 10, "case {number}: {looked_at:?}");
         assert!(looked_at[1] <= 4 * 2000, "case {number}: {looked_at:?}");
+    }
+}
+
+/// The limit on operations is one for each branch: with three levels of 42 it lets 74,088 through.
+#[test]
+fn what_operations_of_nested_transactions_look_at_grows_with_their_number_and_no_faster() {
+    let range = |key| {
+        let keys = KeyRange::One(key);
+        let filter = crate::store::query::Filter::default();
+        Op::Range(Range { keys, revision: None, limit: 0, count_only: false, sort: None, filter })
+    };
+    let cases: [&dyn Fn(usize) -> Op; 3] =
+        [&|number| put(name(number)), &|number| delete(KeyRange::One(name(number))), &|number| range(name(number))];
+    for (number, case) in cases.iter().enumerate() {
+        let looked_at = [500, 1000].map(|count| {
+            let ops = (0..count).flat_map(|number| [put(name(number + 5000)), case(number)]).collect::<Vec<_>>();
+            let (changes, looked_at) =
+                run(&index(1000), &nested(ops.chunks(40).map(|ops| nested(ops.to_vec())).collect()));
+            assert!(changes.len() >= count, "case {number}");
+            looked_at
+        });
+        assert!(looked_at[1] <= 2 * looked_at[0] + 10, "case {number}: {looked_at:?}");
+        assert!(looked_at[1] <= 8 * 1000, "case {number}: {looked_at:?}");
     }
 }
 
