@@ -188,7 +188,9 @@ impl Index {
         self.revision = revision;
         self.compacted = compacted;
         self.pruned = compacted.min(revision);
-        self.events_from = if revision == compacted { revision.next() } else { compacted };
+        // Nothing was ever written at the initial revision.
+        let unknown = revision == compacted && revision > Revision::INITIAL;
+        self.events_from = if unknown { revision.next() } else { compacted };
     }
 
     /// Takes back the newest write, which could not be made durable.

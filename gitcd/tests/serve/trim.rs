@@ -287,3 +287,18 @@ async fn without_its_local_state_a_branch_goes_on_from_git_at_revisions_that_nob
     let history = repository.git(&["rev-list", DATA]);
     assert!(history.lines().any(|commit| commit == head), "history goes on where it was");
 }
+
+#[tokio::test]
+async fn a_store_compacted_at_its_beginning_can_be_watched_from_there_after_a_restart() {
+    let mut server = launch().start().await;
+    let client = server.client().await;
+    client.compact(compact(1)).await.ok();
+    client.put(put("/registry/a", "1")).await.ok();
+    for _ in 0..2 {
+        server.terminate().await;
+        server.restart().await;
+        let mut watching = server.client().await.watch();
+        watching.create(WatchCreateRequest { start_revision: 1, ..watch_prefix("/registry/") }).await;
+        assert_eq!(watching.events(1).await.len(), 1);
+    }
+}
