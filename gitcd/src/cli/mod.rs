@@ -10,7 +10,7 @@ mod serve;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
+use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -178,10 +178,12 @@ fn log(verbosity: i32, traces: Option<telemetry::Layer>) {
         _ => "trace",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    // The hint leaves the most detailed level to the filter. Without it every span of every library would be made, for nobody.
+    let others = filter_fn(|metadata| metadata.target() != telemetry::TARGET).with_max_level_hint(LevelFilter::TRACE);
     let words = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
-        .with_filter(filter.and(filter_fn(|metadata| metadata.target() != telemetry::TARGET)));
+        .with_filter(filter.and(others));
     tracing_subscriber::registry().with(traces).with(words).init();
 }
