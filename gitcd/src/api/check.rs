@@ -13,6 +13,7 @@ use crate::proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use crate::proto::etcdserverpb::request_op::Request;
 use crate::store::index::KeyRange;
 use crate::store::query::{Filter, Range, Sort, SortBy};
+use crate::store::ranges::Ranges;
 use crate::store::revision::Revision;
 use crate::store::txn::{Compare, Delete, Op, Put, Relation, Target, Txn};
 
@@ -148,7 +149,7 @@ fn compare(compare: pb::Compare) -> Compare {
 #[derive(Default)]
 struct Writes {
     puts: BTreeSet<Bytes>,
-    deletes: Vec<KeyRange>,
+    deletes: Ranges,
 }
 
 /// A key may be changed once only in whatever way the transaction goes.
@@ -156,7 +157,7 @@ fn overlaps(ops: &[Op]) -> Result<Writes, Status> {
     let mut writes = Writes::default();
     for op in ops {
         if let Op::Delete(delete) = op {
-            writes.deletes.push(delete.keys.clone());
+            writes.deletes.insert(&delete.keys);
         }
     }
     for op in ops {
@@ -184,7 +185,7 @@ fn overlaps(ops: &[Op]) -> Result<Writes, Status> {
 impl Writes {
     fn put(&mut self, key: &Bytes, unless_in: Option<&BTreeSet<Bytes>>) -> Result<(), Status> {
         let twice = self.puts.contains(key) && !unless_in.is_some_and(|other| other.contains(key));
-        if twice || self.deletes.iter().any(|range| range.contains(key)) {
+        if twice || self.deletes.contains(key) {
             return Err(status::duplicate_key());
         }
         self.puts.insert(key.clone());

@@ -11,6 +11,7 @@ pub mod index;
 pub mod lease;
 pub mod log;
 pub mod query;
+pub(crate) mod ranges;
 pub mod revision;
 pub mod txn;
 pub mod version;
