@@ -6,6 +6,7 @@
 //!
 //! [`Writer`] appends, [`recovery`] replays, [`Segments`] finds values that left memory.
 
+mod prefixes;
 pub mod record;
 pub mod recovery;
 mod segment;

@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use super::prefixes::Prefixes;
 use super::record::{DecodeError, Record};
 use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Position, Segments, frame_crc, sequence_of};
 use super::writer::Sealed;
@@ -178,20 +180,34 @@ fn list(folder: &Path) -> Result<Vec<(u64, PathBuf)>, RecoverError> {
 
 /// The payload of the frame that starts at `at`, if there is a whole one.
 fn frame_at<'a>(content: &'a [u8], header: &Header, at: usize) -> Option<&'a [u8]> {
+    let (payload, crc) = head_at(content, at)?;
+    let payload = &content[payload];
+    (frame_crc(&header.id, at as u64, payload) == crc).then_some(payload)
+}
+
+/// Where the payload of a frame would be if one started at `at`, and what its checksum would have to be.
+fn head_at(content: &[u8], at: usize) -> Option<(Range<usize>, u32)> {
     let head = content.get(at..at + FRAME_HEADER)?;
     if head[..4] != FRAME_MAGIC {
         return None;
     }
     let length = u32::from_le_bytes(head[4..8].try_into().ok()?) as usize;
     let crc = u32::from_le_bytes(head[8..12].try_into().ok()?);
-    let payload = content.get(at + FRAME_HEADER..(at + FRAME_HEADER).checked_add(length)?)?;
-    (frame_crc(&header.id, at as u64, payload) == crc).then_some(payload)
+    let start = at + FRAME_HEADER;
+    let end = start.checked_add(length).filter(|end| *end <= content.len())?;
+    Some((start..end, crc))
 }
 
-/// Whether a whole frame starts anywhere behind `at`.
+/// Whether a whole frame starts anywhere behind `at`. Costs a pass over the segment, whatever looks like a frame in it.
 fn has_frame_behind(content: &[u8], header: &Header, at: usize) -> bool {
+    let prefixes = Prefixes::of(content);
     let candidates = content[at + 1..].windows(4).enumerate().filter(|(_, bytes)| *bytes == FRAME_MAGIC);
-    candidates.map(|(index, _)| at + 1 + index).any(|start| frame_at(content, header, start).is_some())
+    candidates.map(|(index, _)| at + 1 + index).any(|start| {
+        let found = head_at(content, start);
+        found.is_some_and(|(payload, crc)| {
+            prefixes.frame_crc(&header.id, start as u64, payload.start, payload.end) == crc
+        })
+    })
 }
 
 #[cfg(test)]
@@ -295,6 +311,25 @@ mod tests {
         assert_eq!(replayed(folder.path()).unwrap().len(), 100);
         std::fs::remove_file(segment(folder.path(), 2)).unwrap();
         assert!(matches!(replayed(folder.path()), Err(RecoverError::Gap { missing: 2, .. })));
+    }
+
+    /// A client may put anything into a value, and the machine may stop while that is being written. If each of these
+    /// heads were followed to its end, this would read a terabyte.
+    #[test]
+    fn a_torn_value_full_of_heads_of_frames_costs_one_pass() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = writer(folder.path(), 0);
+        append(&mut journal, 1).unwrap();
+        let end = journal.value_base().1 as usize;
+        drop(journal);
+        let path = segment(folder.path(), 1);
+        let mut content = std::fs::read(&path).unwrap();
+        content.truncate(end);
+        let head = [&FRAME_MAGIC[..], &(8_u32 << 20).to_le_bytes()].concat();
+        content.extend(head.repeat(128 << 10));
+        content.resize(16 << 20, 0);
+        std::fs::write(&path, &content).unwrap();
+        assert_eq!(replayed(folder.path()).unwrap(), [1]);
     }
 
     #[test]

@@ -62,11 +62,18 @@ impl Header {
 /// The checksum of a frame covers where it is, so that a frame is valid in one place only.
 pub(super) fn frame_crc(segment: &[u8; 16], offset: u64, payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(segment);
-    hasher.update(&offset.to_le_bytes());
-    hasher.update(&(payload.len() as u32).to_le_bytes());
+    hasher.update(&frame_head(segment, offset, payload.len()));
     hasher.update(payload);
     hasher.finalize()
+}
+
+/// What the checksum covers before the payload.
+pub(super) fn frame_head(segment: &[u8; 16], offset: u64, length: usize) -> [u8; 28] {
+    let mut head = [0; 28];
+    head[..16].copy_from_slice(segment);
+    head[16..24].copy_from_slice(&offset.to_le_bytes());
+    head[24..].copy_from_slice(&(length as u32).to_le_bytes());
+    head
 }
 
 pub(super) fn file_name(sequence: u64) -> String {
