@@ -13,8 +13,8 @@ targets=("$@")
 
 host="$(rustc -vV | sed -n 's/^host: //p')"
 coverage="-Cpasses=sancov-module"
-for argument in level=4 inline-8bit-counters pc-table trace-compares; do
-  coverage+=" -Cllvm-args=-sanitizer-coverage-$argument"
+for argument in sanitizer-coverage-{level=4,inline-8bit-counters,pc-table,trace-compares} simplifycfg-branch-fold-threshold=0; do
+  coverage+=" -Cllvm-args=-$argument"
 done
 # With an explicit target, build scripts and macros are left without coverage; they could not be linked with it.
 RUSTFLAGS="$coverage ${RUSTFLAGS:-}" cargo build --release --locked --target "$host"
