@@ -71,9 +71,10 @@ fn segments(script: &mut Input) {
     let files = write(script, folder.path());
     let before = read(folder.path());
     assert_eq!(before, files);
-    let (expected, clean) = acknowledged(&files);
+    let Acknowledged { records: expected, clean, cut_off } = acknowledged(&files);
     match replay(folder.path()) {
         Ok((found, torn)) => {
+            assert!(!cut_off, "a whole frame behind damage was dropped");
             assert!(found == expected, "{} records instead of {}", found.len(), expected.len());
             assert!(!clean || torn == 0);
             // The torn end is gone.
@@ -192,9 +193,18 @@ fn header(content: &[u8]) -> Option<(u64, &[u8])> {
     (crc32fast::hash(covered).to_le_bytes() == crc).then_some((u64::from_le_bytes(*sequence), &rest[..16]))
 }
 
-/// The records of all whole frames that come one after the other, and whether there is nothing else but zeros.
-fn acknowledged(files: &Files) -> (Vec<Record>, bool) {
-    let (mut records, mut clean) = (Vec::new(), true);
+/// What the segments have, by the book.
+struct Acknowledged {
+    /// The records of all whole frames that come one after the other.
+    records: Vec<Record>,
+    /// There is nothing else but zeros.
+    clean: bool,
+    /// There are whole frames behind something else.
+    cut_off: bool,
+}
+
+fn acknowledged(files: &Files) -> Acknowledged {
+    let (mut records, mut clean, mut cut_off) = (Vec::new(), true, false);
     let mut before = None;
     for (sequence, content) in files {
         clean &= before.is_none_or(|before| before + 1 == *sequence);
@@ -216,7 +226,8 @@ fn acknowledged(files: &Files) -> (Vec<Record>, bool) {
             }
             at += FRAME_HEADER + payload.len();
         }
-        clean &= content.get(at..).is_some_and(|rest| rest.iter().all(|byte| *byte == 0));
+        clean &= content[at..].iter().all(|byte| *byte == 0);
+        cut_off |= (at..content.len()).any(|at| frame_at(content, id, at).is_some());
     }
-    (records, clean)
+    Acknowledged { records, clean, cut_off }
 }

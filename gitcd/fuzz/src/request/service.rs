@@ -9,6 +9,7 @@ use gitcd::api::{Backend, Limits, Member};
 use gitcd::proto::etcdserverpb as pb;
 use gitcd::proto::etcdserverpb::kv_server::Kv;
 use gitcd::proto::etcdserverpb::lease_server::Lease;
+use gitcd::proto::mvccpb::KeyValue;
 use gitcd::store::Store;
 use prost::Message;
 use tonic::{Code, Request, Response, Status};
@@ -79,16 +80,29 @@ impl Service {
         }
     }
 
-    /// A pair that was put is there.
+    /// A pair that was put is there, as it was put on top of what was there before.
     async fn put(&self, request: pb::PutRequest) {
+        let before = self.pair(request.key.clone()).await;
         let Some(response) = answered(self.0.put(Request::new(request.clone())).await) else { return };
-        let revision = response.header.map(|header| header.revision);
-        let range = pb::RangeRequest { key: request.key.clone(), ..pb::RangeRequest::default() };
-        let found = answered(self.0.range(Request::new(range)).await).expect("it was put").kvs;
-        assert_eq!(found.len(), 1);
-        assert_eq!((&found[0].key, Some(found[0].mod_revision)), (&request.key, revision));
-        assert!(request.ignore_value || found[0].value == request.value);
-        assert!(request.ignore_lease || found[0].lease == request.lease);
+        let revision = response.header.expect("there is a header").revision;
+        assert_eq!(response.prev_kv, before.clone().filter(|_| request.prev_kv));
+        let before = before.unwrap_or_else(|| KeyValue { create_revision: revision, ..KeyValue::default() });
+        let expected = KeyValue {
+            key: request.key.clone(),
+            create_revision: before.create_revision,
+            mod_revision: revision,
+            version: before.version + 1,
+            value: if request.ignore_value { before.value } else { request.value },
+            lease: if request.ignore_lease { before.lease } else { request.lease },
+        };
+        assert_eq!(self.pair(request.key).await, Some(expected));
+    }
+
+    async fn pair(&self, key: Bytes) -> Option<KeyValue> {
+        let range = pb::RangeRequest { key, ..pb::RangeRequest::default() };
+        let mut found = answered(self.0.range(Request::new(range)).await)?.kvs;
+        assert!(found.len() <= 1);
+        found.pop()
     }
 
     /// An answer is as it was asked for, and the same in parts.
