@@ -16,7 +16,7 @@
 //! ```
 use std::borrow::Cow;
 
-mod json;
+pub(crate) mod json;
 #[cfg(test)]
 mod tests;
 

@@ -1,7 +1,7 @@
 //! A lexical walk over JSON (RFC 8259): tokens are checked and passed on, never interpreted.
 
 /// Deepest nesting of objects and arrays.
-pub(super) const MAX_NESTING: usize = 512;
+pub(crate) const MAX_NESTING: usize = 512;
 
 /// A newline and the indentation of the deepest level.
 static LINE: [u8; 1 + 2 * MAX_NESTING] = {
@@ -11,7 +11,7 @@ static LINE: [u8; 1 + 2 * MAX_NESTING] = {
 };
 
 /// What a walk does with the tokens. `depth` is the number of open containers.
-pub(super) trait Sink {
+pub(crate) trait Sink {
     /// Whether white space between tokens is allowed (it is never passed on).
     const WHITE_SPACE: bool;
 
@@ -32,14 +32,14 @@ pub(super) trait Sink {
 }
 
 /// Lays tokens out for a person, one member a line.
-pub(super) struct Layout {
+pub(crate) struct Layout {
     text: Vec<u8>,
     most: usize,
 }
 
 impl Layout {
     /// A layout for a text of `len` bytes, which may grow to eight times its length and 4 KiB.
-    pub(super) fn of(len: usize) -> Self {
+    pub(crate) fn of(len: usize) -> Self {
         Self {
             // Most Kubernetes objects grow by less than a half.
             text: Vec::with_capacity(len + len / 2 + 64),
@@ -48,7 +48,7 @@ impl Layout {
     }
 
     /// The text; `None` if it has become too long.
-    pub(super) fn finish(mut self) -> Option<Vec<u8>> {
+    pub(crate) fn finish(mut self) -> Option<Vec<u8>> {
         self.text.push(b'\n');
         (!self.is_full()).then_some(self.text)
     }
@@ -92,7 +92,7 @@ impl Sink for Layout {
 }
 
 /// Drops the white space.
-pub(super) struct Squeeze(pub(super) Vec<u8>);
+pub(crate) struct Squeeze(pub(super) Vec<u8>);
 
 impl Sink for Squeeze {
     const WHITE_SPACE: bool = true;
@@ -120,7 +120,7 @@ impl Sink for Squeeze {
 }
 
 /// Only wants to know whether the text is well-formed.
-pub(super) struct Check;
+pub(crate) struct Check;
 
 impl Sink for Check {
     const WHITE_SPACE: bool = true;
@@ -134,14 +134,14 @@ impl Sink for Check {
 
 /// Where a text stops being a JSON object or array.
 #[derive(Debug)]
-pub(super) struct Malformed {
-    pub(super) offset: usize,
-    pub(super) expected: &'static str,
+pub(crate) struct Malformed {
+    pub(crate) offset: usize,
+    pub(crate) expected: &'static str,
 }
 
 /// Passes the tokens of `text`, which must be valid UTF-8 and as a whole one JSON
 /// object or array, to `sink`. Takes one pass and a fixed amount of memory.
-pub(super) fn walk<S: Sink>(text: &[u8], sink: &mut S) -> Result<(), Malformed> {
+pub(crate) fn walk<S: Sink>(text: &[u8], sink: &mut S) -> Result<(), Malformed> {
     let mut cursor = Cursor { text, at: 0 };
     cursor.space::<S>();
     if !matches!(cursor.peek(), b'{' | b'[') {

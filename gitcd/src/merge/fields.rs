@@ -1,0 +1,216 @@
+//! Field by field: what only one side changed is taken from it, and what both changed is decided.
+
+use super::metadata;
+use super::object::Conflict;
+use super::owners::{Owners, Step, show};
+use super::schema::Node;
+use super::value::{Map, Value};
+
+/// Who wins where both sides changed the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prefer {
+    /// Whoever wrote later, then the second side: sides come ordered by their hashes.
+    Later,
+    /// This side.
+    Side(usize),
+}
+
+/// A merge of two objects with the same identity, in an order of sides that does not depend on whose they are.
+pub(super) struct Fields<'v> {
+    pub(super) prefer: Prefer,
+    pub(super) owners: [Owners<'v>; 2],
+    pub(super) path: Vec<Step>,
+    pub(super) conflicts: Vec<Conflict>,
+    /// Values of conflicts are not told.
+    pub(super) secret: bool,
+}
+
+/// Longest value that a conflict tells, in bytes.
+const EXCERPT: usize = 200;
+
+impl Fields<'_> {
+    /// The merged value at the current path, `None` if it is gone.
+    pub(super) fn merge(
+        &mut self,
+        base: Option<&Value>,
+        sides: [Option<&Value>; 2],
+        node: Option<Node<'_>>,
+    ) -> Option<Value> {
+        let [one, other] = sides;
+        if one == other || base == one {
+            return other.cloned();
+        }
+        if base == other {
+            return one.cloned();
+        }
+        let whole = node.is_some_and(|node| node.is_atomic() || node.is_whole());
+        match (one, other) {
+            (Some(Value::Map(one)), Some(Value::Map(other))) if !whole => {
+                let base = base.and_then(Value::as_map);
+                Some(Value::Map(self.maps(base, [one, other], node)))
+            }
+            (Some(Value::List(one)), Some(Value::List(other))) => {
+                let base = base.and_then(Value::as_list);
+                self.lists(base, [one, other], node).or_else(|| self.choose(sides))
+            }
+            _ => self.choose(sides),
+        }
+    }
+
+    /// The same one step further.
+    pub(super) fn below(
+        &mut self,
+        step: Step,
+        base: Option<&Value>,
+        sides: [Option<&Value>; 2],
+        node: Option<Node<'_>>,
+    ) -> Option<Value> {
+        self.path.push(step);
+        let merged = match metadata::special(&self.path, base, sides) {
+            Some(merged) => merged,
+            None => self.merge(base, sides, node),
+        };
+        self.path.pop();
+        merged
+    }
+
+    fn maps(&mut self, base: Option<&Map>, sides: [&Map; 2], node: Option<Node<'_>>) -> Map {
+        let names = sides.map(Map::names);
+        let base_names = base.map(Map::names).unwrap_or_default();
+        let mut fields: Vec<(&str, Value)> = Vec::new();
+        let order = order(
+            base.into_iter().flat_map(Map::iter).map(|(name, _)| name),
+            sides[0].iter().map(|(name, _)| name),
+            sides[1].iter().map(|(name, _)| name),
+        );
+        for name in order {
+            let find = |side: usize| names[side].get(&*name).map(|index| sides[side].field(*index));
+            let found = [find(0), find(1)];
+            let before = base_names.get(&*name).map(|index| base.expect("its names were found").field(*index).1);
+            let values = found.map(|field| field.map(|(_, value)| value));
+            let below = node.and_then(|node| node.field(&name));
+            let merged = self.below(Step::Field(name.clone().into_owned()), before, values, below);
+            let spelled = found[1].or(found[0]).expect("the name is that of a field").0;
+            fields.extend(merged.map(|merged| (spelled, merged)));
+        }
+        let mut map = Map::default();
+        for (name, value) in fields {
+            map.push(name, value);
+        }
+        for group in node.iter().flat_map(Node::unions) {
+            self.union(&mut map, sides, group);
+        }
+        map
+    }
+
+    /// Of fields that exclude one another, those of one side are taken.
+    fn union(&mut self, merged: &mut Map, sides: [&Map; 2], group: &[String]) {
+        let members = |map: &Map| group.iter().filter(|name| map.get(name).is_some()).count();
+        // What a side has against the rules is its own affair.
+        if members(merged) < 2 || sides.iter().any(|side| members(side) > 1) {
+            return;
+        }
+        let winner = self.winner([true, true]);
+        let pick = |side: &Map| {
+            let mut picked = Map::default();
+            for name in group {
+                if let Some(value) = side.get(name) {
+                    picked.set(name, value.clone());
+                }
+            }
+            picked
+        };
+        let [kept, lost] = [winner, 1 - winner].map(|side| pick(sides[side]));
+        for name in group {
+            match kept.get(name) {
+                Some(value) => merged.set(name, value.clone()),
+                None => merged.remove(name),
+            }
+        }
+        self.report(Some(&Value::Map(kept)), Some(&Value::Map(lost)));
+    }
+
+    /// One side's value, whole; the other one's is lost and reported.
+    pub(super) fn choose(&mut self, sides: [Option<&Value>; 2]) -> Option<Value> {
+        let winner = self.winner(sides.map(|side| side.is_some()));
+        self.report(sides[winner], sides[1 - winner]);
+        sides[winner].cloned()
+    }
+
+    /// Who decides at the current path. `present` tells which side has a value there.
+    fn winner(&self, present: [bool; 2]) -> usize {
+        match self.prefer {
+            Prefer::Side(side) => side,
+            Prefer::Later => {
+                let written = [0, 1].map(|side| self.owners[side].written(&self.path).filter(|_| present[side]));
+                match written[0].cmp(&written[1]) {
+                    std::cmp::Ordering::Greater => 0,
+                    std::cmp::Ordering::Less => 1,
+                    // Nobody is known to have written it: what is there stays.
+                    std::cmp::Ordering::Equal => usize::from(present[1] || !present[0]),
+                }
+            }
+        }
+    }
+
+    pub(super) fn report(&mut self, kept: Option<&Value>, lost: Option<&Value>) {
+        let hidden = self.secret && !matches!(self.path.first(), Some(Step::Field(name)) if name == "metadata");
+        let tell = |value: Option<&Value>| match value {
+            Some(_) if hidden => Some("(secret)".to_owned()),
+            value => value.map(|value| value.excerpt(EXCERPT)),
+        };
+        self.conflicts.push(Conflict { field: show(&self.path), kept: tell(kept), lost: tell(lost) });
+    }
+}
+
+/// All names of both sides in one order: that of the side which changed the order, the second if both did, with the other's
+/// own names behind those that they follow there.
+pub(super) fn order<N: Clone + Eq + std::hash::Hash>(
+    base: impl Iterator<Item = N>,
+    one: impl Iterator<Item = N>,
+    other: impl Iterator<Item = N>,
+) -> Vec<N> {
+    use std::collections::HashMap;
+    let (base, one, other): (Vec<N>, Vec<N>, Vec<N>) = (base.collect(), one.collect(), other.collect());
+    let places: HashMap<&N, usize> = base.iter().enumerate().map(|(index, name)| (name, index)).collect();
+    let moved = {
+        let known: Vec<usize> = other.iter().filter_map(|name| places.get(name).copied()).collect();
+        !known.is_sorted()
+    };
+    let (first, second) = if moved { (other, one) } else { (one, other) };
+    let known: HashMap<&N, usize> = first.iter().enumerate().map(|(index, name)| (name, index)).collect();
+    // What follows which name of the first; 0 is the start.
+    let mut behind: Vec<Vec<N>> = vec![Vec::new(); first.len() + 1];
+    let mut at = 0;
+    for name in second {
+        match known.get(&name) {
+            Some(index) => at = index + 1,
+            None => behind[at].push(name),
+        }
+    }
+    drop(known);
+    let mut all = std::mem::take(&mut behind[0]);
+    for (name, followers) in first.into_iter().zip(behind.drain(1..)) {
+        all.push(name);
+        all.extend(followers);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::order;
+
+    fn merged(base: &str, one: &str, other: &str) -> String {
+        order(base.chars(), one.chars(), other.chars()).into_iter().collect()
+    }
+
+    #[test]
+    fn names_of_both_sides_keep_their_neighbours_and_a_changed_order_is_kept() {
+        assert_eq!(merged("ab", "abc", "abd"), "abdc");
+        assert_eq!(merged("abc", "abc", "cab"), "cab");
+        assert_eq!(merged("abc", "cab", "abc"), "cab");
+        assert_eq!(merged("", "xy", "yz"), "xyz");
+        assert_eq!(merged("abc", "c", "abxc"), "abxc");
+    }
+}

@@ -1,0 +1,165 @@
+//! Fields that Kubernetes keeps books with: they follow from what else is merged, and are never conflicts.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use super::owners::Step;
+use super::value::{Map, Value};
+
+/// The merged value of a field that has a rule of its own, by its path from the object.
+#[expect(clippy::option_option, reason = "no rule, and a rule that leaves nothing, are different answers")]
+pub(super) fn special(
+    path: &[Step],
+    base: Option<&Value>,
+    sides: [Option<&Value>; 2],
+) -> Option<Option<Value>> {
+    let [Step::Field(part), Step::Field(name)] = path else { return None };
+    let earlier = |later: bool| {
+        let times = sides.map(|side| side.and_then(Value::as_text));
+        match (&times[0], &times[1]) {
+            (Some(one), Some(other)) => sides[usize::from((one > other) != later)].cloned(),
+            _ => sides[0].or(sides[1]).cloned(),
+        }
+    };
+    let numbers = sides.map(|side| side.and_then(|side| side.as_text()?.parse::<i64>().ok()));
+    Some(match (&**part, &**name) {
+        ("metadata", "managedFields") => managed(base, sides),
+        ("metadata", "creationTimestamp") => earlier(false),
+        // Set by `finish`, from both sides whole.
+        ("metadata", "generation" | "deletionTimestamp" | "deletionGracePeriodSeconds") => sides[1].or(sides[0]).cloned(),
+        // The lower one: what it has not seen yet it will look at again.
+        ("status", "observedGeneration") if sides[0] != sides[1] && base != sides[0] && base != sides[1] => {
+            numbers[0].min(numbers[1]).map(Value::number)
+        }
+        _ => return None,
+    })
+}
+
+/// What a manager's entry is told from others by.
+const ENTRY: [&str; 4] = ["manager", "operation", "apiVersion", "subresource"];
+
+/// Manager by manager: the fields that either side's entry has, unless the other removed them, and the later time.
+fn managed(base: Option<&Value>, sides: [Option<&Value>; 2]) -> Option<Value> {
+    let entries = |list: Option<&'_ Value>| -> BTreeMap<Vec<String>, Value> {
+        let items = list.and_then(Value::as_list).unwrap_or_default();
+        let key = |item: &Value| {
+            ENTRY.map(|name| item.at(&[name]).and_then(Value::as_text).map(Cow::into_owned).unwrap_or_default()).to_vec()
+        };
+        items.iter().map(|item| (key(item), item.clone())).collect()
+    };
+    let (base, one, other) = (entries(base), entries(sides[0]), entries(sides[1]));
+    let mut merged: Vec<(String, Vec<String>, Value)> = Vec::new();
+    let mut keys: Vec<_> = one.keys().chain(other.keys()).collect();
+    keys.sort();
+    keys.dedup();
+    for key in keys {
+        let entry = match (base.get(key), one.get(key), other.get(key)) {
+            (before, Some(one), Some(other)) => Some(entry(before, one, other)),
+            // Gone on one side: with it goes what the other has not changed.
+            (Some(before), Some(left), None) | (Some(before), None, Some(left)) => (left != before).then(|| left.clone()),
+            (None, left, None) | (None, None, left) => left.cloned(),
+            (Some(_), None, None) => None,
+        };
+        if let Some(entry) = entry {
+            let time = entry.at(&["time"]).and_then(Value::as_text).map(Cow::into_owned).unwrap_or_default();
+            merged.push((time, key.clone(), entry));
+        }
+    }
+    // kube-apiserver sorts them by time, too.
+    merged.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
+    (!merged.is_empty()).then(|| Value::List(merged.into_iter().map(|(.., entry)| entry).collect()))
+}
+
+fn entry(before: Option<&Value>, one: &Value, other: &Value) -> Value {
+    if one == other || before == Some(one) {
+        return other.clone();
+    }
+    if before == Some(other) {
+        return one.clone();
+    }
+    let time = |entry: &Value| entry.at(&["time"]).and_then(Value::as_text).map(Cow::into_owned);
+    let (Value::Map(later), Value::Map(earlier)) = (if time(one) > time(other) { (one, other) } else { (other, one) })
+    else {
+        return other.clone();
+    };
+    let mut merged = later.clone();
+    let fields = |entry: &Map| entry.get("fieldsV1").and_then(Value::as_map).cloned().unwrap_or_default();
+    let before = before.and_then(Value::as_map).map(fields).unwrap_or_default();
+    merged.set("fieldsV1", Value::Map(owned(&before, &fields(earlier), &fields(later))));
+    Value::Map(merged)
+}
+
+/// A three-way merge of sets of fields.
+fn owned(base: &Map, one: &Map, other: &Map) -> Map {
+    let empty = Map::default();
+    let mut names: Vec<_> = one.iter().chain(other.iter()).map(|(name, _)| name).collect();
+    names.sort();
+    names.dedup();
+    let mut merged = Map::default();
+    for name in names {
+        let below = |map: &'_ Map| map.get(&name).and_then(Value::as_map).cloned();
+        let value = match (below(base), below(one), below(other)) {
+            (before, Some(one), Some(other)) => Some(owned(before.as_ref().unwrap_or(&empty), &one, &other)),
+            (Some(before), Some(left), None) | (Some(before), None, Some(left)) => (before != left).then_some(left),
+            (None, left, None) | (None, None, left) => left,
+            (Some(_), None, None) => None,
+        };
+        if let Some(value) = value {
+            merged.set(&name, Value::Map(value));
+        }
+    }
+    merged
+}
+
+/// Completes a merged object: its generation, and its deletion. Returns whether it is deleted.
+pub(super) fn finish(merged: &mut Map, sides: [&Map; 2]) -> bool {
+    let generation = generation(merged, sides);
+    let deletion = deletion(sides);
+    let Some(Value::Map(metadata)) = merged.get_mut("metadata") else { return false };
+    if let Some(generation) = generation {
+        metadata.set("generation", Value::number(generation));
+    }
+    let Some((time, grace)) = deletion else { return false };
+    let at_once = grace.as_ref().is_none_or(|grace| grace.as_text().as_deref() == Some("0"));
+    metadata.set("deletionTimestamp", time);
+    match grace {
+        Some(grace) => metadata.set("deletionGracePeriodSeconds", grace),
+        None => metadata.remove("deletionGracePeriodSeconds"),
+    }
+    let held = metadata.get("finalizers").and_then(Value::as_list).is_some_and(|finalizers| !finalizers.is_empty());
+    // As kube-apiserver does once the last finalizer goes; a pod within its grace period is still ending.
+    at_once && !held
+}
+
+/// That of the side whose content results, else a new one.
+fn generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
+    let number = |side: &Map| side.get("metadata")?.as_map()?.get("generation")?.as_text()?.parse::<i64>().ok();
+    let (one, other) = (number(sides[0]), number(sides[1]));
+    let same = |side: &Map| {
+        let content = |map: &Map| -> Map {
+            let mut content = map.clone();
+            ["metadata", "status"].into_iter().for_each(|name| content.remove(name));
+            content
+        };
+        content(side) == content(merged)
+    };
+    match (same(sides[0]), same(sides[1])) {
+        (true, true) => one.max(other),
+        (true, false) => one.or(other),
+        (false, true) => other.or(one),
+        (false, false) => one.max(other).map(|highest| highest.saturating_add(1)),
+    }
+}
+
+/// When and with how much grace it is deleted, if a side says so; the earlier one if both do.
+fn deletion(sides: [&Map; 2]) -> Option<(Value, Option<Value>)> {
+    let of = |side: &Map| {
+        let metadata = side.get("metadata")?.as_map()?;
+        let time = metadata.get("deletionTimestamp")?;
+        let text = time.as_text()?.into_owned();
+        Some((text, time.clone(), metadata.get("deletionGracePeriodSeconds").cloned()))
+    };
+    let grace = |grace: &Option<Value>| grace.as_ref().and_then(|grace| grace.as_text()?.parse::<i64>().ok());
+    let found = sides.into_iter().filter_map(of).min_by_key(|(text, _, seconds)| (text.clone(), grace(seconds)));
+    found.map(|(_, time, grace)| (time, grace))
+}

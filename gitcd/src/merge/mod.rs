@@ -1,0 +1,30 @@
+//! What two branches make of one another: a three-way merge of keys, then of fields, never of lines.
+//!
+//! Pure: bytes in, bytes out. [`merge`] has the rules for one key; which keys there are to merge, and what their base is,
+//! comes from Git ([`crate::git`]); how the outcome enters a branch is the store's business. The rules, with their reasons, are
+//! in `docs/design/merge.md`.
+//!
+//! ```
+//! use gitcd::merge::{self, Outcome, Policy, Side, schema::Schemas};
+//!
+//! let base = br#"{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"1","b":"1"}}"#;
+//! let ours = br#"{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"2","b":"1"}}"#;
+//! let theirs = br#"{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"1","b":"3"}}"#;
+//! let merged = merge::merge(&Schemas::builtin(), Policy::Later, Some(base), Some(Side::of(ours)), Some(Side::of(theirs)));
+//! let both = br#"{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"2","b":"3"}}"#;
+//! assert_eq!(merged.outcome, Outcome::New(both.to_vec()));
+//! assert!(merged.conflicts.is_empty());
+//! ```
+
+mod fields;
+mod lists;
+mod metadata;
+mod object;
+mod owners;
+pub mod schema;
+pub mod scope;
+#[cfg(test)]
+mod tests;
+pub mod value;
+
+pub use object::{Conflict, Merged, Outcome, Policy, Side, merge, uid};

@@ -1,0 +1,258 @@
+//! One key: what becomes of it when both branches changed it.
+
+use sha1::{Digest, Sha1};
+
+use super::fields::{Fields, Prefer};
+use super::metadata;
+use super::owners::Owners;
+use super::schema::Schemas;
+use super::value::{Syntax, Value};
+use crate::git::form;
+
+/// Who wins where both sides changed the same field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Whoever wrote later according to `managedFields`, then the greater hash: does not depend on which side is ours.
+    #[default]
+    Later,
+    /// Ours.
+    Ours,
+    /// Theirs.
+    Theirs,
+}
+
+/// A side's value.
+#[derive(Clone, Copy, Debug)]
+pub struct Side<'v> {
+    /// As it was put.
+    pub value: &'v [u8],
+    /// The id of its blob, which decides between values of which nothing else is known.
+    pub hash: [u8; 20],
+}
+
+impl<'v> Side<'v> {
+    /// A value with the id of the blob that gitcd makes of it.
+    pub fn of(value: &'v [u8]) -> Self {
+        Self { value, hash: blob_hash(value) }
+    }
+}
+
+/// The id of the blob that gitcd makes of a value.
+pub(crate) fn blob_hash(value: &[u8]) -> [u8; 20] {
+    let (_, blob) = form::encode(value);
+    let mut hasher = Sha1::new();
+    hasher.update(format!("blob {}\0", blob.len()));
+    hasher.update(&blob);
+    hasher.finalize().into()
+}
+
+/// What both sides changed, each in its own way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The field, such as `spec.containers[name=web].image`; empty for the whole value.
+    pub field: String,
+    /// What is kept there, the beginning of its JSON; `None` if nothing.
+    pub kept: Option<String>,
+    /// What is lost.
+    pub lost: Option<String>,
+}
+
+/// What becomes of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// What we have, or do not have.
+    Ours,
+    /// What they have, or do not have.
+    Theirs,
+    /// It is deleted, which neither side did.
+    Deleted,
+    /// A value that neither side had.
+    New(Vec<u8>),
+}
+
+/// The outcome for one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merged {
+    /// What becomes of it.
+    pub outcome: Outcome,
+    /// What had to be decided.
+    pub conflicts: Vec<Conflict>,
+}
+
+impl Merged {
+    fn clean(outcome: Outcome) -> Self {
+        Self { outcome, conflicts: Vec::new() }
+    }
+}
+
+/// Merges one key. `None` stands for a key that is not there.
+///
+/// The same values give the same result, and with [`Policy::Later`] also with the sides swapped. Costs a pass over each
+/// value, and some allocations for each field.
+pub fn merge(
+    schemas: &Schemas,
+    policy: Policy,
+    base: Option<&[u8]>,
+    ours: Option<Side<'_>>,
+    theirs: Option<Side<'_>>,
+) -> Merged {
+    let values = [ours, theirs].map(|side| side.map(|side| side.value));
+    if values[0] == values[1] || values[1] == base {
+        return Merged::clean(Outcome::Ours);
+    }
+    if values[0] == base {
+        return Merged::clean(Outcome::Theirs);
+    }
+    // From here on the sides come in an order that does not depend on whose they are.
+    let swapped = ours.map(|side| side.hash) > theirs.map(|side| side.hash);
+    let sides = if swapped { [theirs, ours] } else { [ours, theirs] };
+    let of_side = |side: usize| if (side == 0) == swapped { Outcome::Theirs } else { Outcome::Ours };
+    let prefer = match policy {
+        Policy::Later => Prefer::Later,
+        Policy::Ours => Prefer::Side(usize::from(swapped)),
+        Policy::Theirs => Prefer::Side(usize::from(!swapped)),
+    };
+    let parsed = sides.map(|side| side.and_then(|side| Value::parse(side.value)));
+    let base = base.and_then(Value::parse).map(|(base, _)| base);
+    let (one, other) = match (&parsed[0], &parsed[1], sides) {
+        (Some((one, _)), Some((other, _)), _) => (one, other),
+        // The order puts what is not there first.
+        (_, left, [None, Some(_)]) => {
+            let left = left.as_ref().map(|(left, _)| left);
+            return deleted(prefer, base.as_ref(), left, of_side);
+        }
+        _ => return opaque(prefer, &sides, of_side),
+    };
+    if one == other {
+        // They differ in spelling only.
+        return Merged::clean(of_side(1));
+    }
+    let uids = [base.as_ref(), Some(one), Some(other)].map(|value| value.and_then(identity));
+    if uids[1] != uids[2] {
+        return replaced(prefer, base.as_ref(), [one, other], of_side);
+    }
+    let base = base.filter(|_| uids[0] == uids[1]);
+    // JSON if one of them is; the newline is kube-apiserver's, and makes no difference in Git.
+    let syntax = parsed.iter().flatten().map(|(_, syntax)| *syntax).min().unwrap_or(Syntax::Json);
+    let newline = sides.iter().flatten().any(|side| side.value.ends_with(b"\n"));
+    combine(schemas, prefer, base.as_ref(), [one, other], (syntax, newline), of_side)
+}
+
+/// Two versions of the same object.
+fn combine(
+    schemas: &Schemas,
+    prefer: Prefer,
+    base: Option<&Value>,
+    sides: [&Value; 2],
+    (syntax, newline): (Syntax, bool),
+    of_side: impl Fn(usize) -> Outcome,
+) -> Merged {
+    let text = |name: &str| sides[1].at(&[name]).and_then(Value::as_text).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    let mut fields = Fields {
+        prefer,
+        owners: sides.map(Owners::of),
+        path: Vec::new(),
+        conflicts: Vec::new(),
+        secret: kind == "Secret",
+    };
+    let merged = fields.merge(base, sides.map(Some), schemas.of(&api_version, &kind));
+    let conflicts = fields.conflicts;
+    let (Some(Value::Map(mut merged)), [Value::Map(one), Value::Map(other)]) = (merged, sides) else {
+        unreachable!("two objects merge into an object");
+    };
+    if metadata::finish(&mut merged, [one, other]) {
+        return Merged { outcome: Outcome::Deleted, conflicts };
+    }
+    // The greater hash first, so that this too is the same for both.
+    for (side, map) in [(1, other), (0, one)] {
+        if *map == merged {
+            return Merged { outcome: of_side(side), conflicts };
+        }
+    }
+    let mut value = Value::Map(merged).write(syntax);
+    if syntax == Syntax::Json && newline {
+        value.push(b'\n');
+    }
+    Merged { outcome: Outcome::New(value), conflicts }
+}
+
+/// One side deleted what the other changed: `left`, if it could be read.
+fn deleted(prefer: Prefer, base: Option<&Value>, left: Option<&Value>, of_side: impl Fn(usize) -> Outcome) -> Merged {
+    let winner = match prefer {
+        Prefer::Side(side) => side,
+        // What was being deleted, or changed only in what follows from others, does not come back.
+        Prefer::Later if left.is_some_and(|left| is_ending(left) || !is_wanted(base, left)) => 0,
+        Prefer::Later => 1,
+    };
+    let told = Some(left.map_or_else(|| "(no object)".to_owned(), summary));
+    let (kept, lost) = if winner == 0 { (None, told) } else { (told, None) };
+    Merged { outcome: of_side(winner), conflicts: vec![Conflict { field: String::new(), kept, lost }] }
+}
+
+/// Objects of one name that are not the same: one of them is taken, whole.
+fn replaced(
+    prefer: Prefer,
+    base: Option<&Value>,
+    sides: [&Value; 2],
+    of_side: impl Fn(usize) -> Outcome,
+) -> Merged {
+    let is_old = sides.map(|side| base.is_some_and(|base| identity(side) == identity(base)));
+    let created = sides.map(|side| side.at(&["metadata", "creationTimestamp"]).and_then(Value::as_text));
+    let winner = match (prefer, is_old) {
+        (Prefer::Side(side), _) => side,
+        // The old one was deleted, and made anew.
+        (Prefer::Later, [true, false]) => 1,
+        (Prefer::Later, [false, true]) => 0,
+        // Who comes second finds that it exists.
+        (Prefer::Later, _) => usize::from(created[0].is_none() || created[1].is_some() && created[0] >= created[1]),
+    };
+    let [kept, lost] = [winner, 1 - winner].map(|side| Some(summary(sides[side])));
+    Merged { outcome: of_side(winner), conflicts: vec![Conflict { field: String::new(), kept, lost }] }
+}
+
+/// Nothing is known of what is in them.
+fn opaque(prefer: Prefer, sides: &[Option<Side<'_>>; 2], of_side: impl Fn(usize) -> Outcome) -> Merged {
+    let winner = match prefer {
+        Prefer::Side(side) => side,
+        Prefer::Later => 1,
+    };
+    let tell = |side: usize| {
+        sides[side].map(|side| format!("blob {}", git2::Oid::from_bytes(&side.hash).expect("a hash has 20 bytes")))
+    };
+    let conflict = Conflict { field: String::new(), kept: tell(winner), lost: tell(1 - winner) };
+    Merged { outcome: of_side(winner), conflicts: vec![conflict] }
+}
+
+/// `kind name (uid)`.
+fn summary(object: &Value) -> String {
+    let text = |path: &[&str]| object.at(path).and_then(Value::as_text).unwrap_or_default().into_owned();
+    let (kind, name, uid) = (text(&["kind"]), text(&["metadata", "name"]), text(&["metadata", "uid"]));
+    format!("{kind} {name} ({uid})").trim_start().to_owned()
+}
+
+fn identity(object: &Value) -> Option<String> {
+    Some(object.at(&["metadata", "uid"])?.as_text()?.into_owned())
+}
+
+/// The `metadata.uid` of a stored object.
+pub fn uid(value: &[u8]) -> Option<String> {
+    identity(&Value::parse(value)?.0)
+}
+
+fn is_ending(object: &Value) -> bool {
+    object.at(&["metadata", "deletionTimestamp"]).is_some()
+}
+
+/// Whether `left` differs from the base in what somebody wants, not only in what is observed and in bookkeeping.
+fn is_wanted(base: Option<&Value>, left: &Value) -> bool {
+    let content = |object: &Value| -> Option<Value> {
+        let mut map = object.as_map()?.clone();
+        map.remove("status");
+        if let Some(Value::Map(metadata)) = map.get_mut("metadata") {
+            ["managedFields", "generation", "resourceVersion"].into_iter().for_each(|name| metadata.remove(name));
+        }
+        Some(Value::Map(map))
+    };
+    base.and_then(content) != content(left)
+}

@@ -1,0 +1,111 @@
+//! Who wrote a field last, as `metadata.managedFields` has it.
+//!
+//! Source: Kubernetes, *Server-Side Apply*, and `structured-merge-diff/fieldpath` for the keys of `fieldsV1`.
+
+use super::value::{Map, Value};
+
+/// A step from an object to one of its fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A field, by its name.
+    Field(String),
+    /// An item of a list with keys: names and JSON texts, sorted by name.
+    Item(Vec<(String, String)>),
+}
+
+impl Step {
+    /// As `fieldsV1` writes it.
+    fn owned(&self) -> String {
+        match self {
+            Self::Field(name) => format!("f:{name}"),
+            Self::Item(keys) => {
+                let fields: Vec<_> =
+                    keys.iter().map(|(name, text)| format!("{}:{text}", serde_json::Value::from(&**name))).collect();
+                format!("k:{{{}}}", fields.join(","))
+            }
+        }
+    }
+}
+
+/// A path for a person: `spec.containers[name=web].image`.
+pub(super) fn show(path: &[Step]) -> String {
+    let mut text = String::new();
+    for step in path {
+        match step {
+            Step::Field(name) => {
+                if !text.is_empty() {
+                    text.push('.');
+                }
+                if name.contains(['.', ' ', '[']) { text.extend(["[", name, "]"]) } else { text.push_str(name) }
+            }
+            Step::Item(keys) => {
+                let keys: Vec<_> =
+                    keys.iter().map(|(name, text)| format!("{name}={}", super::value::text(text))).collect();
+                text.extend(["[", &keys.join(","), "]"]);
+            }
+        }
+    }
+    text
+}
+
+/// The managers of one object.
+pub(super) struct Owners<'v> {
+    entries: Vec<(String, &'v Map)>,
+}
+
+impl<'v> Owners<'v> {
+    /// Those of an object; none if it does not say.
+    pub(super) fn of(object: &'v Value) -> Self {
+        let managed = object.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap_or_default();
+        let entries = managed.iter().filter_map(|entry| {
+            let time = entry.at(&["time"])?.as_text()?.into_owned();
+            Some((time, entry.at(&["fieldsV1"])?.as_map()?))
+        });
+        Self { entries: entries.collect() }
+    }
+
+    /// When a manager last wrote what is at `path`, or a part of it: a time that compares as text.
+    pub(super) fn written(&self, path: &[Step]) -> Option<&str> {
+        let names: Vec<_> = path.iter().map(Step::owned).collect();
+        let owners = self.entries.iter().filter(|(_, fields)| owns(fields, &names));
+        owners.map(|(time, _)| &**time).max()
+    }
+}
+
+fn owns(fields: &Map, names: &[String]) -> bool {
+    let mut at = fields;
+    for (depth, name) in names.iter().enumerate() {
+        match at.get(name).and_then(Value::as_map) {
+            Some(below) => at = below,
+            // What is owned without its parts is owned with all of them.
+            None => return depth > 0 && at.is_empty(),
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_writer_of_a_field_is_found() {
+        let (object, _) = Value::parse(
+            br#"{"metadata":{"managedFields":[
+                {"manager":"a","time":"2026-01-01T00:00:00Z","fieldsV1":{"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:image":{}}},"f:selector":{}}}},
+                {"manager":"b","time":"2026-01-02T00:00:00Z","fieldsV1":{"f:spec":{"f:replicas":{}}}},
+                {"manager":"c","fieldsV1":{"f:spec":{"f:replicas":{}}}}]}}"#,
+        )
+        .unwrap();
+        let owners = Owners::of(&object);
+        let field = |name: &str| Step::Field(name.into());
+        let item = Step::Item(vec![("name".into(), "\"web\"".into())]);
+        let image = [field("spec"), field("containers"), item, field("image")];
+        assert_eq!(owners.written(&image), Some("2026-01-01T00:00:00Z"));
+        assert_eq!(show(&image), "spec.containers[name=web].image");
+        assert_eq!(owners.written(&image[..1]), Some("2026-01-02T00:00:00Z"));
+        assert_eq!(owners.written(&[field("spec"), field("selector"), field("x")]), Some("2026-01-01T00:00:00Z"));
+        assert_eq!(owners.written(&[field("spec"), field("paused")]), None);
+        assert_eq!(owners.written(&[field("status")]), None);
+    }
+}
