@@ -5,9 +5,11 @@
 //! `docs/design/git.md`.
 
 pub mod branch;
+pub mod changes;
 mod delta;
 mod entries;
 pub mod form;
+pub mod graph;
 mod line;
 mod load;
 mod message;

@@ -1,0 +1,312 @@
+//! Which keys differ between two trees of values.
+//!
+//! Directories with the same id are not looked into, so the cost grows with the difference: each directory on the way to a
+//! change is read once.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use git2::{ObjectType, Odb, Oid, Repository};
+
+use super::path;
+
+/// What differs between two trees.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// By what follows the key prefix.
+    pub keys: BTreeMap<Vec<u8>, Change>,
+    /// Files of the second tree that are new or changed and stand for no key: their path, and what is wrong.
+    pub strange: Vec<(Vec<u8>, String)>,
+}
+
+/// The blobs of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// In the first tree.
+    pub from: Option<Oid>,
+    /// In the second one.
+    pub to: Option<Oid>,
+}
+
+/// A tree cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("tree {oid}: {problem}")]
+pub struct TreeError {
+    /// The tree.
+    pub oid: Oid,
+    /// What is wrong.
+    pub problem: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    File,
+    Directory,
+    Other,
+}
+
+struct Item<'t> {
+    kind: Kind,
+    name: &'t [u8],
+    oid: Oid,
+}
+
+/// The keys whose values differ between two trees; a tree that is `None` is empty.
+///
+/// # Errors
+/// [`TreeError`] if a tree is missing or damaged.
+pub fn between(repository: &Repository, from: Option<Oid>, to: Option<Oid>) -> Result<Changes, TreeError> {
+    let odb = repository.odb().map_err(|error| failed(Oid::ZERO_SHA1, &error))?;
+    let mut walk = Walk { odb, changes: Changes::default(), path: Vec::new() };
+    walk.trees(from, to)?;
+    let mut changes = walk.changes;
+    // A value moves into a directory when other keys come to lie below it: that is no change.
+    changes.keys.retain(|_, change| change.from != change.to);
+    Ok(changes)
+}
+
+/// The blob of a key in a tree.
+///
+/// # Errors
+/// [`TreeError`].
+pub fn find(repository: &Repository, tree: Oid, relative: &[u8]) -> Result<Option<Oid>, TreeError> {
+    let odb = repository.odb().map_err(|error| failed(tree, &error))?;
+    let mut names: Vec<_> = path::encode(relative).collect();
+    let last = names.pop().expect("a path has a name");
+    let mut at = tree;
+    for name in &names {
+        match entry(&odb, at, name, Kind::Directory)? {
+            Some(below) => at = below,
+            None => return Ok(None),
+        }
+    }
+    if let Some(file) = entry(&odb, at, &last, Kind::File)? {
+        return Ok(Some(file));
+    }
+    match entry(&odb, at, &last, Kind::Directory)? {
+        Some(below) => entry(&odb, below, path::VALUE, Kind::File),
+        None => Ok(None),
+    }
+}
+
+fn entry(odb: &Odb<'_>, tree: Oid, name: &[u8], kind: Kind) -> Result<Option<Oid>, TreeError> {
+    let object = read(odb, tree)?;
+    let items = parse(tree, object.data())?;
+    Ok(items.iter().find(|item| item.kind == kind && item.name == name).map(|item| item.oid))
+}
+
+fn failed(oid: Oid, error: &git2::Error) -> TreeError {
+    TreeError { oid, problem: error.message().to_owned() }
+}
+
+fn read<'o>(odb: &'o Odb<'_>, oid: Oid) -> Result<git2::OdbObject<'o>, TreeError> {
+    let object = odb.read(oid).map_err(|error| failed(oid, &error))?;
+    if object.kind() != ObjectType::Tree {
+        return Err(TreeError { oid, problem: format!("it is a {}", object.kind().str()) });
+    }
+    Ok(object)
+}
+
+fn parse(oid: Oid, data: &[u8]) -> Result<Vec<Item<'_>>, TreeError> {
+    let malformed = || TreeError { oid, problem: "it is malformed".into() };
+    let mut items = Vec::with_capacity(data.len() / 40);
+    let mut rest = data;
+    while !rest.is_empty() {
+        let space = rest.iter().take(8).position(|byte| *byte == b' ').ok_or_else(malformed)?;
+        let name_end = space + 1 + rest[space + 1..].iter().position(|byte| *byte == 0).ok_or_else(malformed)?;
+        let id = rest.get(name_end + 1..name_end + 21).ok_or_else(malformed)?;
+        let kind = match &rest[..space] {
+            b"40000" => Kind::Directory,
+            b"100644" | b"100755" | b"100664" => Kind::File,
+            _ => Kind::Other,
+        };
+        let oid = Oid::from_bytes(id).map_err(|_| malformed())?;
+        items.push(Item { kind, name: &rest[space + 1..name_end], oid });
+        rest = &rest[name_end + 21..];
+    }
+    Ok(items)
+}
+
+/// Git's order: directories as if their names ended with a slash.
+fn compare(one: &Item<'_>, other: &Item<'_>) -> Ordering {
+    let end = |item: &Item<'_>| (item.kind == Kind::Directory).then_some(b'/');
+    one.name.iter().copied().chain(end(one)).cmp(other.name.iter().copied().chain(end(other)))
+}
+
+struct Walk<'r> {
+    odb: Odb<'r>,
+    changes: Changes,
+    path: Vec<u8>,
+}
+
+impl Walk<'_> {
+    fn trees(&mut self, from: Option<Oid>, to: Option<Oid>) -> Result<(), TreeError> {
+        if from == to {
+            return Ok(());
+        }
+        // The objects are let go of before what lies below is read: directories may be large.
+        let (removed, added) = {
+            let load = |tree: Option<Oid>| tree.map(|oid| read(&self.odb, oid)).transpose();
+            let (one, other) = (load(from)?, load(to)?);
+            differing((from, one.as_ref()), (to, other.as_ref()))?
+        };
+        let mut below: BTreeMap<Vec<u8>, (Option<Oid>, Option<Oid>)> = BTreeMap::new();
+        for (kind, name, oid) in removed {
+            match kind {
+                Kind::Directory => below.entry(name).or_default().0 = Some(oid),
+                Kind::File => self.file(&name, Some(oid), None),
+                Kind::Other => {}
+            }
+        }
+        for (kind, name, oid) in added {
+            match kind {
+                Kind::Directory => below.entry(name).or_default().1 = Some(oid),
+                Kind::File => self.file(&name, None, Some(oid)),
+                Kind::Other => {
+                    let path = self.joined(&name);
+                    self.changes.strange.push((path, "it is neither a file nor a directory".into()));
+                }
+            }
+        }
+        for (name, (from, to)) in below {
+            let len = self.path.len();
+            if len > 0 {
+                self.path.push(b'/');
+            }
+            self.path.extend_from_slice(&name);
+            self.trees(from, to)?;
+            self.path.truncate(len);
+        }
+        Ok(())
+    }
+
+    fn joined(&self, name: &[u8]) -> Vec<u8> {
+        if self.path.is_empty() { name.to_vec() } else { [&self.path, &b"/"[..], name].concat() }
+    }
+
+    fn file(&mut self, name: &[u8], from: Option<Oid>, to: Option<Oid>) {
+        let path = self.joined(name);
+        match path::decode(path.split(|byte| *byte == b'/')) {
+            Ok(key) => {
+                let change = self.changes.keys.entry(key).or_default();
+                change.from = change.from.or(from);
+                change.to = change.to.or(to);
+            }
+            Err(error) if to.is_some() => self.changes.strange.push((path, error.to_string())),
+            Err(_) => {}
+        }
+    }
+}
+
+type Items = Vec<(Kind, Vec<u8>, Oid)>;
+type Loaded<'o, 'r> = (Option<Oid>, Option<&'o git2::OdbObject<'r>>);
+
+/// The entries of each tree that the other does not have exactly so. Equal ones, nearly all, are passed over without a copy.
+fn differing(from: Loaded<'_, '_>, to: Loaded<'_, '_>) -> Result<(Items, Items), TreeError> {
+    let one = match from {
+        (Some(oid), Some(object)) => parse(oid, object.data())?,
+        _ => Vec::new(),
+    };
+    let other = match to {
+        (Some(oid), Some(object)) => parse(oid, object.data())?,
+        _ => Vec::new(),
+    };
+    let owned = |item: &Item<'_>| (item.kind, item.name.to_vec(), item.oid);
+    let (mut removed, mut added) = (Vec::new(), Vec::new());
+    let (mut at, mut by) = (0, 0);
+    loop {
+        match (one.get(at), other.get(by)) {
+            (None, None) => return Ok((removed, added)),
+            (Some(item), None) => {
+                removed.push(owned(item));
+                at += 1;
+            }
+            (None, Some(item)) => {
+                added.push(owned(item));
+                by += 1;
+            }
+            (Some(before), Some(after)) => match compare(before, after) {
+                Ordering::Less => {
+                    removed.push(owned(before));
+                    at += 1;
+                }
+                Ordering::Greater => {
+                    added.push(owned(after));
+                    by += 1;
+                }
+                Ordering::Equal => {
+                    if before.oid != after.oid || before.kind != after.kind {
+                        removed.push(owned(before));
+                        added.push(owned(after));
+                    }
+                    at += 1;
+                    by += 1;
+                }
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Writes a tree as gitcd does: a value beside other keys is in their directory.
+    fn tree(repository: &Repository, keys: &BTreeMap<String, u8>) -> Oid {
+        let mut files: BTreeMap<Vec<u8>, Oid> = BTreeMap::new();
+        for (key, value) in keys {
+            let blob = repository.blob(&[*value]).unwrap();
+            let mut names: Vec<Vec<u8>> = path::encode(key.as_bytes()).map(|name| name.to_vec()).collect();
+            if keys.keys().any(|other| other.starts_with(&format!("{key}/"))) {
+                names.push(path::VALUE.to_vec());
+            }
+            files.insert(names.join(&b'/'), blob);
+        }
+        write(repository, &files)
+    }
+
+    fn write(repository: &Repository, files: &BTreeMap<Vec<u8>, Oid>) -> Oid {
+        let mut builder = repository.treebuilder(None).unwrap();
+        let mut below: BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Oid>> = BTreeMap::new();
+        for (path, oid) in files {
+            match path.iter().position(|byte| *byte == b'/') {
+                Some(slash) => {
+                    below.entry(path[..slash].to_vec()).or_default().insert(path[slash + 1..].to_vec(), *oid);
+                }
+                None => drop(builder.insert(&path[..], *oid, 0o100_644).unwrap()),
+            }
+        }
+        for (name, files) in below {
+            let oid = write(repository, &files);
+            builder.insert(&name[..], oid, 0o040_000).unwrap();
+        }
+        builder.write().unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn exactly_the_keys_that_differ_are_found(
+            one in proptest::collection::btree_map("[ab](/[a-c]){0,2}", 0..3_u8, 0..8),
+            other in proptest::collection::btree_map("[ab](/[a-c]){0,2}", 0..3_u8, 0..8),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let repository = Repository::init_bare(folder.path()).unwrap();
+            let (from, to) = (tree(&repository, &one), tree(&repository, &other));
+            let changes = between(&repository, Some(from), Some(to)).unwrap();
+            prop_assert!(changes.strange.is_empty());
+            let blob = |value: Option<&u8>| value.map(|value| repository.blob(&[*value]).unwrap());
+            let mut expected = BTreeMap::new();
+            for key in one.keys().chain(other.keys()) {
+                if one.get(key) != other.get(key) {
+                    expected.insert(key.clone().into_bytes(), Change { from: blob(one.get(key)), to: blob(other.get(key)) });
+                }
+                prop_assert_eq!(find(&repository, from, key.as_bytes()).unwrap(), blob(one.get(key)));
+            }
+            prop_assert_eq!(changes.keys, expected);
+        }
+    }
+}
