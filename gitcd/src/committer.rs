@@ -16,13 +16,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use prometheus_client::metrics::histogram::Histogram;
+use tokio::sync::watch;
 
 pub use self::pace::Granularity;
 use self::pace::Pace;
 use self::trace::Trace;
 use crate::error::chain;
 use crate::git::branch::{
-    Action, Branch, Change, CommitError, Config, FlushError, OpenError, Record, Revisions, State,
+    Action, Branch, Change, CommitError, Config, FlushError, Merging, OpenError, Record, Revisions, State,
 };
 use crate::git::refs::RefError;
 use crate::keyspace::Placement;
@@ -30,6 +31,7 @@ use crate::metrics::disk_seconds;
 use crate::snapshot::{Incarnation, hex};
 use crate::store::Store;
 use crate::store::log::Entry;
+use crate::store::merge::Merge;
 use crate::store::revision::Revision;
 
 /// Bounds of the committer.
@@ -41,11 +43,18 @@ pub struct Settings {
     pub overhead_bytes_per_second: u64,
     /// The journal is kept below this by raising the compact revision.
     pub max_journal_bytes: u64,
+    /// Commits become visible after this time whatever they cost, for branches that others follow.
+    pub flush_interval: Option<Duration>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { granularity: Granularity::default(), overhead_bytes_per_second: 26 << 10, max_journal_bytes: 512 << 20 }
+        Self {
+            granularity: Granularity::default(),
+            overhead_bytes_per_second: 26 << 10,
+            max_journal_bytes: 512 << 20,
+            flush_interval: None,
+        }
     }
 }
 
@@ -89,6 +98,17 @@ impl Default for Counters {
     }
 }
 
+/// Where a branch is in Git.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Everything up to here is in `data`.
+    pub revision: Revision,
+    /// The data commit.
+    pub data: git2::Oid,
+    /// How many merges were committed since the start.
+    pub merges: u64,
+}
+
 /// The committer of one branch, before it starts.
 #[derive(Debug)]
 pub struct Committer {
@@ -99,6 +119,7 @@ pub struct Committer {
     incarnation: Incarnation,
     folder: PathBuf,
     counters: Arc<Counters>,
+    heads: watch::Sender<Head>,
     /// Pairs in Git from which replay can start, oldest first.
     bases: VecDeque<(Revision, [u8; 20])>,
     /// Everything up to here is in the open pack or in Git.
@@ -126,7 +147,9 @@ impl Committer {
         counters: Arc<Counters>,
     ) -> Self {
         let staged = store.committed_revision();
+        let heads = watch::Sender::new(Head { revision: staged, data: branch.head().data, merges: 0 });
         Self {
+            heads,
             folder: crate::recovery::state_folder(&config),
             pace: Pace::new(settings.granularity),
             trace: Trace::new(&config.name),
@@ -143,6 +166,11 @@ impl Committer {
             credit: 0.0,
             oldest: None,
         }
+    }
+
+    /// Where the branch is in Git, and every change of that.
+    pub fn heads(&self) -> watch::Receiver<Head> {
+        self.heads.subscribe()
     }
 
     /// Starts the thread. It ends, with everything committed, after the store has stopped.
@@ -197,8 +225,31 @@ impl Committer {
 
     /// Stages what is new, flushes if it is time.
     fn step(&mut self, durable: Revision, stopped: bool) -> Result<(), Failure> {
+        let hurry = self.store.take_hurry();
+        while let Some(merge) = self.store.next_merge() {
+            self.stage_through(merge.before(), stopped)?;
+            self.merge(&merge)?;
+            self.store.merged();
+        }
+        self.stage_through(durable, stopped)?;
+        if self.oldest.is_none() {
+            // Only ephemeral keys changed: there is nothing to commit.
+            self.store.advance_committed(self.staged);
+        }
+        let pending = self.oldest.is_some();
+        let due = hurry && pending || self.flush_due_at().is_some_and(|due| due <= Instant::now());
+        if due || (stopped && (pending || self.staged > self.newest_base())) {
+            self.flush()?;
+        } else if self.over_bound() {
+            self.trim();
+        }
+        Ok(())
+    }
+
+    /// Stages everything up to a revision.
+    fn stage_through(&mut self, durable: Revision, stopped: bool) -> Result<(), Failure> {
         while self.staged < durable {
-            let entries = self.store.log(self.staged.next(), TAKE);
+            let entries = self.store.log(self.staged.next(), TAKE.min(durable.since(self.staged)));
             let Some(last) = entries.last().map(|entry| entry.revision) else {
                 // Only what need not be in Git has left the log.
                 self.staged = durable;
@@ -217,23 +268,78 @@ impl Committer {
                 self.flush()?;
             }
         }
-        if self.oldest.is_none() {
-            // Only ephemeral keys changed: there is nothing to commit.
-            self.store.advance_committed(self.staged);
+        Ok(())
+    }
+
+    /// One commit with two parents, at once: others wait for it.
+    fn merge(&mut self, merge: &Merge) -> Result<(), Failure> {
+        if merge.writes > 0 && self.staged >= merge.last() {
+            // It was committed before this process began.
+            self.heads.send_modify(|head| head.merges += 1);
+            return Ok(());
         }
-        let due = self.flush_due_at().is_some_and(|due| due <= Instant::now());
-        let pending = self.oldest.is_some();
-        if due || (stopped && (pending || self.staged > self.newest_base())) {
+        if self.branch.pending().commits > 0 {
             self.flush()?;
-        } else if self.over_bound() {
-            self.trim();
         }
+        let entries = self.store.log(merge.first, merge.writes as usize);
+        let (changes, _) = self.changes(&entries)?;
+        let time = UNIX_EPOCH + Duration::from_millis(merge.time_ms.max(0) as u64);
+        let (first, last) = (merge.first.get(), merge.last().get());
+        let id = |bytes: &[u8; 20]| git2::Oid::from_bytes(bytes).expect("an object id has 20 bytes");
+        let blobs = merge.blobs.iter().filter_map(|(at, blob)| {
+            let change = entries.get(usize::try_from(*at).ok()?)?.changes().first()?;
+            Some((change.version.key.clone(), id(blob)))
+        });
+        let merging = Merging {
+            theirs: id(&merge.theirs),
+            blobs: blobs.collect(),
+            revisions: Revisions { first, last, time, clients: Vec::new(), changes },
+            fast_forward: merge.fast_forward,
+            notes: merge.notes.clone(),
+        };
+        match self.branch.merge(&merging) {
+            Ok(_) => {}
+            Err(error @ CommitError::Theirs { .. }) => {
+                // What it brought is ours all the same; the next merge joins the histories.
+                tracing::error!(error = chain(&error), "a merge becomes an ordinary commit");
+                self.branch.commit(&merging.revisions)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.counters.revisions.fetch_add(merge.writes.max(0) as u64, Ordering::Relaxed);
+        self.staged = merge.last();
+        self.flush()?;
+        self.heads.send_modify(|head| head.merges += 1);
         Ok(())
     }
 
     /// One commit.
     fn stage(&mut self, entries: &[Entry]) -> Result<(), Failure> {
         let (first, last) = (&entries[0], &entries[entries.len() - 1]);
+        let (changes, clients) = self.changes(entries)?;
+        let count = changes.len();
+        if count > 0 {
+            let started = Instant::now();
+            let time = UNIX_EPOCH + Duration::from_millis(last.time_ms.max(0) as u64);
+            let revisions = Revisions {
+                first: first.revision.get(),
+                last: last.revision.get(),
+                time,
+                clients,
+                changes,
+            };
+            let span = self.trace.commit(first.revision, last.revision, count);
+            span.in_scope(|| self.branch.commit(&revisions)).inspect_err(|_| failed(&span))?;
+            self.pace.observe(started.elapsed(), count);
+            self.oldest.get_or_insert(started);
+            self.counters.revisions.fetch_add(entries.len() as u64, Ordering::Relaxed);
+        }
+        self.staged = last.revision;
+        Ok(())
+    }
+
+    /// The last state of every key that entries change, and who changed them.
+    fn changes(&self, entries: &[Entry]) -> Result<(Vec<Change>, Vec<String>), Failure> {
         let mut changes: BTreeMap<Bytes, Action> = BTreeMap::new();
         let mut clients: Vec<String> = Vec::new();
         for entry in entries {
@@ -263,25 +369,7 @@ impl Committer {
                 }
             }
         }
-        let count = changes.len();
-        if count > 0 {
-            let started = Instant::now();
-            let time = UNIX_EPOCH + Duration::from_millis(last.time_ms.max(0) as u64);
-            let revisions = Revisions {
-                first: first.revision.get(),
-                last: last.revision.get(),
-                time,
-                clients,
-                changes: changes.into_iter().map(|(key, action)| Change { key, action }).collect(),
-            };
-            let span = self.trace.commit(first.revision, last.revision, count);
-            span.in_scope(|| self.branch.commit(&revisions)).inspect_err(|_| failed(&span))?;
-            self.pace.observe(started.elapsed(), count);
-            self.oldest.get_or_insert(started);
-            self.counters.revisions.fetch_add(entries.len() as u64, Ordering::Relaxed);
-        }
-        self.staged = last.revision;
-        Ok(())
+        Ok((changes.into_iter().map(|(key, action)| Change { key, action }).collect(), clients))
     }
 
     /// When the open pack should be written: late enough that directories which have to be written whole cost no more
@@ -292,6 +380,9 @@ impl Committer {
             let interval = if self.over_bound() { MIN_FLUSH_INTERVAL } else { IDLE_FLUSH_INTERVAL };
             return idle.then(|| self.last_flush + interval);
         };
+        if let Some(interval) = self.settings.flush_interval {
+            return Some(oldest + interval);
+        }
         let unpaid = -self.balance();
         let rate = self.settings.overhead_bytes_per_second.max(1) as f64;
         let earned = Duration::try_from_secs_f64(unpaid / rate).unwrap_or_default();
@@ -336,6 +427,8 @@ impl Committer {
         self.store.committed(self.staged, metadata);
         self.last_flush = Instant::now();
         self.oldest = None;
+        let (revision, data) = (self.staged, flushed.pair.data);
+        self.heads.send_modify(|head| *head = Head { revision, data, ..*head });
         drop(span);
         self.trace.end();
         self.trim();
@@ -354,9 +447,7 @@ impl Committer {
     }
 
     fn wait(&self, time: Duration) {
-        let until = Instant::now() + time;
-        // Ends early only if the store stops.
-        let _ = self.store.wait_for_writes(Revision::new(i64::MAX), Some(until));
+        self.store.wait_for_stop(Instant::now() + time);
     }
 }
 

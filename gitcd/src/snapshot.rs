@@ -94,7 +94,7 @@ impl Snapshot {
                 Record::Compact(revision) => snapshot.compacted = revision,
                 Record::Grant { id, ttl } => snapshot.leases.push((id, ttl)),
                 Record::Write(write) => snapshot.ephemeral.push(write),
-                Record::Revoke { .. } => {}
+                Record::Revoke { .. } | Record::Merge(_) => {}
             }
         }
         if snapshot.revision == Revision::ZERO {

@@ -296,6 +296,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
                 granularity: args.commit_granularity,
                 overhead_bytes_per_second: args.commit_overhead_bytes,
                 max_journal_bytes: args.max_journal_bytes,
+                flush_interval: None,
             },
             progress_interval: progress_interval(args.watch_progress_notify_interval),
             retention: args.compaction.retention()?,

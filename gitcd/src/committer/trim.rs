@@ -129,6 +129,7 @@ mod tests {
             segments,
             evicted,
             alarms: crate::store::alarms::Alarms::default(),
+            merges: Vec::new(),
         };
         let (store, writer) = Store::start(start, store::Limits::default()).unwrap();
 

@@ -58,6 +58,7 @@ mod adopt;
 mod commit;
 mod error;
 mod flush;
+mod merge;
 mod open;
 mod repository;
 #[cfg(test)]
@@ -74,6 +75,7 @@ pub use super::state::State;
 pub use super::trie::ShapeError;
 pub use error::{AdoptError, CommitError, CreateError, FlushError, OpenError};
 pub use flush::Flushed;
+pub use merge::{Joined, Merging};
 pub use repository::is_absent;
 
 /// Which branch of which repository, and how it is written.

@@ -30,6 +30,27 @@ pub enum Record {
         /// The metadata commit; the data commit is its last parent.
         metadata: [u8; 20],
     },
+    /// The writes that follow, in the same frame, are what another branch brought.
+    Merge(Merge),
+}
+
+/// What another branch brought: belongs to the next `writes` write transactions of the frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merge {
+    /// The revision of the first one, also if there is none.
+    pub first: Revision,
+    /// How many; 0 if only the histories are joined.
+    pub writes: i64,
+    /// The commit that was merged.
+    pub theirs: [u8; 20],
+    /// When: milliseconds since 1970.
+    pub time_ms: i64,
+    /// Whether their commit becomes ours if nothing else happened here.
+    pub fast_forward: bool,
+    /// What the merge commit says below its subject.
+    pub notes: String,
+    /// Blobs of theirs that are taken as they are: number of the write, from 0, and id.
+    pub blobs: Vec<(i64, [u8; 20])>,
 }
 
 /// A write transaction.
@@ -74,6 +95,7 @@ const GRANT: u8 = 2;
 const REVOKE: u8 = 3;
 const COMPACT: u8 = 4;
 const COMMITTED: u8 = 5;
+const MERGE: u8 = 6;
 
 /// A record that cannot be read although its checksum is right.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -168,6 +190,20 @@ impl Record {
                 varint(out, revision.get() as u64);
                 out.extend_from_slice(metadata);
             }
+            Self::Merge(merge) => {
+                out.push(MERGE);
+                varint(out, merge.first.get() as u64);
+                varint(out, merge.writes as u64);
+                out.extend_from_slice(&merge.theirs);
+                varint(out, merge.time_ms as u64);
+                out.push(u8::from(merge.fast_forward));
+                bytes(out, merge.notes.as_bytes());
+                varint(out, merge.blobs.len() as u64);
+                for (write, blob) in &merge.blobs {
+                    varint(out, *write as u64);
+                    out.extend_from_slice(blob);
+                }
+            }
         }
     }
 
@@ -213,11 +249,32 @@ impl<'a> Cursor<'a> {
             COMPACT => Record::Compact(Revision::new(self.number()?)),
             COMMITTED => {
                 let revision = Revision::new(self.number()?);
-                let metadata = self.take(20)?.try_into().expect("20 bytes were taken");
-                Record::Committed { revision, metadata }
+                Record::Committed { revision, metadata: self.id()? }
             }
+            MERGE => Record::Merge(self.merge()?),
             other => return Err(DecodeError::UnknownType(other)),
         })
+    }
+
+    fn merge(&mut self) -> Result<Merge, DecodeError> {
+        let first = Revision::new(self.number()?);
+        let (writes, theirs, time_ms) = (self.number()?, self.id()?, self.number()?);
+        let fast_forward = match self.byte()? {
+            0 => false,
+            1 => true,
+            _ => return Err(DecodeError::Malformed),
+        };
+        let notes = std::str::from_utf8(self.bytes()?).map_err(|_| DecodeError::Malformed)?.to_owned();
+        let count = self.number()? as usize;
+        let mut blobs = Vec::with_capacity(count.min((self.payload.len() - self.at) / 21));
+        for _ in 0..count {
+            blobs.push((self.number()?, self.id()?));
+        }
+        Ok(Merge { first, writes, theirs, time_ms, fast_forward, notes, blobs })
+    }
+
+    fn id(&mut self) -> Result<[u8; 20], DecodeError> {
+        Ok(self.take(20)?.try_into().expect("20 bytes were taken"))
     }
 
     fn write(&mut self) -> Result<Write, DecodeError> {
@@ -316,6 +373,14 @@ mod tests {
             (any::<i64>(), any::<i64>()).prop_map(|(id, ttl)| Record::Grant { id, ttl }),
             any::<i64>().prop_map(|id| Record::Revoke { id }),
             any::<i64>().prop_map(|revision| Record::Compact(Revision::new(revision))),
+            (
+                (any::<i64>(), any::<i64>(), any::<[u8; 20]>(), any::<i64>(), any::<bool>(), ".{0,20}"),
+                proptest::collection::vec((any::<i64>(), any::<[u8; 20]>()), 0..3)
+            )
+                .prop_map(|((first, writes, theirs, time_ms, fast_forward, notes), blobs)| {
+                    let first = Revision::new(first);
+                    Record::Merge(Merge { first, writes, theirs, time_ms, fast_forward, notes, blobs })
+                }),
             (any::<i64>(), any::<[u8; 20]>())
                 .prop_map(|(revision, metadata)| Record::Committed { revision: Revision::new(revision), metadata }),
         ]

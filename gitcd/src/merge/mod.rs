@@ -27,4 +27,5 @@ pub mod scope;
 mod tests;
 pub mod value;
 
+pub(crate) use object::blob_hash;
 pub use object::{Conflict, Merged, Outcome, Policy, Side, merge, uid};

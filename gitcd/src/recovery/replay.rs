@@ -11,6 +11,7 @@ use crate::keyspace::Placement;
 use crate::snapshot::Snapshot;
 use crate::store::index::Index;
 use crate::store::lease::Leases;
+use crate::store::merge::Merge;
 use crate::store::revision::Revision;
 use crate::store::version::Version;
 
@@ -26,6 +27,8 @@ pub(super) struct Replay<'a> {
     pub(super) gap: Option<(Revision, Revision)>,
     /// The last revision in Git.
     head: Revision,
+    /// Merges that may not be in Git.
+    pub(super) merges: Vec<Merge>,
     segments: Arc<Segments>,
     /// The segment that is being replayed.
     segment: u64,
@@ -64,6 +67,7 @@ impl<'a> Replay<'a> {
             ephemeral_below,
             gap: None,
             head,
+            merges: Vec::new(),
             segments,
             segment: 0,
             superseded: Vec::new(),
@@ -106,6 +110,12 @@ impl<'a> Replay<'a> {
             Record::Compact(revision) => self.index.compact(*revision),
             Record::Committed { revision, metadata } if *revision > self.base => {
                 self.bases.push((*revision, *metadata));
+            }
+            Record::Merge(merge) => {
+                // One without writes at the head may be in Git or not: the committer finds out.
+                if merge.last() > self.head || (merge.writes == 0 && merge.before() >= self.head) {
+                    self.merges.push(merge.clone());
+                }
             }
             Record::Write(_) | Record::Committed { .. } => {}
         }

@@ -10,6 +10,7 @@ mod expiry;
 pub mod index;
 pub mod lease;
 pub mod log;
+pub mod merge;
 pub mod query;
 pub(crate) mod ranges;
 pub mod revision;
@@ -141,6 +142,10 @@ impl Default for Counters {
 #[derive(Debug, Default)]
 struct Progress {
     committed: Revision,
+    /// Merges that are not in Git yet, oldest first.
+    merges: std::collections::VecDeque<Arc<merge::Merge>>,
+    /// Somebody waits for a commit.
+    hurry: bool,
     /// The writer has ended: nothing more will come.
     stopped: bool,
 }
@@ -185,6 +190,8 @@ pub struct Start {
     pub evicted: Vec<Weak<Version>>,
     /// Raised alarms.
     pub alarms: Alarms,
+    /// Merges that are not in Git yet, oldest first.
+    pub merges: Vec<merge::Merge>,
 }
 
 impl Store {
@@ -202,7 +209,8 @@ impl Store {
     /// The store, held by its writer, which does not run yet.
     fn assemble(start: Start, limits: Limits) -> (writer::Writer, mpsc::Receiver<writer::Command>) {
         let (commands, inbox) = mpsc::channel(limits.queue);
-        let Start { index, mut leases, committed, journal, segments, evicted, alarms } = start;
+        let Start { index, mut leases, committed, journal, segments, evicted, alarms, merges } = start;
+        let merges = merges.into_iter().map(Arc::new).collect();
         for version in index.range(&index::KeyRange::From(Bytes::new()), index.revision()) {
             if version.lease != 0 && leases.find(version.lease).is_none() {
                 // It ended, but what recovery started from was written before its keys went with it: now they go.
@@ -218,7 +226,7 @@ impl Store {
             segments,
             max_journal_bytes: limits.max_journal_bytes,
             commands,
-            progress: Mutex::new(Progress { committed, stopped: false }),
+            progress: Mutex::new(Progress { committed, merges, ..Progress::default() }),
             published: Condvar::new(),
             poisoned: Mutex::new(None),
             lease_granted: tokio::sync::Notify::new(),
@@ -295,6 +303,46 @@ impl Store {
             return txn::read(&op, View { index: &index, at: self.revision(), segments: &self.segments });
         }
         self.send(|reply| writer::Command::Write { op, client, reply }).await
+    }
+
+    /// Takes in what another branch brings, atomically to readers. Returns when that is durable; Git has it later, see
+    /// [`Store::merged`].
+    ///
+    /// # Errors
+    /// [`Error`]; nothing has changed then.
+    pub async fn merge(&self, request: merge::Request) -> Result<merge::Done, Error> {
+        self.send(|reply| writer::Command::Merge { request: Box::new(request), reply }).await
+    }
+
+    /// Asks for a commit of everything written so far, now.
+    pub(crate) fn hurry(&self) {
+        self.progress.lock().hurry = true;
+        self.published.notify_all();
+    }
+
+    /// Whether somebody asked for a commit since this was last called.
+    pub(crate) fn take_hurry(&self) -> bool {
+        std::mem::take(&mut self.progress.lock().hurry)
+    }
+
+    /// Waits until the store stops or `until` is reached.
+    pub(crate) fn wait_for_stop(&self, until: Instant) {
+        let mut progress = self.progress.lock();
+        while !progress.stopped && !self.published.wait_until(&mut progress, until).timed_out() {}
+    }
+
+    /// The oldest merge that is not in Git.
+    pub(crate) fn next_merge(&self) -> Option<Arc<merge::Merge>> {
+        self.progress.lock().merges.front().cloned()
+    }
+
+    /// The oldest merge is in Git.
+    pub(crate) fn merged(&self) {
+        self.progress.lock().merges.pop_front();
+    }
+
+    fn add_merge(&self, merge: Arc<merge::Merge>) {
+        self.progress.lock().merges.push_back(merge);
     }
 
     /// Compacts history below `revision`.
@@ -377,7 +425,7 @@ impl Store {
         let mut progress = self.progress.lock();
         loop {
             let revision = self.revision();
-            if revision > after || progress.stopped {
+            if revision > after || progress.stopped || progress.hurry || !progress.merges.is_empty() {
                 return (revision, progress.stopped);
             }
             match until {

@@ -11,6 +11,7 @@ use self::answer::Answer;
 pub(super) use self::answer::Reply;
 use super::lease::Lease;
 use super::log::Entry;
+use super::merge;
 use super::revision::Revision;
 use super::txn::{Done, Op};
 use super::version::Version;
@@ -52,6 +53,7 @@ const FRAME_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub(super) enum Command {
     Write { op: Op, client: Option<Arc<str>>, reply: Reply<Done> },
+    Merge { request: Box<merge::Request>, reply: Reply<merge::Done> },
     Grant { id: i64, ttl: i64, reply: Reply<(i64, i64)> },
     Revoke { id: i64, only_if_due: bool, reply: Reply<Revision> },
     Lease { id: i64, keep_alive: bool, reply: Reply<Option<Lease>> },
@@ -74,6 +76,7 @@ struct Batch {
     answers: Vec<Answer>,
     leases: Vec<LeaseChange>,
     compact: Option<Revision>,
+    merges: Vec<Arc<merge::Merge>>,
     first: Option<Revision>,
     /// Where values of this batch will be in the journal.
     positions: Vec<(Arc<Version>, Position)>,
@@ -250,6 +253,7 @@ impl Writer {
         let mut index = self.store.index.write();
         let mut leases = self.store.leases.lock();
         batch.positions.clear();
+        batch.merges.clear();
         batch.compact = None;
         // Leases first: keys that are moved back to them, or away from them, must find them.
         for change in batch.leases.drain(..).rev() {
@@ -278,6 +282,12 @@ impl Writer {
         // Before the revision rises: whoever reads at a revision after the compaction must not read below it.
         if let Some(revision) = batch.compact {
             self.store.index.write().compact(revision);
+        }
+        // The committer must know of a merge before it sees its writes.
+        let has_merged = !batch.merges.is_empty();
+        batch.merges.drain(..).for_each(|merge| self.store.add_merge(merge));
+        if has_merged && batch.first.is_none() {
+            self.store.published.notify_all();
         }
         if let Some(first) = batch.first {
             let store = self.store.clone();

@@ -40,6 +40,7 @@ impl Branch {
             segments,
             evicted: Vec::new(),
             alarms: Alarms::read(folder.path()).expect("there are none"),
+            merges: Vec::new(),
         };
         let limits = Limits { old_value_bytes: OLD_VALUE_BYTES, ..Limits::default() };
         let (store, writer) = Store::start(start, limits).expect("a thread starts");

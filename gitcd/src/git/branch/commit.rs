@@ -44,7 +44,7 @@ impl Branch {
         Ok(())
     }
 
-    fn check(&self, revisions: &Revisions) -> Result<(), CommitError> {
+    pub(super) fn check(&self, revisions: &Revisions) -> Result<(), CommitError> {
         if self.failed {
             return Err(CommitError::Failed);
         }
@@ -66,7 +66,7 @@ impl Branch {
         Ok(())
     }
 
-    fn put(&mut self, key: &Bytes, value: &Bytes, record: Record, subject: &mut Subject) {
+    pub(super) fn put(&mut self, key: &Bytes, value: &Bytes, record: Record, subject: &mut Subject) {
         let (form, blob) = form::encode(value);
         let is_data = self.config.keys.placement(key) == Placement::Data;
         // The value of a local key is exact: nobody reads it in a diff.
@@ -89,7 +89,7 @@ impl Branch {
         self.describe(if is_new { Verb::Create } else { Verb::Update }, subject);
     }
 
-    fn delete(&mut self, key: &Bytes, subject: &mut Subject) {
+    pub(super) fn delete(&mut self, key: &Bytes, subject: &mut Subject) {
         let Some(line) = self.trie.remove(key) else {
             return;
         };
@@ -109,7 +109,7 @@ impl Branch {
     }
 
     /// Adds the change of the key at `self.path` to the subject, with the place of its value in the tree.
-    fn describe(&self, verb: Verb, subject: &mut Subject) {
+    pub(super) fn describe(&self, verb: Verb, subject: &mut Subject) {
         let path = std::str::from_utf8(&self.path).expect("the path encoding escapes everything but ASCII");
         if self.data.is_directory(&self.path) {
             subject.add(verb, &format!("{path}/%value"));

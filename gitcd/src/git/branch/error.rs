@@ -28,6 +28,12 @@ pub enum CommitError {
         /// The key.
         key: String,
     },
+    /// The commit that was merged, or one before it, cannot be read.
+    #[error("what was merged cannot be read any more: {said}")]
+    Theirs {
+        /// What is wrong.
+        said: String,
+    },
     /// An earlier flush failed.
     #[error("an earlier flush failed; the branch must be opened again")]
     Failed,

@@ -6,6 +6,7 @@ use tracing::{Span, info_span};
 
 use crate::store::Error;
 use crate::store::lease::Lease;
+use crate::store::merge;
 use crate::store::revision::Revision;
 use crate::store::txn::Done;
 use crate::telemetry;
@@ -34,6 +35,7 @@ impl<T> Reply<T> {
 /// An answer that waits for the fsync.
 pub(super) enum Answer {
     Write(Reply<Done>, Result<Done, Error>),
+    Merge(Reply<merge::Done>, Result<merge::Done, Error>),
     Grant(Reply<(i64, i64)>, Result<(i64, i64), Error>),
     Revision(Reply<Revision>, Result<Revision, Error>),
     Lease(Reply<Option<Lease>>, Result<Option<Lease>, Error>),
@@ -47,6 +49,7 @@ impl Answer {
         }
         match self {
             Self::Write(reply, done) => give(reply, done, outcome),
+            Self::Merge(reply, done) => give(reply, done, outcome),
             Self::Grant(reply, granted) => give(reply, granted, outcome),
             Self::Revision(reply, revision) => give(reply, revision, outcome),
             Self::Lease(reply, lease) => give(reply, lease, outcome),
@@ -57,6 +60,7 @@ impl Answer {
     fn span(&self) -> &Span {
         match self {
             Self::Write(reply, _) => &reply.span,
+            Self::Merge(reply, _) => &reply.span,
             Self::Grant(reply, _) => &reply.span,
             Self::Revision(reply, _) => &reply.span,
             Self::Lease(reply, _) => &reply.span,

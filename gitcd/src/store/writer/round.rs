@@ -9,6 +9,7 @@ use crate::journal::{Position, Segments};
 use crate::store::Error;
 use crate::store::index::Index;
 use crate::store::lease::{Lease, Leases, MIN_TTL};
+use crate::store::merge;
 use crate::store::query::View;
 use crate::store::revision::Revision;
 use crate::store::txn::{self, Done, Op};
@@ -35,6 +36,9 @@ impl Round<'_> {
             Command::Write { op, client, reply } => {
                 Answer::Write(reply, allowed.and_then(|()| self.write(&op, client)))
             }
+            Command::Merge { request, reply } => {
+                Answer::Merge(reply, allowed.and_then(|()| self.merge(*request)))
+            }
             Command::Grant { id, ttl, reply } => Answer::Grant(reply, allowed.and_then(|()| self.grant(id, ttl))),
             Command::Revoke { id, only_if_due, reply } => {
                 Answer::Revision(reply, allowed.and_then(|()| self.revoke(id, only_if_due)))
@@ -54,6 +58,22 @@ impl Round<'_> {
             self.apply(versions, client);
         }
         Ok(done)
+    }
+
+    /// One revision for each key, since clients resume between any two of them; none is visible before all are durable.
+    fn merge(&mut self, request: merge::Request) -> Result<merge::Done, Error> {
+        let view = View { index: self.index, at: self.index.revision(), segments: self.segments };
+        let decided = merge::decide(request, view)?;
+        let first = self.index.revision().next();
+        let merge = decided.record(first, self.now_ms);
+        Record::Merge(merge.clone()).encode(self.frame);
+        for write in decided.writes {
+            let version = merge::version(write, self.index);
+            self.apply(vec![version], Some(decided.by.clone()));
+        }
+        let last = self.index.revision();
+        self.batch.merges.push(Arc::new(merge));
+        Ok(merge::Done { first, last, conflicts: decided.conflicts })
     }
 
     /// One revision: into the frame, into the index.

@@ -84,6 +84,7 @@ impl Disk {
             segments,
             evicted,
             alarms: super::super::alarms::Alarms::default(),
+            merges: Vec::new(),
         };
         let (writer, inbox) = Store::assemble(start, Limits::default());
         Self { writer, inbox, folder }

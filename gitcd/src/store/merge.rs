@@ -1,0 +1,221 @@
+//! What another branch brings, and how it enters the store.
+//!
+//! What is merged was computed from a commit; whatever was written since is merged again here, under the writer, so that
+//! a merge never undoes a write and never holds writes up while it is computed.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Error;
+use super::index::Index;
+use super::query::View;
+use super::revision::Revision;
+use super::version::Version;
+use crate::journal::record;
+use crate::merge::schema::Schemas;
+use crate::merge::scope::escape;
+use crate::merge::{Conflict, Outcome, Policy, Side, blob_hash, merge, uid};
+
+/// A merge that was computed from a commit of this branch.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The revision that is in that commit.
+    pub at: Revision,
+    /// The commit to be merged.
+    pub theirs: [u8; 20],
+    /// The keys that it brings.
+    pub keys: Vec<Key>,
+    /// Who wins.
+    pub policy: Policy,
+    /// What is known of kinds.
+    pub schemas: Schemas,
+    /// Whether their commit may become ours.
+    pub fast_forward: bool,
+    /// Trailers for the merge commit.
+    pub trailers: String,
+    /// Whom watchers and commits are told as the writer.
+    pub by: Arc<str>,
+}
+
+/// A key that theirs changed.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// The whole key.
+    pub key: Bytes,
+    /// Its value where the histories meet.
+    pub base: Option<Bytes>,
+    /// Whether it is in our commit.
+    pub in_ours: bool,
+    /// Its value and blob in theirs.
+    pub theirs: Option<(Bytes, [u8; 20])>,
+    /// Whether the blob has the value as it is, so that it need not be written again.
+    pub as_is: bool,
+    /// What the merge with our commit gives.
+    pub outcome: Outcome,
+    /// What had to be decided for that.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// A merge that is durable.
+pub type Merge = record::Merge;
+
+impl Merge {
+    /// The revision before it.
+    pub fn before(&self) -> Revision {
+        Revision::new(self.first.get() - 1)
+    }
+
+    /// The revision of its last write; that before it if there is none.
+    pub fn last(&self) -> Revision {
+        Revision::new(self.first.get() + self.writes - 1)
+    }
+}
+
+/// What a merge has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// The revision of its first write, if there is one.
+    pub first: Revision,
+    /// The revision after it.
+    pub last: Revision,
+    /// Keys and fields that both sides had changed.
+    pub conflicts: usize,
+}
+
+/// One write of a merge.
+#[derive(Clone, Debug)]
+pub(super) struct Write {
+    key: Bytes,
+    value: Option<Bytes>,
+    blob: Option<[u8; 20]>,
+}
+
+/// What a merge will write.
+#[derive(Debug)]
+pub(super) struct Decided {
+    pub(super) writes: Vec<Write>,
+    pub(super) by: Arc<str>,
+    pub(super) conflicts: usize,
+    theirs: [u8; 20],
+    fast_forward: bool,
+    notes: String,
+}
+
+/// A merge commit names so many conflicts; the rest is counted.
+const TOLD: usize = 200;
+
+/// Decides every key on the newest state.
+///
+/// # Errors
+/// [`Error::ValueLost`].
+pub(super) fn decide(request: Request, newest: View) -> Result<Decided, Error> {
+    let (mut changed, mut replaced, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
+    let mut conflicts: Vec<(Bytes, Conflict)> = Vec::new();
+    for Key { key, base, in_ours, theirs, as_is, outcome, conflicts: known } in request.keys {
+        let current = newest.index.newest(&key);
+        let is_as_planned = match current {
+            None => !in_ours,
+            Some(version) => in_ours && version.mod_revision <= request.at,
+        };
+        let value = current.map(|version| version.value(newest.segments)).transpose()?;
+        let (outcome, found) = if is_as_planned {
+            (outcome, known)
+        } else {
+            let hash = value.as_deref().map(blob_hash);
+            let ours = value.as_deref().zip(hash).map(|(value, hash)| Side { value, hash });
+            let side = theirs.as_ref().map(|(value, hash)| Side { value, hash: *hash });
+            let merged = merge(&request.schemas, request.policy, base.as_deref(), ours, side);
+            (merged.outcome, merged.conflicts)
+        };
+        conflicts.extend(found.into_iter().map(|conflict| (key.clone(), conflict)));
+        let (wanted, blob) = match outcome {
+            Outcome::Ours => continue,
+            Outcome::Deleted => (None, None),
+            Outcome::New(value) => (Some(Bytes::from(value)), None),
+            Outcome::Theirs => match theirs {
+                None => (None, None),
+                Some((value, blob)) => (Some(value), as_is.then_some(blob)),
+            },
+        };
+        if wanted == value {
+            continue;
+        }
+        let is_another = match (&value, &wanted) {
+            (Some(before), Some(after)) => {
+                let (before, after) = (uid(before), uid(after));
+                before.is_some() && after.is_some() && before != after
+            }
+            _ => false,
+        };
+        if is_another {
+            replaced.push(Write { key: key.clone(), value: None, blob: None });
+        }
+        let write = Write { key, value: wanted, blob };
+        match write.value {
+            None => deleted.push(write),
+            Some(_) if is_another => replaced.push(write),
+            Some(_) => changed.push(write),
+        }
+    }
+    changed.extend(replaced);
+    changed.extend(deleted);
+    let (theirs, fast_forward, by) = (request.theirs, request.fast_forward, request.by);
+    let notes = notes(&conflicts, &request.trailers);
+    Ok(Decided { writes: changed, by, conflicts: conflicts.len(), theirs, fast_forward, notes })
+}
+
+impl Decided {
+    pub(super) fn record(&self, first: Revision, time_ms: i64) -> record::Merge {
+        let blobs = self.writes.iter().enumerate().filter_map(|(at, write)| Some((at as i64, write.blob?)));
+        record::Merge {
+            first,
+            writes: self.writes.len() as i64,
+            theirs: self.theirs,
+            time_ms,
+            fast_forward: self.fast_forward,
+            notes: self.notes.clone(),
+            blobs: blobs.collect(),
+        }
+    }
+}
+
+/// The next version of a key.
+pub(super) fn version(write: Write, index: &Index) -> Arc<Version> {
+    let now = index.revision().next();
+    let before = index.newest(&write.key);
+    let key = before.map_or_else(|| write.key.clone(), |before| before.key.clone());
+    let Some(value) = write.value else { return Arc::new(Version::tombstone(key, now)) };
+    let create = before.map_or(now, |before| before.create_revision);
+    let number = before.map_or(1, |before| before.version + 1);
+    let lease = before.map_or(0, |before| before.lease);
+    Arc::new(Version::put(key, now, create, number, lease, value))
+}
+
+/// What the merge commit says below its subject. The same for the same merge on whatever branch.
+fn notes(conflicts: &[(Bytes, Conflict)], trailers: &str) -> String {
+    let mut sorted: Vec<_> = conflicts.iter().collect();
+    sorted.sort_by(|one, other| (&one.0, &one.1.field).cmp(&(&other.0, &other.1.field)));
+    let mut text = String::new();
+    for (key, Conflict { field, kept, lost }) in sorted.iter().take(TOLD) {
+        let told = |value: &Option<String>| match value {
+            Some(value) => escape(value.as_bytes()),
+            None => "nothing".to_owned(),
+        };
+        let space = if field.is_empty() { "" } else { " " };
+        let (key, field) = (escape(key), escape(field.as_bytes()));
+        writeln!(text, "Conflict: {key}{space}{field}: kept {}, lost {}", told(kept), told(lost))
+            .expect("a string takes everything");
+    }
+    if conflicts.len() > TOLD {
+        writeln!(text, "And {} more conflicts", conflicts.len() - TOLD).expect("a string takes everything");
+    }
+    if !trailers.is_empty() {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(trailers);
+    }
+    text
+}
