@@ -22,6 +22,7 @@ pub mod http;
 pub mod journal;
 pub mod keyspace;
 pub mod listener;
+pub mod merge;
 pub mod metrics;
 pub mod proto;
 pub mod recovery;

@@ -43,13 +43,6 @@ func (p *place) MarshalJSON() ([]byte, error) {
 // metadata is the type of every object's metadata, also of custom resources.
 const metadata = "meta.v1.ObjectMeta"
 
-// aliases are types whose content the OpenAPI does not tell: they are one of several types in Go, which it cannot say.
-var aliases = map[string]string{
-	// Structural schemas have one schema for all items, and no `false`.
-	"apiextensions.v1.JSONSchemaPropsOrArray": "apiextensions.v1.JSONSchemaProps",
-	"apiextensions.v1.JSONSchemaPropsOrBool":  "apiextensions.v1.JSONSchemaProps",
-}
-
 func build(published map[string]*definition) (*table, error) {
 	types := make(map[string]*typ, len(published))
 	for name, d := range published {
@@ -126,9 +119,6 @@ func placeOf(published map[string]*definition, d *definition) (*place, error) {
 		return nil, fmt.Errorf("unknown map type %q", d.MapType)
 	case d.Ref != "":
 		target := short(d.Ref)
-		if alias, ok := aliases[target]; ok {
-			target = alias
-		}
 		if published[target] == nil {
 			return nil, fmt.Errorf("unknown type %s", target)
 		}

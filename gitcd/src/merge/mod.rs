@@ -1,0 +1,3 @@
+//! Merging branches: by key, then by field, never by line.
+
+pub mod schema;
