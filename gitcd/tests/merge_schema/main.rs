@@ -21,7 +21,7 @@ pub fn node<'s>(schemas: &'s Schemas, api_version: &str, kind: &str, path: &str)
 }
 
 /// The keys of a map list.
-pub fn keys<'s>(node: Node<'s>) -> Vec<&'s str> {
+pub fn keys(node: Node<'_>) -> Vec<&str> {
     match node.list() {
         Some(ListKind::Map(keys)) => keys.iter().map(String::as_str).collect(),
         other => panic!("a map list, not {other:?}"),
@@ -29,6 +29,6 @@ pub fn keys<'s>(node: Node<'s>) -> Vec<&'s str> {
 }
 
 /// The groups of exclusive fields.
-pub fn unions<'s>(node: Node<'s>) -> Vec<Vec<&'s str>> {
+pub fn unions(node: Node<'_>) -> Vec<Vec<&str>> {
     node.unions().map(|group| group.iter().map(String::as_str).collect()).collect()
 }
