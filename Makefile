@@ -57,5 +57,9 @@ etcd-suites: ## etcd's own client-level tests, and etcdctl on etcd and gitcd sid
 	@$(if $(GITCD),,$(CARGO) build --workspace --locked --bin gitcd --test serve)
 	GITCD="$(or $(GITCD),target/debug/gitcd)" conformance/etcd/run $(ARGS)
 
+.PHONY: schema
+schema: ## Make the table of how Kubernetes' kinds are merged from their OpenAPI (needs Go); ARGS=--check only compares
+	@hack/schema.sh $(ARGS)
+
 assets: ## Get the Kubernetes and etcd binaries; prints their folder
 	@hack/assets.sh

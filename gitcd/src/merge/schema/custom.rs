@@ -1,0 +1,178 @@
+//! Schemas of custom resources, from their definitions.
+
+use serde_json::{Map, Value};
+
+use super::builtin;
+use super::table::{List, Place, Table};
+
+/// Deeper schemas are refused. No value that gitcd takes apart is deeper (`docs/design/git.md`).
+const MAX_DEPTH: usize = 512;
+
+/// Adds definitions to a table.
+pub(super) struct Definitions<'t> {
+    table: &'t mut Table,
+    /// The place of every object's metadata, once it is in the table.
+    metadata: Option<usize>,
+}
+
+impl<'t> Definitions<'t> {
+    pub(super) fn new(table: &'t mut Table) -> Definitions<'t> {
+        Definitions { table, metadata: None }
+    }
+
+    /// Adds the kinds of a definition, in all versions; none of them if there is an error.
+    pub(super) fn add(&mut self, crd: &Value) -> Result<(), String> {
+        let metadata = *self.metadata.get_or_insert_with(|| self.table.import(builtin::table(), builtin::metadata()));
+        let len = self.table.len();
+        self.define(crd, metadata).map_err(|problem| {
+            self.table.truncate(len);
+            let name = crd.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("without a name");
+            format!("CustomResourceDefinition {name}: {problem}")
+        })
+    }
+
+    fn define(&mut self, crd: &Value, metadata: usize) -> Result<(), String> {
+        if crd["apiVersion"] != "apiextensions.k8s.io/v1" || crd["kind"] != "CustomResourceDefinition" {
+            return Err("not a CustomResourceDefinition of apiextensions.k8s.io/v1".to_owned());
+        }
+        let spec = &crd["spec"];
+        let group = text(&spec["group"]).ok_or("no spec.group")?;
+        let kind = text(&spec["names"]["kind"]).ok_or("no spec.names.kind")?;
+        let versions = spec["versions"].as_array().ok_or("no spec.versions")?;
+        let mut roots = Vec::with_capacity(versions.len());
+        for (i, version) in versions.iter().enumerate() {
+            let within = |problem: String| format!("spec.versions[{i}].{problem}");
+            let name = text(&version["name"]).ok_or_else(|| within("name: not there".to_owned()))?;
+            let api_version = format!("{group}/{name}");
+            if builtin::table().kind(&api_version, kind).is_some() {
+                return Err(format!("{api_version} {kind} is built in"));
+            }
+            let schema = match &version["schema"]["openAPIV3Schema"] {
+                // What was made as v1beta1 may have none.
+                Value::Null => &Map::new(),
+                schema => object(schema).map_err(|e| within(format!("schema.openAPIV3Schema{e}")))?,
+            };
+            let mut walk = Walk { table: self.table, metadata };
+            let root = walk.map(schema, true, 0).map_err(|e| within(format!("schema.openAPIV3Schema{e}")))?;
+            roots.push((api_version, root));
+        }
+        for (api_version, root) in roots {
+            let root = self.table.push(root);
+            self.table.define(&api_version, kind, root);
+        }
+        Ok(())
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    value.as_str().filter(|text| !text.is_empty())
+}
+
+/// Problems start with the path of what they are about.
+fn object(value: &Value) -> Result<&Map<String, Value>, String> {
+    value.as_object().ok_or_else(|| ": not an object".to_owned())
+}
+
+struct Walk<'t> {
+    table: &'t mut Table,
+    metadata: usize,
+}
+
+impl Walk<'_> {
+    /// The place of a schema, `None` if there is nothing to say.
+    fn place(&mut self, schema: &Value, depth: usize) -> Result<Option<usize>, String> {
+        if depth > MAX_DEPTH {
+            return Err(": too deep".to_owned());
+        }
+        let schema = object(schema)?;
+        let place = if schema.get("type").is_some_and(|of| of == "array") {
+            self.list(schema, depth)?
+        } else {
+            let embedded = schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
+            self.map(schema, embedded, depth)?
+        };
+        Ok((place != Place::default()).then(|| self.table.push(place)))
+    }
+
+    fn list(&mut self, schema: &Map<String, Value>, depth: usize) -> Result<Place, String> {
+        let list = match word(schema, "x-kubernetes-list-type")? {
+            None | Some("atomic") => return Ok(Place { list: Some(List::Atomic), ..Place::default() }),
+            Some("set") => List::Set,
+            Some("map") => List::Map(keys(schema)?),
+            Some(other) => return Err(format!(".x-kubernetes-list-type: unknown: {other}")),
+        };
+        let items = given(schema, "items").map(|items| self.place(items, depth + 1)).transpose();
+        let items = items.map_err(|e| format!(".items{e}"))?.flatten();
+        Ok(Place { list: Some(list), items, ..Place::default() })
+    }
+
+    /// An object or a map; `embedded`: with the metadata of a resource.
+    fn map(&mut self, schema: &Map<String, Value>, embedded: bool, depth: usize) -> Result<Place, String> {
+        match word(schema, "x-kubernetes-map-type")? {
+            None | Some("granular") => {}
+            Some("atomic") => return Ok(Place::atomic()),
+            Some(other) => return Err(format!(".x-kubernetes-map-type: unknown: {other}")),
+        }
+        let mut place = Place { unions: unions(schema), ..Place::default() };
+        if let Some(properties) = given(schema, "properties") {
+            for (name, of) in object(properties).map_err(|e| format!(".properties{e}"))? {
+                let below = self.place(of, depth + 1).map_err(|e| format!(".properties.{name}{e}"))?;
+                place.fields.extend(below.map(|below| (name.clone(), below)));
+            }
+        }
+        if let Some(values) = given(schema, "additionalProperties").filter(|values| !values.is_boolean()) {
+            place.values = self.place(values, depth + 1).map_err(|e| format!(".additionalProperties{e}"))?;
+        }
+        if embedded {
+            // Definitions may restrict a resource's metadata, but not say what it is.
+            place.fields.insert("metadata".to_owned(), self.metadata);
+        }
+        Ok(place)
+    }
+}
+
+fn word<'v>(schema: &'v Map<String, Value>, name: &str) -> Result<Option<&'v str>, String> {
+    let word = given(schema, name);
+    word.map(|value| value.as_str().ok_or_else(|| format!(".{name}: not a string"))).transpose()
+}
+
+/// A keyword; `null` is like none.
+fn given<'v>(schema: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
+    schema.get(name).filter(|value| !value.is_null())
+}
+
+fn keys(schema: &Map<String, Value>) -> Result<Vec<String>, String> {
+    let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
+    let keys = keys.and_then(|keys| keys.iter().map(|key| text(key).map(str::to_owned)).collect::<Option<Vec<_>>>());
+    keys.filter(|keys| !keys.is_empty()).ok_or_else(|| ".x-kubernetes-list-map-keys: no list of field names".to_owned())
+}
+
+/// Schemas have no keyword for unions. These are the ways in which definitions commonly say the same.
+fn unions(schema: &Map<String, Value>) -> Vec<Vec<String>> {
+    let all_of = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
+    let one_of = [schema].into_iter().chain(all_of.filter_map(Value::as_object)).filter_map(required);
+    let only_one = schema.get("maxProperties").is_some_and(|max| max == 1);
+    let properties = schema.get("properties").and_then(Value::as_object).filter(|_| only_one);
+    let single = properties.map(|properties| properties.keys().cloned().collect());
+    let mut unions: Vec<Vec<String>> = one_of.chain(single).filter(|group: &Vec<String>| group.len() > 1).collect();
+    unions.iter_mut().for_each(|group| group.sort());
+    unions.sort();
+    unions.dedup();
+    unions
+}
+
+/// The fields that `oneOf` requires one by one: an object with two of them would match two alternatives. There may be
+/// other alternatives, such as that none of them is there.
+fn required(schema: &Map<String, Value>) -> Option<Vec<String>> {
+    let mut group: Vec<String> = Vec::new();
+    for alternative in schema.get("oneOf")?.as_array()?.iter().filter_map(Value::as_object) {
+        let only = alternative.keys().all(|keyword| matches!(keyword.as_str(), "required" | "description" | "title"));
+        let fields = alternative.get("required").and_then(Value::as_array).filter(|_| only);
+        if let Some([Value::String(field)]) = fields.map(Vec::as_slice)
+            && !group.contains(field)
+        {
+            group.push(field.clone());
+        }
+    }
+    Some(group)
+}

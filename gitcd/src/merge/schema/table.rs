@@ -1,0 +1,123 @@
+//! Places of objects in an arena: a place names those below it by index, since a type may contain itself.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+/// How a list is merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum List {
+    Map(Vec<String>),
+    Set,
+    Atomic,
+}
+
+/// What is known of one place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) fields: BTreeMap<String, usize>,
+    /// Of every key that is no field.
+    pub(super) values: Option<usize>,
+    pub(super) items: Option<usize>,
+    pub(super) list: Option<List>,
+    pub(super) atomic: bool,
+    pub(super) whole: bool,
+    pub(super) unions: Vec<Vec<String>>,
+}
+
+impl Place {
+    /// A place that is taken whole.
+    pub(super) fn atomic() -> Place {
+        Place { atomic: true, ..Place::default() }
+    }
+}
+
+/// The places of some kinds.
+#[derive(Clone, Default)]
+pub(super) struct Table {
+    places: Vec<Place>,
+    /// By version, then by kind.
+    kinds: HashMap<String, HashMap<String, usize>>,
+}
+
+impl Table {
+    pub(super) fn place(&self, at: usize) -> &Place {
+        &self.places[at]
+    }
+
+    pub(super) fn place_mut(&mut self, at: usize) -> &mut Place {
+        &mut self.places[at]
+    }
+
+    pub(super) fn push(&mut self, place: Place) -> usize {
+        self.places.push(place);
+        self.places.len() - 1
+    }
+
+    /// How many places there are, for [`Table::truncate`].
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Drops the places from `len` on, which no other place and no kind may name.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.places.truncate(len);
+    }
+
+    pub(super) fn kind(&self, api_version: &str, kind: &str) -> Option<usize> {
+        self.kinds.get(api_version)?.get(kind).copied()
+    }
+
+    pub(super) fn define(&mut self, api_version: &str, kind: &str, root: usize) {
+        self.kinds.entry(api_version.to_owned()).or_default().insert(kind.to_owned(), root);
+    }
+
+    /// Copies a place of another table with all that can be reached from it.
+    pub(super) fn import(&mut self, from: &Table, at: usize) -> usize {
+        self.import_once(from, at, &mut HashMap::new())
+    }
+
+    fn import_once(&mut self, from: &Table, at: usize, done: &mut HashMap<usize, usize>) -> usize {
+        if let Some(&copied) = done.get(&at) {
+            return copied;
+        }
+        let copied = self.push(Place::default());
+        done.insert(at, copied);
+        let mut place = from.place(at).clone();
+        for below in place.fields.values_mut().chain(&mut place.values).chain(&mut place.items) {
+            *below = self.import_once(from, *below, done);
+        }
+        self.places[copied] = place;
+        copied
+    }
+}
+
+impl fmt::Debug for Table {
+    // All places would be thousands of lines.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds: usize = self.kinds.values().map(HashMap::len).sum();
+        f.debug_struct("Table").field("kinds", &kinds).field("places", &self.places.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_that_contains_itself_is_imported_once() {
+        let mut from = Table::default();
+        from.push(Place::atomic());
+        let list = from.push(Place { list: Some(List::Set), ..Place::default() });
+        let root = from.push(Place::default());
+        from.place_mut(root).fields.extend([("again".to_owned(), root), ("list".to_owned(), list)]);
+        from.place_mut(root).values = Some(root);
+
+        let mut to = Table::default();
+        to.push(Place::default());
+        let copied = to.import(&from, root);
+        assert_eq!(to.len(), 3);
+        assert_eq!(to.place(copied).fields["again"], copied);
+        assert_eq!(to.place(copied).values, Some(copied));
+        assert_eq!(to.place(to.place(copied).fields["list"]).list, Some(List::Set));
+    }
+}

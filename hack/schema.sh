@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Makes gitcd's table of how the built-in kinds of Kubernetes are merged: hack/schema.sh [--check]
+#
+#   --check  compares with the table that is there instead of replacing it; passes with a word to
+#            standard error where Go, or the module that the OpenAPI is in, is not to be had
+#
+# The OpenAPI is that of the Kubernetes version that hack/kube/go.mod names.
+set -euo pipefail
+cd "$(dirname "$0")"
+readonly TABLE=../gitcd/src/merge/schema/kubernetes.json
+
+die() {
+  echo "schema: $*" >&2
+  exit 1
+}
+
+check=0
+case ${1:-} in
+  '') ;;
+  --check) check=1 ;;
+  *) die "unknown argument '$1'; usage: hack/schema.sh [--check]" ;;
+esac
+
+unavailable() {
+  ((!check)) || { echo "schema: not checked: $*" >&2 && exit 0; }
+  die "$*"
+}
+
+command -v go >/dev/null || unavailable 'there is no go program in PATH'
+export GOFLAGS=-mod=readonly GOWORK=off GO111MODULE=on CGO_ENABLED=0
+module=$(cd kube && go mod download -json k8s.io/kubernetes) || unavailable "no module k8s.io/kubernetes: $module"
+field() { sed -n "s/^[[:space:]]*\"$1\": \"\(.*\)\",\{0,1\}\$/\1/p" <<<"$module"; }
+version=$(field Version)
+openapi=$(field Dir)/api/openapi-spec/swagger.json
+[[ -n $version && -f $openapi ]] || die "the module k8s.io/kubernetes has no $openapi"
+
+# Beside the table, so that the last step is a rename.
+made=$(mktemp "$TABLE.XXXXXX")
+trap 'rm -f "$made"' EXIT
+(cd schema && exec go run . "$version") <"$openapi" >"$made"
+if ((check)); then
+  cmp -s "$made" "$TABLE" || {
+    diff "$TABLE" "$made" >&2 || :
+    die "the table is not the one of Kubernetes $version: run \`make schema\`"
+  }
+else
+  chmod 0644 "$made"
+  mv -f "$made" "$TABLE"
+fi

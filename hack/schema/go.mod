@@ -1,0 +1,3 @@
+module trishanku.invalid/hack/schema
+
+go 1.26.0

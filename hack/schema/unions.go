@@ -1,0 +1,264 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Of these fields an object has at most one. The API server refuses objects with several, but the OpenAPI says so in
+// prose only, if at all: x-kubernetes-unions is on a handful of types. If two sides set different ones, a merge by
+// field would keep both, and make an object that nobody wrote and that the API server refuses.
+//
+// A type is named as in the table, with * for any version; every field must exist. A field `*` stands for all fields
+// but those that start with `-`, and `*Suffix` for all fields whose type ends with Suffix, so that new ones of a new
+// Kubernetes are not forgotten.
+var unions = []struct {
+	types  string
+	groups []string
+}{
+	// Handlers: what is done for a probe or a hook.
+	{"core.v1.Probe", []string{"exec grpc httpGet tcpSocket"}},
+	{"core.v1.LifecycleHandler", []string{"*"}},
+
+	// Sources of volumes and of what is projected into them. Where several fields together are one alternative, each
+	// of them excludes the other alternative.
+	{"core.v1.Volume", []string{"* -name"}},
+	{"core.v1.PersistentVolumeSpec", []string{"*VolumeSource"}},
+	{"core.v1.VolumeProjection", []string{"*"}},
+	{"core.v1.DownwardAPIVolumeFile", []string{"fieldRef resourceFieldRef"}},
+	{"core.v1.ClusterTrustBundleProjection", []string{"name signerName", "name labelSelector"}},
+	{"core.v1.FlockerVolumeSource", []string{"*"}},
+	{"core.v1.FCVolumeSource", []string{"targetWWNs wwids", "lun wwids"}},
+	{"core.v1.VolumeMount", []string{"subPath subPathExpr"}},
+	{"storage.v1.VolumeAttachmentSource", []string{"*"}},
+
+	// Sources of environment variables.
+	{"core.v1.EnvVar", []string{"value valueFrom"}},
+	{"core.v1.EnvVarSource", []string{"*"}},
+	{"core.v1.EnvFromSource", []string{"* -prefix"}},
+
+	// States, and references that are made in one of several ways.
+	{"core.v1.ContainerState", []string{"*"}},
+	{"core.v1.VolumeStatus", []string{"*"}},
+	{"core.v1.PodResourceClaim", []string{"* -name"}},
+	{"core.v1.NodeConfigSource", []string{"*"}},
+	{"scheduling.*.PodGroupResourceClaim", []string{"* -name"}},
+
+	// Where traffic goes, and whose traffic.
+	{"networking.v1.IngressBackend", []string{"*"}},
+	{"networking.v1.ServiceBackendPort", []string{"*"}},
+	{"networking.v1.NetworkPolicyPeer", []string{"ipBlock namespaceSelector", "ipBlock podSelector"}},
+	{"admissionregistration.v1.WebhookClientConfig", []string{"service url"}},
+	{"apiextensions.v1.WebhookClientConfig", []string{"service url"}},
+
+	// Policies.
+	{"admissionregistration.*.ParamRef", []string{"name selector"}},
+	{"admissionregistration.*.Mutation", []string{"* -patchType"}},
+	{"authorization.v1.*SubjectAccessReviewSpec", []string{"nonResourceAttributes resourceAttributes"}},
+	{"authorization.v1.*SelectorAttributes", []string{"*"}},
+	{"batch.v1.PodFailurePolicyRule", []string{"onExitCodes onPodConditions"}},
+	{"policy.v1.PodDisruptionBudgetSpec", []string{"maxUnavailable minAvailable"}},
+	{"rbac.v1.PolicyRule", []string{"nonResourceURLs resources", "apiGroups nonResourceURLs"}},
+
+	// What a request to sign is made from.
+	{"certificates.*.PodCertificateRequestSpec", []string{
+		"pkixPublicKey stubPKCS10Request", "proofOfPossession stubPKCS10Request",
+	}},
+
+	// Metrics. All targets have a type; each type has its field.
+	{"autoscaling.v2.MetricSpec", []string{"* -type"}},
+	{"autoscaling.v2.MetricStatus", []string{"* -type"}},
+	{"autoscaling.v2.MetricTarget", []string{"* -type"}},
+
+	// Devices.
+	{"resource.v1.Device", []string{"allNodes nodeName nodeSelector"}},
+	{"resource.v1beta2.Device", []string{"allNodes nodeName nodeSelector"}},
+	{"resource.v1beta1.BasicDevice", []string{"allNodes nodeName nodeSelector"}},
+	{"resource.*.DeviceAttribute", []string{"*"}},
+	{"resource.*.DeviceConstraint", []string{"* -requests"}},
+	{"resource.*.DeviceSelector", []string{"*"}},
+	{"resource.*.CapacityRequestPolicy", []string{"* -default"}},
+	{"resource.v1.DeviceRequest", []string{"* -name"}},
+	{"resource.v1beta2.DeviceRequest", []string{"* -name"}},
+	{"resource.v1beta1.DeviceRequest", []string{
+		"adminAccess firstAvailable", "allocationMode firstAvailable", "capacity firstAvailable", "count firstAvailable",
+		"deviceClassName firstAvailable", "firstAvailable selectors", "firstAvailable tolerations",
+	}},
+	{"resource.*.ResourceSliceSpec", []string{
+		"allNodes nodeName nodeSelector perDeviceNodeSelection", "devices sharedCounters",
+	}},
+
+	// A schema is that of a struct or of a map; the API server refuses one that is both.
+	{"apiextensions.v1.JSONSchemaProps", []string{"additionalProperties properties"}},
+}
+
+// Objects with a field that says which of the others apply. They are taken whole: a merge by field could take the
+// discriminator from one side and what it stands for from the other.
+var discriminated = []string{
+	"apps.v1.DaemonSetUpdateStrategy",
+	"apps.v1.DeploymentStrategy",
+	"apps.v1.StatefulSetUpdateStrategy",
+	"apiextensions.v1.CustomResourceConversion",
+	"autoscaling.v2.MetricSpec",
+	"autoscaling.v2.MetricStatus",
+	"autoscaling.v2.MetricTarget",
+	"admissionregistration.*.Mutation",
+}
+
+// Types whose description reads as if they had a union, and why they have none that the table could hold.
+var withoutUnion = map[string]string{
+	"admissionregistration.v1.MutatingWebhook":               "says how often it is called",
+	"admissionregistration.v1.ValidatingAdmissionPolicySpec": "says that two fields may not both be empty",
+	"apiextensions.v1.CustomResourceDefinitionVersion":       "exactly one version is stored: about several items",
+	"apps.v1.DaemonSetSpec":                                  "says how many pods a node gets",
+	"autoscaling.v2.*MetricSource":                           "speaks of its target, whose type is discriminated",
+	"certificates.v1.CertificateSigningRequestCondition":     "Approved excludes Denied: about several items",
+	"certificates.v1beta1.PodCertificateRequestStatus":       "at most one of some conditions: about several items",
+	"core.v1.ISCSI*VolumeSource":                             "says what is made if both are there",
+	"core.v1.PodStatus":                                      "at most one status for a container: about several items",
+	"core.v1.ServicePort":                                    "says when a name may be left out",
+	"meta.v1.DeleteOptions":                                  "is not kept",
+	"meta.v1.ListMeta":                                       "is not kept",
+	"meta.v1.ManagedFieldsEntry":                             "has only one possible value",
+	"resource.*.DeviceClassSpec":                             "speaks of the driver that something is for",
+	"resource.*.ResourceClaimConsumerReference":              "says what a uid is",
+	"resource.*.ResourceClaimStatus":                         "says how many pods can be scheduled",
+	"resource.v1beta1.Device":                                "has one field besides its name",
+	"scheduling.v1.PriorityClass":                            "at most one is the default: about several objects",
+	"storage.v1.CSIDriverSpec":                               "at most one audience is empty: about several items",
+}
+
+var readsLikeUnion = regexp.MustCompile(`(?i)mutual(ly)?[ -]exclusive|(exactly|only|at most|must not set more than|may have only) one\b` +
+	`|one and only one|both may not|may not both|but not both|simultaneously|neither of the other`)
+
+func addUnions(published map[string]*definition, types map[string]*typ) error {
+	known := make(map[string]bool)
+	for name, d := range published {
+		for _, union := range d.Unions {
+			known[name] = true
+			types[name].add(slices.Sorted(maps.Keys(union.Fields)))
+			if union.Discriminator != "" {
+				types[name].Whole = true
+			}
+		}
+	}
+	for _, union := range unions {
+		err := matching(published, union.types, func(name string, d *definition) error {
+			known[name] = true
+			for _, group := range union.groups {
+				fields, err := expand(d, group)
+				if err != nil {
+					return fmt.Errorf("union of %s: %w", name, err)
+				}
+				types[name].add(fields)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, pattern := range discriminated {
+		err := matching(published, pattern, func(name string, _ *definition) error {
+			known[name] = true
+			types[name].Whole = types[name].Map == ""
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return unexamined(published, known)
+}
+
+// add leaves out groups of one, and what is taken whole anyway.
+func (t *typ) add(group []string) {
+	if len(group) < 2 || t.Map != "" {
+		return
+	}
+	t.Unions = append(t.Unions, group)
+	slices.SortFunc(t.Unions, slices.Compare)
+}
+
+func matching(published map[string]*definition, pattern string, do func(string, *definition) error) error {
+	found := false
+	for name, d := range published {
+		match, err := path.Match(pattern, name)
+		if err != nil {
+			return fmt.Errorf("%s: %w", pattern, err)
+		}
+		if match {
+			found = true
+			if err := do(name, d); err != nil {
+				return err
+			}
+		}
+	}
+	if !found {
+		return fmt.Errorf("no type is named %s any more", pattern)
+	}
+	return nil
+}
+
+func expand(d *definition, group string) ([]string, error) {
+	fields := make(map[string]bool)
+	for _, word := range strings.Fields(group) {
+		suffix, all := strings.CutPrefix(word, "*")
+		without, removes := strings.CutPrefix(word, "-")
+		switch {
+		case all:
+			for field, of := range d.Properties {
+				fields[field] = fields[field] || strings.HasSuffix(of.Ref, suffix)
+			}
+		case d.Properties[strings.TrimPrefix(word, "-")] == nil:
+			return nil, fmt.Errorf("no field %s", word)
+		case removes:
+			delete(fields, without)
+		default:
+			fields[word] = true
+		}
+	}
+	maps.DeleteFunc(fields, func(_ string, in bool) bool { return !in })
+	return slices.Sorted(maps.Keys(fields)), nil
+}
+
+// unexamined refuses types that read as if they had a union and that nobody has looked at: those of a new Kubernetes.
+func unexamined(published map[string]*definition, known map[string]bool) error {
+	suspects := make(map[string]string)
+	for name, d := range published {
+		if known[name] || d.MapType == "atomic" {
+			continue
+		}
+		texts := []string{readsLikeUnion.FindString(d.Description)}
+		for _, field := range slices.Sorted(maps.Keys(d.Properties)) {
+			texts = append(texts, readsLikeUnion.FindString(d.Properties[field].Description))
+		}
+		if text := strings.Join(strings.Fields(strings.Join(texts, " ")), " "); text != "" {
+			suspects[name] = text
+		}
+	}
+	for pattern := range withoutUnion {
+		used := false
+		for name := range suspects {
+			if match, _ := path.Match(pattern, name); match {
+				used = true
+				delete(suspects, name)
+			}
+		}
+		if !used {
+			return fmt.Errorf("withoutUnion: %s does not read as if it had a union", pattern)
+		}
+	}
+	if len(suspects) > 0 {
+		var list strings.Builder
+		for _, name := range slices.Sorted(maps.Keys(suspects)) {
+			fmt.Fprintf(&list, "\n  %s: %s", name, suspects[name])
+		}
+		return fmt.Errorf("these read as if they had a union; add them to unions, discriminated or withoutUnion:%s", &list)
+	}
+	return nil
+}
