@@ -25,6 +25,7 @@ pub mod listener;
 pub mod merge;
 pub mod metrics;
 pub mod proto;
+pub mod pull;
 pub mod recovery;
 pub mod server;
 pub mod snapshot;

@@ -16,6 +16,7 @@ use crate::git::branch;
 use crate::http;
 use crate::listener;
 use crate::metrics::{Network, Requests, Source};
+use crate::pull::{self, JoinError, Joiner, Puller};
 use crate::recovery::{self, OpenError, StateLock};
 use crate::store::{self, Store};
 use crate::telemetry;
@@ -55,6 +56,8 @@ pub struct Config {
     pub transport: Transport,
     /// Certificate, key and the authorities for client certificates, for `https` listeners.
     pub tls: Option<tls::Files>,
+    /// Whom to pull from and push to.
+    pub pull: pull::Config,
 }
 
 /// How connections are kept.
@@ -102,6 +105,9 @@ pub enum ServeError {
         /// The listener.
         address: SocketAddr,
     },
+    /// Merges cannot be made.
+    #[error(transparent)]
+    Pull(#[from] JoinError),
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
@@ -121,6 +127,8 @@ pub struct Server {
     stop: watch::Sender<bool>,
     expiry: tokio::task::JoinHandle<()>,
     compaction: Option<tokio::task::JoinHandle<()>>,
+    puller: Arc<Puller>,
+    pulling: tokio::task::JoinHandle<()>,
     _lock: StateLock,
 }
 
@@ -155,7 +163,10 @@ impl Server {
             opened.bases,
             counters.clone(),
         );
+        let heads = committer.heads();
         let committer = committer.spawn().map_err(ServeError::Thread)?;
+        let joiner = Joiner::new(store.clone(), heads, config.branch.clone())?;
+        let puller = Arc::new(Puller::new(Arc::new(joiner), config.pull.clone()));
         let backend = backend(&config, &store, &addresses);
         let requests = Requests::default();
         let source = Arc::new(Source {
@@ -189,12 +200,19 @@ impl Server {
         let compacting = store.clone();
         let compaction =
             config.retention.map(|retention| tokio::spawn(async move { compactor::run(&compacting, retention).await }));
-        Ok(Self { store, writer, committer, listeners, addresses, stop, expiry, compaction, _lock: opened.lock })
+        let pulling = tokio::spawn(puller.clone().run(stop.subscribe()));
+        let _lock = opened.lock;
+        Ok(Self { store, writer, committer, listeners, addresses, stop, expiry, compaction, puller, pulling, _lock })
     }
 
     /// Where it listens.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// What pulls and pushes.
+    pub fn puller(&self) -> &Arc<Puller> {
+        &self.puller
     }
 
     /// The store, for those who embed a server.
@@ -212,6 +230,7 @@ impl Server {
         if let Some(compaction) = &self.compaction {
             compaction.abort();
         }
+        let _ended = self.pulling.await;
         // Writes that were accepted are answered before streams end.
         self.store.stop().await;
         for listener in self.listeners {

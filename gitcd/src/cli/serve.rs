@@ -302,6 +302,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
             retention: args.compaction.retention()?,
             transport: args.transport.settings(),
             tls,
+            pull: crate::pull::Config::default(),
         });
     }
     Ok(configs)

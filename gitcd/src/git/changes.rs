@@ -89,6 +89,29 @@ pub fn find(repository: &Repository, tree: Oid, relative: &[u8]) -> Result<Optio
     }
 }
 
+/// An entry of a tree that another one does not have so.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) is_directory: bool,
+    pub(super) name: Vec<u8>,
+    pub(super) oid: Oid,
+    /// The directory of that name in the other tree.
+    pub(super) before: Option<Oid>,
+}
+
+/// The files and directories of a tree that are not exactly so in the tree `before`.
+pub(super) fn added(oid: Oid, tree: &[u8], before: Option<(Oid, &[u8])>) -> Result<Vec<Entry>, TreeError> {
+    let old = before.map_or_else(|| Ok(Vec::new()), |(oid, data)| parse(oid, data))?;
+    let (removed, added) = differing(&old, &parse(oid, tree)?);
+    let removed: BTreeMap<Vec<u8>, Oid> =
+        removed.into_iter().filter(|(kind, ..)| *kind == Kind::Directory).map(|(_, name, oid)| (name, oid)).collect();
+    let entries = added.into_iter().filter(|(kind, ..)| *kind != Kind::Other).map(|(kind, name, oid)| {
+        let before = removed.get(&name).copied();
+        Entry { is_directory: kind == Kind::Directory, name, oid, before }
+    });
+    Ok(entries.collect())
+}
+
 fn entry(odb: &Odb<'_>, tree: Oid, name: &[u8], kind: Kind) -> Result<Option<Oid>, TreeError> {
     let object = read(odb, tree)?;
     let items = parse(tree, object.data())?;
@@ -148,7 +171,15 @@ impl Walk<'_> {
         let (removed, added) = {
             let load = |tree: Option<Oid>| tree.map(|oid| read(&self.odb, oid)).transpose();
             let (one, other) = (load(from)?, load(to)?);
-            differing((from, one.as_ref()), (to, other.as_ref()))?
+            let one = match (from, &one) {
+                (Some(oid), Some(object)) => parse(oid, object.data())?,
+                _ => Vec::new(),
+            };
+            let other = match (to, &other) {
+                (Some(oid), Some(object)) => parse(oid, object.data())?,
+                _ => Vec::new(),
+            };
+            differing(&one, &other)
         };
         let mut below: BTreeMap<Vec<u8>, (Option<Oid>, Option<Oid>)> = BTreeMap::new();
         for (kind, name, oid) in removed {
@@ -199,24 +230,15 @@ impl Walk<'_> {
 }
 
 type Items = Vec<(Kind, Vec<u8>, Oid)>;
-type Loaded<'o, 'r> = (Option<Oid>, Option<&'o git2::OdbObject<'r>>);
 
 /// The entries of each tree that the other does not have exactly so. Equal ones, nearly all, are passed over without a copy.
-fn differing(from: Loaded<'_, '_>, to: Loaded<'_, '_>) -> Result<(Items, Items), TreeError> {
-    let one = match from {
-        (Some(oid), Some(object)) => parse(oid, object.data())?,
-        _ => Vec::new(),
-    };
-    let other = match to {
-        (Some(oid), Some(object)) => parse(oid, object.data())?,
-        _ => Vec::new(),
-    };
+fn differing(one: &[Item<'_>], other: &[Item<'_>]) -> (Items, Items) {
     let owned = |item: &Item<'_>| (item.kind, item.name.to_vec(), item.oid);
     let (mut removed, mut added) = (Vec::new(), Vec::new());
     let (mut at, mut by) = (0, 0);
     loop {
         match (one.get(at), other.get(by)) {
-            (None, None) => return Ok((removed, added)),
+            (None, None) => return (removed, added),
             (Some(item), None) => {
                 removed.push(owned(item));
                 at += 1;

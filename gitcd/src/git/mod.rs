@@ -20,5 +20,6 @@ pub mod path;
 mod reader;
 pub mod refs;
 mod state;
+pub mod transfer;
 mod tree;
 mod trie;

@@ -62,9 +62,11 @@ fn write(pack: &Sealed<'_>, folder: &Path) -> Result<Finished, WriteError> {
     }
     let index = index(pack);
     durable::make_folder(folder)?;
-    // Names that begin with `tmp_` are what `git prune` removes when a crash leaves them behind.
-    let pack_file = Temporary::write(&folder.join(format!("tmp_pack_{name}")), pack.bytes)?;
-    let index_file = Temporary::write(&folder.join(format!("tmp_idx_{name}")), &index)?;
+    // Names that begin with `tmp_` are what `git prune` removes when a crash leaves them behind. Others may write the same pack
+    // at this moment: then the one replaces the other, and nobody sees a difference.
+    let own = rand::random::<u32>();
+    let pack_file = Temporary::write(&folder.join(format!("tmp_pack_{name}_{own:08x}")), pack.bytes)?;
+    let index_file = Temporary::write(&folder.join(format!("tmp_idx_{name}_{own:08x}")), &index)?;
     pack_file.rename(&folder.join(format!("pack-{name}.pack")))?;
     index_file.rename(&folder.join(format!("pack-{name}.idx")))?;
     durable::sync(folder)?;
@@ -122,12 +124,6 @@ struct Temporary {
 
 impl Temporary {
     fn write(path: &Path, bytes: &[u8]) -> Result<Self, WriteError> {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(durable::Error::of("replace", path)(error).into());
-            }
-            _ => {}
-        }
         let temporary = Temporary { path: Some(path.to_owned()) };
         durable::create(path, 0o444, bytes)?;
         Ok(temporary)

@@ -1,0 +1,235 @@
+//! From a commit of somebody else's to one that has both histories.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use git2::{Oid, Repository};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::plan::{PlanError, Rejected, Rules, plan};
+use crate::committer::Head;
+use crate::git::branch::Config;
+use crate::git::graph::Graph;
+use crate::git::refs::{RefError, Refs};
+use crate::merge::Policy;
+use crate::merge::scope::Scope;
+use crate::recovery::git_dir;
+use crate::store::{self, Store};
+
+/// How a commit is merged.
+#[derive(Clone, Debug)]
+pub struct How {
+    /// Who wins.
+    pub policy: Policy,
+    /// Which keys are taken.
+    pub scope: Scope,
+    /// Whether their commit may become ours.
+    pub fast_forward: bool,
+    /// Whether to make the commit although only the histories differ and the other side is to do it.
+    pub impatient: bool,
+    /// Whom watchers and commits are told as the writer.
+    pub by: Arc<str>,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Joined {
+    /// It was in our history already.
+    Contained,
+    /// Only the histories differ, and the other side is to join them.
+    Left,
+    /// It is now.
+    Done {
+        /// Keys that changed here.
+        keys: usize,
+        /// Keys and fields that both sides had changed.
+        conflicts: usize,
+        /// Files that did not enter.
+        rejected: Vec<Rejected>,
+    },
+}
+
+/// Why it was not merged. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// It cannot be computed.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The commit cannot be kept alive.
+    #[error(transparent)]
+    Reference(#[from] RefError),
+    /// The repository cannot be opened.
+    #[error("cannot open the repository: {0}")]
+    Repository(String),
+    /// The store does not take it.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// The server ended before it was committed; the journal has it.
+    #[error("stopped before the merge was committed; the next start commits it")]
+    Stopped,
+}
+
+/// Merges commits into one branch, one at a time.
+#[derive(Debug)]
+pub struct Joiner {
+    store: Arc<Store>,
+    heads: watch::Receiver<Head>,
+    config: Config,
+    git: Arc<Mutex<Git>>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+struct Git {
+    repository: Repository,
+    refs: Refs,
+    graph: Graph,
+}
+
+impl std::fmt::Debug for Git {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Git").field("repository", &self.repository.path()).finish_non_exhaustive()
+    }
+}
+
+/// A committer that takes longer has a problem, which is looked for.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Joiner {
+    /// For a branch that is being served.
+    ///
+    /// # Errors
+    /// [`JoinError::Repository`], [`JoinError::Reference`].
+    pub fn new(store: Arc<Store>, heads: watch::Receiver<Head>, config: Config) -> Result<Self, JoinError> {
+        let folder = git_dir(&config.repository);
+        let repository =
+            Repository::open(&folder).map_err(|error| JoinError::Repository(error.message().to_owned()))?;
+        let refs = Refs::open(&folder)?;
+        let git = Git { repository, refs, graph: Graph::default() };
+        Ok(Self { store, heads, config, git: Arc::new(Mutex::new(git)), turn: tokio::sync::Mutex::default() })
+    }
+
+    /// Where the branch is in Git.
+    pub fn head(&self) -> Head {
+        *self.heads.borrow()
+    }
+
+    /// Follows where the branch is in Git.
+    pub fn heads(&self) -> watch::Receiver<Head> {
+        self.heads.clone()
+    }
+
+    /// The branch.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Whether `ancestor` is in the history of `commit`.
+    ///
+    /// # Errors
+    /// [`JoinError::Plan`] if a commit cannot be read.
+    pub async fn is_ancestor(&self, ancestor: Oid, commit: Oid) -> Result<bool, JoinError> {
+        let git = self.git.clone();
+        let found = tokio::task::spawn_blocking(move || {
+            let git = &mut *git.lock();
+            git.graph.is_ancestor(&git.repository, ancestor, commit)
+        });
+        Ok(found.await.expect("reading commits does not panic").map_err(PlanError::from)?)
+    }
+
+    /// Asks for a commit of everything written so far, and waits for it.
+    ///
+    /// # Errors
+    /// [`JoinError::Stopped`].
+    pub async fn commit(&self) -> Result<Head, JoinError> {
+        let wanted = self.store.revision();
+        let mut heads = self.heads.clone();
+        loop {
+            let head = *heads.borrow_and_update();
+            if head.revision >= wanted || self.store.committed_revision() >= wanted {
+                return Ok(head);
+            }
+            self.store.hurry();
+            self.changed(&mut heads).await?;
+        }
+    }
+
+    /// Merges a commit that is in the repository, and returns when the branch has it in Git.
+    ///
+    /// # Errors
+    /// [`JoinError`].
+    pub async fn join(&self, theirs: Oid, how: &How) -> Result<Joined, JoinError> {
+        let _turn = self.turn.lock().await;
+        let mut heads = self.heads.clone();
+        let head = *heads.borrow_and_update();
+        if head.data == theirs {
+            return Ok(Joined::Contained);
+        }
+        let (git, config, wanted) = (self.git.clone(), self.config.clone(), how.clone());
+        let planned = tokio::task::spawn_blocking(move || {
+            let git = &mut *git.lock();
+            let rules = Rules {
+                keys: &config.keys,
+                policy: wanted.policy,
+                scope: &wanted.scope,
+                fast_forward: wanted.fast_forward,
+            };
+            let plan = plan(&git.repository, &mut git.graph, &rules, head.data, theirs)?;
+            if plan.as_ref().is_some_and(|plan| wanted.impatient || !plan.same_tree || head.data < theirs) {
+                // Until our own commit leads to it, nothing else does.
+                keep(&git.refs, &config, theirs)?;
+            }
+            Ok::<_, JoinError>(plan)
+        });
+        let Some(plan) = planned.await.expect("a merge does not panic")? else { return Ok(Joined::Contained) };
+        // Of two that could both join the histories, one does, so that they do not chase each other.
+        if plan.same_tree && !plan.fast_forward && !how.impatient && head.data > theirs {
+            return Ok(Joined::Left);
+        }
+        let request = store::merge::Request {
+            at: head.revision,
+            theirs: theirs.as_bytes().try_into().expect("an object id has 20 bytes"),
+            keys: plan.keys,
+            policy: how.policy,
+            schemas: plan.schemas,
+            fast_forward: plan.fast_forward,
+            trailers: plan.trailers,
+            by: how.by.clone(),
+        };
+        let done = self.store.merge(request).await?;
+        while heads.borrow().merges <= head.merges {
+            self.changed(&mut heads).await?;
+        }
+        let keys = done.last.since(done.first) + usize::from(done.last >= done.first);
+        Ok(Joined::Done { keys, conflicts: done.conflicts, rejected: plan.rejected })
+    }
+
+    async fn changed(&self, heads: &mut watch::Receiver<Head>) -> Result<(), JoinError> {
+        loop {
+            match tokio::time::timeout(LOOK, heads.changed()).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(_)) => return Err(JoinError::Stopped),
+                Err(_) => {
+                    if let Some(reason) = self.store.poisoned() {
+                        return Err(store::Error::Poisoned(reason).into());
+                    }
+                    // What was asked for may have come while nobody listened.
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// The reference that keeps what is being merged alive.
+fn keep(refs: &Refs, config: &Config, theirs: Oid) -> Result<(), RefError> {
+    let name = format!("refs/gitcd/merging/{}", config.name);
+    let before = refs.read(&name)?;
+    if before == Some(theirs) { Ok(()) } else { refs.update(&name, theirs, before) }
+}

@@ -1,0 +1,16 @@
+//! Branches that follow one another: fetch, merge into the store, commit, push.
+//!
+//! [`plan`] computes a merge from two commits; the [store](crate::store::merge) takes it in; the committer joins the
+//! histories: that is a [`Joiner`]. A [`Puller`] does it for the remotes of one branch, again and again: no write ever waits
+//! for it.
+
+pub mod admit;
+mod join;
+mod local;
+pub mod plan;
+mod puller;
+pub mod remote;
+pub mod status;
+
+pub use join::{How, JoinError, Joined, Joiner};
+pub use puller::{Config, PullError, Puller};

@@ -1,0 +1,485 @@
+//! What a merge of two commits brings: which keys, and what becomes of each.
+//!
+//! Reads Git only. The cost grows with what differs between the two commits and the ones where their histories meet.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+use git2::{Odb, Oid, Repository};
+
+use super::admit::{self, Origin, admit};
+use crate::git::changes::{self, Changes, TreeError};
+use crate::git::graph::{Commit, Graph, GraphError};
+use crate::git::{form, path};
+use crate::keyspace::{KeySpace, Placement};
+use crate::merge::schema::Schemas;
+use crate::merge::scope::Scope;
+use crate::merge::{Conflict, Outcome, Policy, Side, merge};
+use crate::store::merge::Key;
+
+/// How to merge.
+#[derive(Clone, Debug)]
+pub struct Rules<'a> {
+    /// Which keys are data.
+    pub keys: &'a KeySpace,
+    /// Who wins.
+    pub policy: Policy,
+    /// Which keys are taken.
+    pub scope: &'a Scope,
+    /// Whether their commit may become ours.
+    pub fast_forward: bool,
+}
+
+/// A file of theirs that did not enter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// Its path in the tree.
+    pub path: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a merge brings.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// For the store.
+    pub keys: Vec<Key>,
+    /// What is known of kinds.
+    pub schemas: Schemas,
+    /// Whether their commit can become ours.
+    pub fast_forward: bool,
+    /// For the merge commit.
+    pub trailers: String,
+    /// What did not enter.
+    pub rejected: Vec<Rejected>,
+    /// Only the histories differ.
+    pub same_tree: bool,
+}
+
+/// A merge cannot be computed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// A commit is missing or damaged.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// A tree is missing or damaged.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// A value is missing or damaged.
+    #[error("blob {oid} of {key:?}: {problem}")]
+    Blob {
+        /// The blob.
+        oid: Oid,
+        /// Whose value it is.
+        key: String,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// Deepest criss-cross of merges whose bases are merged with one another.
+const MAX_CRISSCROSS: usize = 8;
+
+/// Computes what merging `theirs` into `ours` brings; `None` if it is there already.
+///
+/// # Errors
+/// [`PlanError`].
+pub fn plan(
+    repository: &Repository,
+    graph: &mut Graph,
+    rules: &Rules<'_>,
+    ours: Oid,
+    theirs: Oid,
+) -> Result<Option<Plan>, PlanError> {
+    let meeting = graph.meet(repository, ours, theirs, |_| false)?;
+    if meeting.bases == [theirs] {
+        return Ok(None);
+    }
+    let (our_commit, their_commit) = (graph.commit(repository, ours)?, graph.commit(repository, theirs)?);
+    let odb = repository.odb().map_err(|error| GraphError { oid: theirs, problem: error.message().to_owned() })?;
+    let follows = meeting.bases == [ours];
+    let mut planner = Planner {
+        repository,
+        odb,
+        graph,
+        rules,
+        ours,
+        theirs,
+        their_commit: (*their_commit).clone(),
+        bases: meeting.bases,
+        scopes: meeting.scopes.iter().map(|scope| (**scope).clone()).collect(),
+        group_bases: HashMap::new(),
+        schemas: Schemas::default(),
+        keys: Vec::new(),
+        rejected: Vec::new(),
+        left_out: rules.scope.policy(),
+        is_partial: false,
+    };
+    let same_tree = our_commit.tree == their_commit.tree;
+    if !same_tree {
+        planner.schemas = planner.schemas([our_commit.tree, their_commit.tree])?;
+        planner.run(our_commit.tree)?;
+    }
+    let Planner { keys, rejected, left_out, is_partial, schemas, .. } = planner;
+    let as_is = keys.iter().all(|key| key.as_is && key.outcome == Outcome::Theirs);
+    Ok(Some(Plan {
+        fast_forward: rules.fast_forward && follows && as_is && !is_partial,
+        trailers: if is_partial { left_out.trailers(theirs) } else { String::new() },
+        keys,
+        schemas,
+        rejected,
+        same_tree,
+    }))
+}
+
+struct Planner<'a, 'r> {
+    repository: &'r Repository,
+    odb: Odb<'r>,
+    graph: &'a mut Graph,
+    rules: &'a Rules<'a>,
+    ours: Oid,
+    theirs: Oid,
+    their_commit: Commit,
+    bases: Vec<Oid>,
+    /// What earlier merges between the two left out.
+    scopes: Vec<Scope>,
+    /// Where the histories meet for keys that some of these left out.
+    group_bases: HashMap<Vec<bool>, Vec<Oid>>,
+    schemas: Schemas,
+    keys: Vec<Key>,
+    rejected: Vec<Rejected>,
+    /// What this merge leaves out.
+    left_out: Scope,
+    is_partial: bool,
+}
+
+impl Planner<'_, '_> {
+    fn run(&mut self, our_tree: Oid) -> Result<(), PlanError> {
+        let their_tree = self.their_commit.tree;
+        let mut base_trees = Vec::new();
+        for base in self.bases.clone() {
+            base_trees.push(self.graph.commit(self.repository, base)?.tree);
+        }
+        let first = base_trees.first().copied();
+        let mut theirs = changes::between(self.repository, first, Some(their_tree))?;
+        for other in base_trees.iter().skip(1) {
+            let more = changes::between(self.repository, Some(*other), Some(their_tree))?;
+            for (relative, change) in more.keys {
+                // What is not different from the first base is there what it is here.
+                theirs.keys.entry(relative).or_insert(changes::Change { from: change.to, to: change.to });
+            }
+        }
+        let ours = changes::between(self.repository, first, Some(our_tree))?;
+        for (path, reason) in std::mem::take(&mut theirs.strange) {
+            self.reject(&path, None, reason);
+        }
+        for (relative, change) in &theirs.keys {
+            let our_blob = ours.keys.get(relative).map_or(change.from, |change| change.to);
+            self.key(relative, change.from, our_blob, change.to)?;
+        }
+        self.namespaces(&ours)
+    }
+
+    fn key(
+        &mut self,
+        relative: &[u8],
+        first_base: Option<Oid>,
+        ours: Option<Oid>,
+        theirs: Option<Oid>,
+    ) -> Result<(), PlanError> {
+        let key = self.rules.keys.absolute(relative);
+        let base = self.base(&key, relative, first_base)?;
+        if base.blob() == Some(theirs) {
+            return Ok(());
+        }
+        if self.rules.keys.placement(&key) != Placement::Data {
+            // Each server has its own.
+            self.leave_out(&key);
+            return Ok(());
+        }
+        if !self.rules.scope.covers(&key) {
+            self.is_partial = true;
+            return Ok(());
+        }
+        if ours == theirs {
+            return Ok(());
+        }
+        let our_value = self.value(relative, ours)?;
+        let base_value = match &base {
+            Base::Blob(blob) => self.value(relative, *blob)?,
+            Base::Value(value) => value.clone(),
+        };
+        let mut their_value = self.value(relative, theirs)?;
+        let mut as_is = true;
+        if let (Some(value), Some(blob)) = (&their_value, theirs) {
+            let before = our_value.as_deref().or(base_value.as_deref());
+            let (graph, repository, commit) = (&mut *self.graph, self.repository, self.theirs);
+            match admit(relative, value, before, || origin(graph, repository, commit, relative, blob)) {
+                Ok(None) => {}
+                Ok(Some(completed)) => (their_value, as_is) = (Some(completed.into()), false),
+                Err(reason) => {
+                    let path: Vec<_> = path::encode(relative).map(|name| name.to_vec()).collect();
+                    self.reject(&path.join(&b'/'), Some(&key), reason);
+                    return Ok(());
+                }
+            }
+        }
+        let unchanged_here = base.blob() == Some(ours);
+        let hash = |blob: Oid| blob.as_bytes().try_into().expect("an object id has 20 bytes");
+        let merged = if unchanged_here {
+            crate::merge::Merged { outcome: Outcome::Theirs, conflicts: Vec::new() }
+        } else {
+            let side = |value: &'_ Option<Bytes>, blob: Option<Oid>| value.clone().zip(blob);
+            let (one, other) = (side(&our_value, ours), side(&their_value, theirs));
+            merge(
+                &self.schemas,
+                self.rules.policy,
+                base_value.as_deref(),
+                one.as_ref().map(|(value, blob)| Side { value, hash: hash(*blob) }),
+                other.as_ref().map(|(value, blob)| Side { value, hash: hash(*blob) }),
+            )
+        };
+        self.keys.push(Key {
+            key: key.into(),
+            base: base_value,
+            in_ours: ours.is_some(),
+            theirs: their_value.zip(theirs.map(hash)),
+            as_is,
+            outcome: merged.outcome,
+            conflicts: merged.conflicts,
+        });
+        Ok(())
+    }
+
+    /// What a key was where the histories meet; they meet elsewhere for keys that an earlier merge left out.
+    fn base(&mut self, key: &[u8], relative: &[u8], first: Option<Oid>) -> Result<Base, PlanError> {
+        let group: Vec<bool> = self.scopes.iter().map(|scope| !scope.covers(key)).collect();
+        let bases = if group.contains(&true) {
+            match self.group_bases.get(&group) {
+                Some(bases) => bases.clone(),
+                None => {
+                    let left_out: Vec<Scope> =
+                        self.scopes.iter().zip(&group).filter(|(_, left_out)| **left_out).map(|(scope, _)| scope.clone()).collect();
+                    let skip = |scope: &Scope| left_out.contains(scope);
+                    let bases = self.graph.meet(self.repository, self.ours, self.theirs, skip)?.bases;
+                    self.group_bases.insert(group, bases.clone());
+                    bases
+                }
+            }
+        } else if self.bases.len() < 2 {
+            return Ok(Base::Blob(first));
+        } else {
+            self.bases.clone()
+        };
+        self.at(&bases, relative, 0)
+    }
+
+    /// A key at several commits: what merging them with one another makes of it.
+    fn at(&mut self, commits: &[Oid], relative: &[u8], depth: usize) -> Result<Base, PlanError> {
+        let mut found: Option<(Oid, Base)> = None;
+        for commit in commits {
+            let tree = self.graph.commit(self.repository, *commit)?.tree;
+            let blob = changes::find(self.repository, tree, relative)?;
+            let next = Base::Blob(blob);
+            found = Some(match found.take() {
+                None => (*commit, next),
+                Some((before, value)) if value.blob() == Some(blob) => (before, value),
+                Some((before, value)) => {
+                    let below = if depth < MAX_CRISSCROSS {
+                        let bases = self.graph.meet(self.repository, before, *commit, |_| false)?.bases;
+                        self.at(&bases, relative, depth + 1)?
+                    } else {
+                        Base::Blob(None)
+                    };
+                    let base = self.bytes(relative, &below)?;
+                    let (one, other) = (self.bytes(relative, &value)?, self.bytes(relative, &next)?);
+                    let merged = merge(
+                        &self.schemas,
+                        Policy::Later,
+                        base.as_deref(),
+                        one.as_deref().map(Side::of),
+                        other.as_deref().map(Side::of),
+                    );
+                    let value = match merged.outcome {
+                        Outcome::Ours => value,
+                        Outcome::Theirs => next,
+                        Outcome::Deleted => Base::Blob(None),
+                        Outcome::New(new) => Base::Value(Some(new.into())),
+                    };
+                    (before, value)
+                }
+            });
+        }
+        Ok(found.map_or(Base::Blob(None), |(_, base)| base))
+    }
+
+    fn bytes(&self, relative: &[u8], base: &Base) -> Result<Option<Bytes>, PlanError> {
+        match base {
+            Base::Blob(blob) => self.value(relative, *blob),
+            Base::Value(value) => Ok(value.clone()),
+        }
+    }
+
+    fn value(&self, relative: &[u8], blob: Option<Oid>) -> Result<Option<Bytes>, PlanError> {
+        let Some(oid) = blob else { return Ok(None) };
+        let failed = |problem: String| PlanError::Blob { oid, key: relative.escape_ascii().to_string(), problem };
+        let object = self.odb.read(oid).map_err(|error| failed(error.message().to_owned()))?;
+        if object.kind() != git2::ObjectType::Blob {
+            return Err(failed(format!("it is a {}", object.kind().str())));
+        }
+        let value = form::decode(form::guess(object.data()), object.data()).map_err(|error| failed(error.to_string()))?;
+        Ok(Some(value.into()))
+    }
+
+    fn leave_out(&mut self, key: &[u8]) {
+        self.left_out.leave_out(key);
+        self.is_partial = true;
+    }
+
+    fn reject(&mut self, path: &[u8], key: Option<&[u8]>, reason: String) {
+        self.rejected.push(Rejected { path: String::from_utf8_lossy(path).into_owned(), reason });
+        // What stands for no key is in no branch's store: it only is not taken over.
+        self.is_partial = true;
+        if let Some(key) = key {
+            self.left_out.leave_out(key);
+        }
+    }
+
+    /// Whatever is in a namespace that the merge removes goes with it.
+    fn namespaces(&mut self, ours: &Changes) -> Result<(), PlanError> {
+        const NAMESPACES: &[u8] = b"namespaces/";
+        let name = |relative: &[u8]| relative.strip_prefix(NAMESPACES).map(|name| String::from_utf8_lossy(name).into_owned());
+        let relative = |key: &Key| self.rules.keys.relative(&key.key).to_vec();
+        let gone_there = self.keys.iter().filter(|key| {
+            let is_gone = matches!((&key.outcome, &key.theirs), (Outcome::Theirs, None) | (Outcome::Deleted, _));
+            is_gone && key.in_ours
+        });
+        let gone_there: Vec<String> = gone_there.filter_map(|key| name(&relative(key))).collect();
+        let gone_here: Vec<String> = ours
+            .keys
+            .iter()
+            .filter(|(relative, change)| {
+                let comes_back = self.keys.iter().any(|key| {
+                    self.rules.keys.relative(&key.key) == *relative && key.outcome == Outcome::Theirs && key.theirs.is_some()
+                });
+                change.to.is_none() && !comes_back
+            })
+            .filter_map(|(relative, _)| name(relative))
+            .collect();
+        if gone_there.is_empty() && gone_here.is_empty() {
+            return Ok(());
+        }
+        let conflict = || vec![Conflict { field: String::new(), kept: None, lost: Some("its namespace is gone".into()) }];
+        let is_gone = |value: &[u8]| {
+            admit::namespace(value).is_some_and(|namespace| gone_there.contains(&namespace) || gone_here.contains(&namespace))
+        };
+        for key in &mut self.keys {
+            let stays = match (&key.outcome, &key.theirs) {
+                (Outcome::Theirs, Some((value, _))) => is_gone(value),
+                (Outcome::New(value), _) => is_gone(value),
+                _ => false,
+            };
+            if stays {
+                (key.outcome, key.conflicts) = (Outcome::Deleted, conflict());
+            }
+        }
+        let planned: Vec<Vec<u8>> = self.keys.iter().map(|key| self.rules.keys.relative(&key.key).to_vec()).collect();
+        for (relative, change) in &ours.keys {
+            let Some(value) = self.value(relative, change.to)? else { continue };
+            if is_gone(&value) && !planned.contains(relative) {
+                let base = self.value(relative, change.from)?;
+                self.keys.push(Key {
+                    key: self.rules.keys.absolute(relative).into(),
+                    theirs: None,
+                    base,
+                    in_ours: true,
+                    as_is: false,
+                    outcome: Outcome::Deleted,
+                    conflicts: conflict(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The built-in kinds and those that either side defines; of different definitions the one with the greater id, so that both
+    /// branches come to the same.
+    fn schemas(&self, trees: [Oid; 2]) -> Result<Schemas, PlanError> {
+        const DEFINITIONS: &[u8] = b"apiextensions.k8s.io/customresourcedefinitions/";
+        let mut found: BTreeMap<Vec<u8>, Oid> = BTreeMap::new();
+        for tree in trees {
+            let Some(below) = directory(self.repository, tree, DEFINITIONS)? else { continue };
+            for (name, change) in changes::between(self.repository, None, Some(below))?.keys {
+                if let Some(blob) = change.to {
+                    let known = found.entry(name).or_insert(blob);
+                    *known = blob.max(*known);
+                }
+            }
+        }
+        let mut definitions = Vec::new();
+        for (name, blob) in found {
+            if let Some(value) = self.value(&name, Some(blob))?
+                && let Ok(definition) = serde_json::from_slice::<serde_json::Value>(&value)
+            {
+                definitions.push(definition);
+            }
+        }
+        let (schemas, problems) = Schemas::builtin().with_crds(&definitions);
+        for problem in problems {
+            tracing::debug!(problem, "a CustomResourceDefinition is not used for merges");
+        }
+        Ok(schemas)
+    }
+}
+
+/// A key where two histories meet.
+#[derive(Clone, Debug)]
+enum Base {
+    Blob(Option<Oid>),
+    /// What merging several bases made of it.
+    Value(Option<Bytes>),
+}
+
+impl Base {
+    fn blob(&self) -> Option<Option<Oid>> {
+        match self {
+            Self::Blob(blob) => Some(*blob),
+            Self::Value(_) => None,
+        }
+    }
+}
+
+fn directory(repository: &Repository, tree: Oid, path: &[u8]) -> Result<Option<Oid>, TreeError> {
+    let failed = |oid, error: &git2::Error| TreeError { oid, problem: error.message().to_owned() };
+    let mut at = tree;
+    for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+        let tree = repository.find_tree(at).map_err(|error| failed(at, &error))?;
+        let entry = tree.iter().find(|entry| entry.name_bytes() == name && entry.filemode() == 0o040_000);
+        match entry {
+            Some(entry) => at = entry.id(),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(at))
+}
+
+/// The commit that brought a blob to its place, looking back from `commit`.
+fn origin(graph: &mut Graph, repository: &Repository, commit: Oid, relative: &[u8], blob: Oid) -> Option<Origin> {
+    let mut at = commit;
+    loop {
+        let here = graph.commit(repository, at).ok()?;
+        let mut before = None;
+        for parent in &here.parents {
+            let tree = graph.commit(repository, *parent).ok()?.tree;
+            if changes::find(repository, tree, relative).ok()? == Some(blob) {
+                before = Some(*parent);
+                break;
+            }
+        }
+        match before {
+            Some(parent) => at = parent,
+            None => return Some(Origin { commit: at, time: here.time }),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Follows the remotes of one branch.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use git2::Oid;
+use rand::Rng as _;
+use tokio::sync::watch;
+
+use super::join::{How, JoinError, Joined, Joiner};
+use super::remote::{Fetched, Push, Remote, RemoteError};
+use super::status::{Condition, Statuses, now};
+use crate::error::chain;
+use crate::git::refs::Refs;
+use crate::merge::Policy;
+use crate::merge::scope::Scope;
+use crate::recovery::git_dir;
+
+/// What to follow, and how often.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The remotes.
+    pub remotes: Vec<Remote>,
+    /// How often a remote is looked at that does not tell of changes; `None`: never by itself.
+    pub interval: Option<Duration>,
+}
+
+/// Why a pull, or the push after it, did not work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PullError {
+    /// The remote.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// The merge.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+}
+
+impl PullError {
+    fn condition(&self) -> Condition {
+        match self {
+            Self::Remote(error) => error.condition,
+            Self::Join(JoinError::Plan(_)) => Condition::Damaged,
+            Self::Join(_) => Condition::Failed,
+        }
+    }
+}
+
+/// A push that lost a race begins anew so often before it backs off.
+const RACES: usize = 8;
+/// The other side has so long to join histories that differ in nothing else.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// After failures in a row the next attempt comes after this, doubled each time,
+const FIRST_RETRY: Duration = Duration::from_millis(250);
+/// up to this.
+const LAST_RETRY: Duration = Duration::from_secs(30);
+
+/// Follows the remotes of one branch.
+#[derive(Debug)]
+pub struct Puller {
+    joiner: Arc<Joiner>,
+    config: Config,
+    statuses: Statuses,
+}
+
+/// What a remote is waited for.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// A commit that the other side is to join, and until when.
+    left: Option<(Oid, Instant)>,
+}
+
+impl Puller {
+    /// For the branch of a joiner.
+    pub fn new(joiner: Arc<Joiner>, config: Config) -> Self {
+        let statuses = Statuses::default();
+        config.remotes.iter().for_each(|remote| statuses.change(&remote.name, |_| {}));
+        Self { joiner, config, statuses }
+    }
+
+    /// What merges.
+    pub fn joiner(&self) -> &Arc<Joiner> {
+        &self.joiner
+    }
+
+    /// What is known of the remotes.
+    pub fn statuses(&self) -> &Statuses {
+        &self.statuses
+    }
+
+    /// The remotes.
+    pub fn remotes(&self) -> &[Remote] {
+        &self.config.remotes
+    }
+
+    /// Pulls and pushes until told to stop.
+    pub async fn run(self: Arc<Self>, stopped: watch::Receiver<bool>) {
+        let tasks: Vec<_> = (0..self.config.remotes.len())
+            .map(|at| {
+                let (puller, stopped) = (self.clone(), stopped.clone());
+                tokio::spawn(async move { puller.follow(at, stopped).await })
+            })
+            .collect();
+        for task in tasks {
+            let _ended = task.await;
+        }
+    }
+
+    async fn follow(&self, at: usize, mut stopped: watch::Receiver<bool>) {
+        let remote = &self.config.remotes[at];
+        let mut heads = self.joiner.heads();
+        let mut failures = 0_u32;
+        let mut waiting = Waiting::default();
+        loop {
+            heads.borrow_and_update();
+            let outcome = tokio::select! {
+                outcome = self.pull_waiting(remote, &mut waiting) => outcome,
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+            };
+            let pause = match &outcome {
+                Ok(()) => {
+                    failures = 0;
+                    let patience = waiting.left.map(|(_, until)| until.saturating_duration_since(Instant::now()));
+                    self.config.interval.into_iter().chain(patience).min()
+                }
+                Err(error) => {
+                    failures = failures.saturating_add(1);
+                    let longest = LAST_RETRY.min(FIRST_RETRY * 2_u32.saturating_pow(failures.min(16) - 1));
+                    let pause = longest.mul_f64(rand::rng().random_range(0.5..1.0));
+                    tracing::warn!(remote = remote.name, error = chain(error), again_in = ?pause, "pull failed");
+                    Some(pause)
+                }
+            };
+            let resting = async {
+                match pause {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = resting => {}
+                // What was committed here is to be pushed.
+                _ = heads.changed(), if outcome.is_ok() && remote.push_after_merge => {}
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+            }
+        }
+    }
+
+    /// Pulls from a remote once, and pushes if that is asked for. Never waits for the other side.
+    ///
+    /// # Errors
+    /// [`PullError`]; what was merged before stays.
+    pub async fn pull(&self, remote: &Remote) -> Result<(), PullError> {
+        let mut waiting = Waiting { left: None };
+        self.pull_waiting(remote, &mut waiting).await
+    }
+
+    async fn pull_waiting(&self, remote: &Remote, waiting: &mut Waiting) -> Result<(), PullError> {
+        let mut outcome = Ok(());
+        for _ in 0..RACES {
+            outcome = self.exchange(remote, waiting).await;
+            if !matches!(&outcome, Err(error) if error.condition() == Condition::Raced) {
+                break;
+            }
+        }
+        self.statuses.change(&remote.name, |status| match &outcome {
+            Ok(()) => {
+                status.condition = Condition::Synced;
+                (status.error, status.failures) = (None, 0);
+                status.synced_at = Some(now());
+            }
+            Err(error) => {
+                status.condition = error.condition();
+                status.error = Some(chain(error));
+                status.failures += 1;
+            }
+        });
+        outcome
+    }
+
+    async fn exchange(&self, remote: &Remote, waiting: &mut Waiting) -> Result<(), PullError> {
+        let pulled = self.take(remote, waiting).await;
+        let (own, failed) = match pulled {
+            Ok(fetched) => (fetched, None),
+            Err(error) if remote.push_on_pull_failure => (remote.known(self.joiner.config())?, Some(error)),
+            Err(error) => return Err(error),
+        };
+        if remote.push_after_merge || failed.is_some() {
+            let pushed = self.push(remote, own).await;
+            if failed.is_none() {
+                pushed?;
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Fetches and merges.
+    async fn take(&self, remote: &Remote, waiting: &mut Waiting) -> Result<Fetched, PullError> {
+        let (wanted, config) = (remote.clone(), self.joiner.config().clone());
+        let fetched = tokio::task::spawn_blocking(move || {
+            if wanted.fetch { wanted.fetch(&config) } else { wanted.known(&config) }
+        });
+        let fetched = fetched.await.expect("fetching does not panic")?;
+        self.statuses.change(&remote.name, |status| {
+            status.fetched_bytes += fetched.bytes;
+            status.seen = fetched.theirs.map(|oid| oid.to_string());
+        });
+        if fetched.theirs.is_none() && remote.data_reference != self.joiner.config().data_reference {
+            let problem = format!("it has no {}", remote.data_reference);
+            return Err(RemoteError { remote: remote.name.clone(), condition: Condition::NoBranch, problem }.into());
+        }
+        if let Some(theirs) = fetched.theirs {
+            self.join(remote, theirs, waiting, (&remote.scope, remote.policy)).await?;
+        }
+        // Somebody pushed to our branch there: a person, or who served it before.
+        if let Some(own) = fetched.own.filter(|own| Some(*own) != fetched.theirs) {
+            let mut at_once = Waiting { left: Some((own, Instant::now())) };
+            self.join(remote, own, &mut at_once, (&Scope::default(), Policy::Later)).await?;
+        }
+        Ok(fetched)
+    }
+
+    async fn join(
+        &self,
+        remote: &Remote,
+        theirs: Oid,
+        waiting: &mut Waiting,
+        (scope, policy): (&Scope, Policy),
+    ) -> Result<(), PullError> {
+        let patient = waiting.left.is_none_or(|(oid, until)| oid != theirs || Instant::now() < until);
+        let how = How {
+            policy,
+            scope: scope.clone(),
+            fast_forward: remote.fast_forward,
+            impatient: !patient,
+            by: format!("merge of {}", remote.name).into(),
+        };
+        match self.joiner.join(theirs, &how).await? {
+            Joined::Contained => waiting.left = None,
+            Joined::Left => {
+                if waiting.left.is_none_or(|(oid, _)| oid != theirs) {
+                    let patience = PATIENCE.mul_f64(rand::rng().random_range(0.5..1.0));
+                    waiting.left = Some((theirs, Instant::now() + patience));
+                }
+            }
+            Joined::Done { keys, conflicts, rejected } => {
+                waiting.left = None;
+                tracing::debug!(remote = remote.name, %theirs, keys, conflicts, "merged");
+                for file in &rejected {
+                    tracing::warn!(remote = remote.name, path = file.path, reason = file.reason, "file not taken");
+                }
+                self.statuses.change(&remote.name, |status| status.joined(theirs, conflicts, &rejected));
+            }
+        }
+        Ok(())
+    }
+
+    async fn push(&self, remote: &Remote, there: Fetched) -> Result<(), PullError> {
+        let (wanted, config) = (remote.clone(), self.joiner.config().clone());
+        let data = self.joiner.head().data;
+        if there.own == Some(data) {
+            return Ok(());
+        }
+        if let Some(own) = there.own
+            && !self.joiner.is_ancestor(own, data).await?
+        {
+            // It moved on there: what it has comes first.
+            let problem = format!("{} has commits there that are not merged here", self.joiner.config().data_reference);
+            return Err(RemoteError { remote: remote.name.clone(), condition: Condition::Raced, problem }.into());
+        }
+        let pushed = tokio::task::spawn_blocking(move || {
+            let failed = |problem: String| RemoteError { remote: wanted.name.clone(), condition: Condition::Failed, problem };
+            let refs = Refs::open(&git_dir(&config.repository)).map_err(|error| failed(error.to_string()))?;
+            let read = |name: &str| refs.read(name).map_err(|error| failed(error.to_string()));
+            // In this order: the metadata may describe a later commit than the one that is pushed, never an earlier one.
+            let metadata = read(&config.metadata_reference)?;
+            let mut updates = vec![(config.data_reference.clone(), data, there.own)];
+            if let Some(metadata) = metadata {
+                updates.push((config.metadata_reference.clone(), metadata, there.own_metadata));
+            }
+            wanted.push(&config, &Push { updates })
+        });
+        let bytes = pushed.await.expect("pushing does not panic")?;
+        self.statuses.change(&remote.name, |status| {
+            status.pushed = Some(data.to_string());
+            status.pushed_bytes += bytes;
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,207 @@
+//! Another repository: what is fetched from it and pushed to it.
+
+use std::path::{Path, PathBuf};
+
+use git2::{Oid, Repository};
+
+use super::local;
+use super::status::Condition;
+use crate::git::branch;
+use crate::git::refs::{RefError, Refs};
+use crate::git::transfer::TransferError;
+use crate::merge::Policy;
+use crate::merge::scope::Scope;
+use crate::recovery::git_dir;
+
+/// A remote of a branch.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    /// Its name in the repository's configuration, such as `origin`.
+    pub name: String,
+    /// The reference there that is merged.
+    pub data_reference: String,
+    /// Who wins.
+    pub policy: Policy,
+    /// Which keys are taken.
+    pub scope: Scope,
+    /// Whether its commits may become ours.
+    pub fast_forward: bool,
+    /// Whether anything is fetched; if not, what others fetched is merged.
+    pub fetch: bool,
+    /// Whether our branch is pushed after a pull.
+    pub push_after_merge: bool,
+    /// Whether it is pushed even if the pull failed.
+    pub push_on_pull_failure: bool,
+}
+
+/// What a remote has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fetched {
+    /// The commit to merge.
+    pub theirs: Option<Oid>,
+    /// Where our branch is there.
+    pub own: Option<Oid>,
+    /// Where our metadata is there.
+    pub own_metadata: Option<Oid>,
+    /// Bytes that were copied.
+    pub bytes: u64,
+}
+
+/// Why nothing was fetched or pushed.
+#[derive(Debug, thiserror::Error)]
+#[error("remote {remote:?}: {problem}")]
+pub struct RemoteError {
+    /// The remote.
+    pub remote: String,
+    /// In one word.
+    pub condition: Condition,
+    /// In many.
+    pub problem: String,
+}
+
+/// Where a remote is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A repository in a folder of this machine.
+    Folder(PathBuf),
+    /// Somewhere that the `git` program can reach.
+    Url(String),
+}
+
+/// What is pushed, and what is expected to be there.
+#[derive(Clone, Debug)]
+pub struct Push {
+    /// Reference, new id, expected id.
+    pub updates: Vec<(String, Oid, Option<Oid>)>,
+}
+
+impl Remote {
+    fn error(&self, condition: Condition, problem: impl Into<String>) -> RemoteError {
+        RemoteError { remote: self.name.clone(), condition, problem: problem.into() }
+    }
+
+    /// Where it is, according to the repository's configuration at this moment.
+    ///
+    /// # Errors
+    /// [`RemoteError`] with [`Condition::Failed`] if there is no such remote.
+    pub fn place(&self, repository: &Path) -> Result<Place, RemoteError> {
+        let failed = |error: git2::Error| self.error(Condition::Failed, error.message());
+        let config = git_dir(repository).join("config");
+        let config = git2::Config::open(&config).map_err(failed)?;
+        let url = config.get_string(&format!("remote.{}.url", self.name)).map_err(|_| {
+            let add = format!("git -C {} remote add {} URL", repository.display(), self.name);
+            self.error(Condition::Failed, format!("the repository has no such remote; add it with `{add}`"))
+        })?;
+        if let Some(path) = url.strip_prefix("file://") {
+            return Ok(Place::Folder(path.into()));
+        }
+        let is_path = !url.contains("://") && !url.split('/').next().unwrap_or_default().contains(':');
+        Ok(if is_path { Place::Folder(repository.join(url)) } else { Place::Url(url) })
+    }
+
+    /// The reference here that follows `reference` there.
+    pub fn tracking(&self, reference: &str) -> String {
+        let short = reference.strip_prefix("refs/heads/").or_else(|| reference.strip_prefix("refs/")).unwrap_or(reference);
+        format!("refs/remotes/{}/{short}", self.name)
+    }
+
+    /// Fetches what the remote has of the branch to merge and of our own.
+    ///
+    /// # Errors
+    /// [`RemoteError`]; the references here are as before.
+    pub fn fetch(&self, config: &branch::Config) -> Result<Fetched, RemoteError> {
+        match self.place(&config.repository)? {
+            Place::Folder(folder) => self.fetch_folder(config, &folder),
+            Place::Url(url) => Err(self.error(Condition::Failed, format!("{url}: this kind of URL is not supported yet"))),
+        }
+    }
+
+    fn open(&self, folder: &Path) -> Result<(Repository, Refs), RemoteError> {
+        let open = |error: git2::Error| {
+            self.error(Condition::Unreachable, format!("{} cannot be opened: {}", folder.display(), error.message()))
+        };
+        let repository = Repository::open(folder).map_err(open)?;
+        let refs = Refs::open(folder).map_err(|error| self.error(Condition::Damaged, error.to_string()))?;
+        Ok((repository, refs))
+    }
+
+    fn fetch_folder(&self, config: &branch::Config, folder: &Path) -> Result<Fetched, RemoteError> {
+        let (there, refs) = self.open(folder)?;
+        let read = |name: &str| refs.read(name).map_err(|error| self.error(Condition::Damaged, error.to_string()));
+        let fetched = Fetched {
+            theirs: read(&self.data_reference)?,
+            own: read(&config.data_reference)?,
+            own_metadata: read(&config.metadata_reference)?,
+            bytes: 0,
+        };
+        let here = Repository::open(git_dir(&config.repository))
+            .map_err(|error| self.error(Condition::Failed, error.message()))?;
+        let wanted: Vec<Oid> = [fetched.theirs, fetched.own].into_iter().flatten().collect();
+        let bytes = local::copy(&there, &here, &wanted).map_err(|error| self.transfer(&error, true))?;
+        let own = Refs::open(&git_dir(&config.repository)).map_err(|error| self.error(Condition::Failed, error.to_string()))?;
+        for (reference, found) in [(&self.data_reference, fetched.theirs), (&config.data_reference, fetched.own)] {
+            let Some(found) = found else { continue };
+            let tracking = self.tracking(reference);
+            let failed = |error: RefError| self.error(Condition::Failed, error.to_string());
+            let before = own.read(&tracking).map_err(failed)?;
+            if before != Some(found) {
+                own.update(&tracking, found, before).map_err(failed)?;
+            }
+        }
+        Ok(Fetched { bytes, ..fetched })
+    }
+
+    fn transfer(&self, error: &TransferError, is_fetch: bool) -> RemoteError {
+        let text = crate::error::chain(error);
+        let condition = match error {
+            TransferError::Read { .. } if is_fetch => Condition::Damaged,
+            TransferError::Write(_) if is_fetch && text.contains("space") => Condition::NoSpace,
+            _ => Condition::Failed,
+        };
+        self.error(condition, text)
+    }
+
+    /// What was last fetched.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub fn known(&self, config: &branch::Config) -> Result<Fetched, RemoteError> {
+        let failed = |error: RefError| self.error(Condition::Failed, error.to_string());
+        let refs = Refs::open(&git_dir(&config.repository)).map_err(failed)?;
+        let read = |reference: &str| refs.read(&self.tracking(reference)).map_err(failed);
+        Ok(Fetched { theirs: read(&self.data_reference)?, own: read(&config.data_reference)?, ..Fetched::default() })
+    }
+
+    /// Pushes references if they are as expected there; the first is the one that others race for. Returns the bytes copied.
+    ///
+    /// # Errors
+    /// [`RemoteError`], with [`Condition::Raced`] if a reference is not as expected.
+    pub fn push(&self, config: &branch::Config, push: &Push) -> Result<u64, RemoteError> {
+        match self.place(&config.repository)? {
+            Place::Folder(folder) => self.push_folder(config, &folder, push),
+            Place::Url(url) => Err(self.error(Condition::Failed, format!("{url}: this kind of URL is not supported yet"))),
+        }
+    }
+
+    fn push_folder(&self, config: &branch::Config, folder: &Path, push: &Push) -> Result<u64, RemoteError> {
+        let (there, refs) = self.open(folder)?;
+        let here = Repository::open(git_dir(&config.repository))
+            .map_err(|error| self.error(Condition::Failed, error.message()))?;
+        let wanted: Vec<Oid> = push.updates.iter().map(|(_, new, _)| *new).collect();
+        let bytes = local::copy(&here, &there, &wanted).map_err(|error| self.transfer(&error, false))?;
+        for (reference, new, expected) in &push.updates {
+            if *expected == Some(*new) {
+                continue;
+            }
+            refs.update(reference, *new, *expected).map_err(|error| {
+                let condition = match error {
+                    RefError::Moved { .. } | RefError::Locked { .. } => Condition::Raced,
+                    _ => Condition::Failed,
+                };
+                self.error(condition, error.to_string())
+            })?;
+        }
+        Ok(bytes)
+    }
+
+}

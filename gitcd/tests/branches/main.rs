@@ -1,0 +1,5 @@
+//! Branches that follow one another, in one process: what each has in the end, and what its watchers saw.
+
+mod random;
+mod two;
+mod world;

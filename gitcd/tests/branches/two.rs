@@ -1,0 +1,150 @@
+//! Two branches.
+
+use gitcd::merge::scope::Scope;
+
+use crate::world::{Branch, remote};
+
+fn map(name: &str, data: &str) -> String {
+    format!(
+        "{{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"{name}\",\"namespace\":\"n\",\"uid\":\"{name}\"}},\"data\":{data}}}\n"
+    )
+}
+
+async fn pair() -> (Branch, Branch) {
+    let (mut one, mut other) = (Branch::new("one").await, Branch::new("other").await);
+    one.follow(&other, remote("other"));
+    other.follow(&one, remote("one"));
+    one.restart().await;
+    other.restart().await;
+    (one, other)
+}
+
+const KEY: &str = "/registry/configmaps/n/a";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_of_both_survive_and_both_make_the_same_commit() {
+    let (one, other) = pair().await;
+    one.put(KEY, &map("a", r#"{"x":"1","y":"1"}"#)).await;
+    one.commit().await;
+    other.pull().await;
+    one.pull().await;
+    assert_eq!(one.head(), other.head(), "histories are joined once");
+    assert_eq!(other.get(KEY), one.get(KEY));
+
+    one.put(KEY, &map("a", r#"{"x":"2","y":"1"}"#)).await;
+    other.put(KEY, &map("a", r#"{"x":"1","y":"3"}"#)).await;
+    let (before, _) = (one.commit().await, other.commit().await);
+    // Each from the other's commit of before: neither waits for the other.
+    let fetched = other.head();
+    one.pull().await;
+    assert_ne!(one.head(), before);
+    assert_eq!(one.get(KEY), Some(map("a", r#"{"x":"2","y":"3"}"#)));
+    other.pull().await;
+    assert_eq!(other.head(), one.head());
+    assert_ne!(other.head(), fetched);
+    assert_eq!(other.content(), one.content());
+    let message = one.message();
+    assert!(message.starts_with("merge ") && !message.contains("Revision"), "{message}");
+    // Quiet.
+    let head = one.head();
+    one.pull().await;
+    other.pull().await;
+    assert_eq!((one.head(), other.head()), (head, head));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conflict_is_told_in_the_commit_and_counted() {
+    let (one, other) = pair().await;
+    one.put(KEY, &map("a", r#"{"x":"1"}"#)).await;
+    one.pull().await;
+    other.pull().await;
+    one.pull().await;
+    one.put(KEY, &map("a", r#"{"x":"2"}"#)).await;
+    other.put(KEY, &map("a", r#"{"x":"3"}"#)).await;
+    other.commit().await;
+    one.pull().await;
+    other.pull().await;
+    assert_eq!(one.content(), other.content());
+    let message = one.message();
+    assert!(message.contains("Conflict: /registry/configmaps/n/a data.x: kept "), "{message}");
+    let status = one.server().puller().statuses().all();
+    assert_eq!(status["other"].conflicts, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_scope_leaves_out_is_not_deleted_when_it_is_merged_back() {
+    let (mut one, mut other) = (Branch::new("one").await, Branch::new("other").await);
+    let scope = Scope::new("^/registry/configmaps/", "").unwrap();
+    one.follow(&other, remote("other"));
+    other.follow(&one, gitcd::pull::remote::Remote { scope, ..remote("one") });
+    one.restart().await;
+    other.restart().await;
+    let secret = "/registry/secrets/n/s";
+    one.put(KEY, &map("a", "{}")).await;
+    one.put(secret, "text").await;
+    one.commit().await;
+    for round in 0..3 {
+        other.pull().await;
+        assert_eq!(other.get(secret), None);
+        assert!(other.message().contains("Scope-Include"), "{}", other.message());
+        other.put("/registry/configmaps/n/b", &map("b", &format!("{{\"round\":\"{round}\"}}"))).await;
+        other.commit().await;
+        one.pull().await;
+        assert_eq!(one.get(secret).as_deref(), Some("text"), "round {round}");
+        assert_eq!(one.get("/registry/configmaps/n/b"), other.get("/registry/configmaps/n/b"));
+        one.put(KEY, &map("a", &format!("{{\"round\":\"{round}\"}}"))).await;
+        one.put("/registry/secrets/n/t", &round.to_string()).await;
+        one.commit().await;
+    }
+    one.delete(secret).await;
+    one.commit().await;
+    other.pull().await;
+    one.pull().await;
+    assert_eq!(one.get(secret), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_merge_survives_a_restart_and_its_history_is_served() {
+    let (mut one, other) = pair().await;
+    for number in 0..20 {
+        other.put(&format!("/registry/configmaps/n/k{number}"), &map(&format!("k{number}"), "{}")).await;
+    }
+    other.commit().await;
+    let before = one.server().store().revision();
+    one.pull().await;
+    let after = one.server().store().revision();
+    assert_eq!(after.since(before), 20, "one revision for each key");
+    let content = one.content();
+    one.restart().await;
+    assert_eq!(one.content(), content);
+    assert_eq!(one.server().store().revision(), after);
+    let entries = one.server().store().log(before.next(), 100);
+    assert_eq!(entries.len(), 20);
+    assert!(entries.iter().all(|entry| entry.changes().len() == 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_that_push_to_one_branch_lose_nothing() {
+    let (mut one, mut other, upstream) =
+        (Branch::new("one").await, Branch::new("other").await, Branch::new("upstream").await);
+    let pushing = || gitcd::pull::remote::Remote { push_after_merge: true, ..remote("up") };
+    // Nobody serves the upstream branch: it is only moved by pushes.
+    let mut upstream = upstream;
+    upstream.stop().await;
+    one.follow(&upstream, pushing());
+    other.follow(&upstream, pushing());
+    one.restart().await;
+    other.restart().await;
+    for round in 0..5 {
+        one.put(&format!("/registry/configmaps/n/one{round}"), &map(&format!("one{round}"), "{}")).await;
+        other.put(&format!("/registry/configmaps/n/other{round}"), &map(&format!("other{round}"), "{}")).await;
+        let (first, second) = tokio::join!(one.pull(), other.pull());
+        let ((), ()) = (first, second);
+    }
+    one.pull().await;
+    other.pull().await;
+    one.pull().await;
+    assert_eq!(one.content(), other.content());
+    assert_eq!(one.content().len(), 10);
+    assert_eq!(upstream.head(), one.head());
+}

@@ -1,0 +1,170 @@
+//! Some branches, each in a repository of its own, and who pulls from whom.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gitcd::api;
+use gitcd::committer;
+use gitcd::git::branch;
+use gitcd::keyspace::KeySpace;
+use gitcd::merge::Policy;
+use gitcd::merge::scope::Scope;
+use gitcd::pull;
+use gitcd::pull::remote::Remote;
+use gitcd::recovery::{self, Beginning};
+use gitcd::server::{Config, Server, Transport};
+use gitcd::store::index::KeyRange;
+use gitcd::store::revision::Revision;
+use gitcd::store::txn::{Delete, Op, Put};
+use gitcd::store;
+
+/// A branch and what serves it.
+pub(crate) struct Branch {
+    pub(crate) config: Config,
+    pub(crate) server: Option<Server>,
+    _folder: tempfile::TempDir,
+}
+
+pub(crate) fn remote(name: &str) -> Remote {
+    Remote {
+        name: name.into(),
+        data_reference: "refs/heads/main".into(),
+        policy: Policy::Later,
+        scope: Scope::default(),
+        fast_forward: true,
+        fetch: true,
+        push_after_merge: false,
+        push_on_pull_failure: false,
+    }
+}
+
+impl Branch {
+    /// An empty branch with its server.
+    pub(crate) async fn new(name: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let branch = branch::Config {
+            repository: folder.path().join("repo.git"),
+            name: name.into(),
+            data_reference: "refs/heads/main".into(),
+            metadata_reference: "refs/gitcd/metadata/main".into(),
+            keys: KeySpace::new("/registry", ["/registry/events"]),
+            committer_name: name.into(),
+            committer_email: format!("{name}@localhost"),
+        };
+        recovery::init(&branch, Beginning { revision: Revision::INITIAL, version: 1, force: false }).unwrap();
+        let config = Config {
+            branch,
+            listen: Vec::new(),
+            advertise: Vec::new(),
+            cluster_id: None,
+            member_id: None,
+            limits: api::Limits { max_request_bytes: 1 << 20, max_txn_ops: 128, quota_backend_bytes: 0 },
+            journal_segment_bytes: 1 << 20,
+            store: store::Limits::default(),
+            committer: committer::Settings::default(),
+            progress_interval: Duration::from_secs(600),
+            retention: None,
+            transport: Transport::default(),
+            tls: None,
+            pull: pull::Config::default(),
+        };
+        let mut branch = Self { config, server: None, _folder: folder };
+        branch.start().await;
+        branch
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.config.branch.repository.clone()
+    }
+
+    /// Makes another one a remote; takes effect with the next start.
+    pub(crate) fn follow(&mut self, other: &Branch, remote: Remote) {
+        let repository = git2::Repository::open(self.path()).unwrap();
+        repository.remote(&remote.name, other.path().to_str().unwrap()).unwrap();
+        self.config.pull.remotes.push(remote);
+    }
+
+    pub(crate) async fn start(&mut self) {
+        assert!(self.server.is_none());
+        self.server = Some(Server::start(self.config.clone()).await.unwrap());
+    }
+
+    pub(crate) async fn stop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.stop().await.unwrap();
+        }
+    }
+
+    pub(crate) async fn restart(&mut self) {
+        self.stop().await;
+        self.start().await;
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
+    }
+
+    pub(crate) async fn put(&self, key: &str, value: &str) -> Revision {
+        let put = Put {
+            key: Bytes::copy_from_slice(key.as_bytes()),
+            value: Some(Bytes::copy_from_slice(value.as_bytes())),
+            lease: Some(0),
+            previous: false,
+        };
+        self.server().store().execute(Op::Put(put), None).await.unwrap().revision()
+    }
+
+    pub(crate) async fn delete(&self, key: &str) {
+        let keys = KeyRange::One(Bytes::copy_from_slice(key.as_bytes()));
+        self.server().store().execute(Op::Delete(Delete { keys, previous: false }), None).await.unwrap();
+    }
+
+    /// Every key that others see.
+    pub(crate) fn content(&self) -> BTreeMap<String, String> {
+        let store = self.server().store();
+        store.with_index(|index, durable| {
+            let everything = KeyRange::From(Bytes::new());
+            let all = index.range(&everything, durable);
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            all.map(|version| (text(&version.key), text(&version.value_in_memory()))).collect()
+        })
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<String> {
+        self.content().remove(key)
+    }
+
+    /// Commits, then pulls once from each remote.
+    pub(crate) async fn pull(&self) {
+        let puller = self.server().puller().clone();
+        self.commit().await;
+        for remote in puller.remotes() {
+            puller.pull(remote).await.unwrap();
+        }
+    }
+
+    /// Puts everything into Git.
+    pub(crate) async fn commit(&self) -> git2::Oid {
+        self.server().puller().joiner().commit().await.unwrap().data
+    }
+
+    /// The tree of the last commit.
+    pub(crate) fn tree(&self) -> git2::Oid {
+        let repository = git2::Repository::open(self.path()).unwrap();
+        let head = repository.find_reference("refs/heads/main").unwrap().peel_to_commit().unwrap();
+        head.tree_id()
+    }
+
+    pub(crate) fn head(&self) -> git2::Oid {
+        let repository = git2::Repository::open(self.path()).unwrap();
+        repository.refname_to_id("refs/heads/main").unwrap()
+    }
+
+    pub(crate) fn message(&self) -> String {
+        let repository = git2::Repository::open(self.path()).unwrap();
+        repository.find_commit(self.head()).unwrap().message().unwrap().to_owned()
+    }
+}
+
