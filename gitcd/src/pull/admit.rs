@@ -87,8 +87,10 @@ fn complete(
                 changed = true;
             }
         };
-        match old.map(uid).filter(|uid| !uid.is_empty()) {
-            Some(uid) => set("uid", Value::string(&uid)),
+        match old.map(uid) {
+            Some(uid) if !uid.is_empty() => set("uid", Value::string(&uid)),
+            // It never had one.
+            Some(_) => {}
             None => {
                 let origin = origin()?;
                 set("uid", Value::string(&uuid(&format!("{} {}", origin.commit, String::from_utf8_lossy(relative)))));

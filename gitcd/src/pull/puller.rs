@@ -62,6 +62,8 @@ pub struct Puller {
     joiner: Arc<Joiner>,
     config: Config,
     statuses: Statuses,
+    /// One for each remote: only one exchange at a time.
+    turns: Vec<tokio::sync::Mutex<()>>,
 }
 
 /// What a remote is waited for.
@@ -76,7 +78,8 @@ impl Puller {
     pub fn new(joiner: Arc<Joiner>, config: Config) -> Self {
         let statuses = Statuses::default();
         config.remotes.iter().for_each(|remote| statuses.change(&remote.name, |_| {}));
-        Self { joiner, config, statuses }
+        let turns = config.remotes.iter().map(|_| tokio::sync::Mutex::default()).collect();
+        Self { joiner, config, statuses, turns }
     }
 
     /// What merges.
@@ -94,8 +97,11 @@ impl Puller {
         &self.config.remotes
     }
 
-    /// Pulls and pushes until told to stop.
+    /// Pulls and pushes until told to stop; not at all without an interval.
     pub async fn run(self: Arc<Self>, stopped: watch::Receiver<bool>) {
+        if self.config.interval.is_none() {
+            return;
+        }
         let tasks: Vec<_> = (0..self.config.remotes.len())
             .map(|at| {
                 let (puller, stopped) = (self.clone(), stopped.clone());
@@ -157,6 +163,11 @@ impl Puller {
     }
 
     async fn pull_waiting(&self, remote: &Remote, waiting: &mut Waiting) -> Result<(), PullError> {
+        let at = self.config.remotes.iter().position(|known| known.name == remote.name);
+        let _turn = match at {
+            Some(at) => Some(self.turns[at].lock().await),
+            None => None,
+        };
         let mut outcome = Ok(());
         for _ in 0..RACES {
             outcome = self.exchange(remote, waiting).await;

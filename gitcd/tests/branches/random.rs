@@ -76,7 +76,7 @@ fn edited(before: Option<String>, object: usize, field: &str, value: u8) -> Stri
     let mut json: serde_json::Value = before.map_or_else(
         || {
             serde_json::json!({"kind": "ConfigMap", "apiVersion": "v1",
-                "metadata": {"name": format!("o{object}"), "namespace": "n"}, "data": {}})
+                "metadata": {"name": format!("o{object}"), "namespace": "n", "uid": format!("u{object}")}, "data": {}})
         },
         |before| serde_json::from_str(&before).expect("only objects are stored, never marks of a conflict"),
     );
