@@ -101,49 +101,7 @@ pub(super) struct Args {
     #[command(flatten)]
     former: Former,
     #[command(flatten)]
-    pull: Pull,
-}
-
-/// Flags for pulling from remotes: known, so that command lines need not change, but there is nothing behind them yet.
-#[derive(Debug, clap::Args)]
-#[expect(clippy::struct_field_names, reason = "the fields are the flags' names")]
-struct Pull {
-    #[arg(long, env = "GITCD_REMOTE_NAMES", default_value = "", hide = true)]
-    remote_names: String,
-    #[arg(long, env = "GITCD_REMOTE_DATA_REFERENCE_NAMES", hide = true)]
-    remote_data_reference_names: Option<String>,
-    #[arg(long, env = "GITCD_REMOTE_META_REFERENCE_NAMES", hide = true)]
-    remote_meta_reference_names: Option<String>,
-    #[arg(long, env = "GITCD_MERGE_CONFLICT_RESOLUTIONS", hide = true)]
-    merge_conflict_resolutions: Option<String>,
-    #[arg(long, env = "GITCD_MERGE_RETENTION_POLICIES_INCLUDE", hide = true)]
-    merge_retention_policies_include: Option<String>,
-    #[arg(long, env = "GITCD_MERGE_RETENTION_POLICIES_EXCLUDE", hide = true)]
-    merge_retention_policies_exclude: Option<String>,
-    #[arg(long, env = "GITCD_NO_FAST_FORWARDS", hide = true)]
-    no_fast_forwards: Option<String>,
-    #[arg(long, env = "GITCD_NO_FETCHES", hide = true)]
-    no_fetches: Option<String>,
-    #[arg(long, env = "GITCD_PUSH_AFTER_MERGES", hide = true)]
-    push_after_merges: Option<String>,
-    #[arg(long, env = "GITCD_PUSH_ON_PULL_FAILURES", hide = true)]
-    push_on_pull_failures: Option<String>,
-    #[arg(long, env = "GITCD_PULL_TICKER_DURATION", default_value = "", hide = true)]
-    pull_ticker_duration: String,
-}
-
-impl Pull {
-    /// A remote that is never pulled from must not look as if it were.
-    fn check(&self) -> anyhow::Result<()> {
-        let never = matches!(self.pull_ticker_duration.as_str(), "" | "0" | "0s");
-        if !self.remote_names.is_empty() && !never {
-            bail!(
-                "--remote-names, --pull-ticker-duration: this release does not pull from remotes; \
-                 leave --pull-ticker-duration out to serve the branch alone"
-            );
-        }
-        Ok(())
-    }
+    pull: super::pull::Flags,
 }
 
 /// Flags of earlier releases that have nothing to set any more.
@@ -179,8 +137,8 @@ pub(super) fn run(args: &Args, verbosity: i32) -> anyhow::Result<()> {
     };
     super::log(verbosity, traces.as_ref().map(telemetry::Traces::layer));
     args.former.warn();
-    args.pull.check()?;
     let configs = configs(args)?;
+    args.pull.warn();
     let result = runtime.block_on(async {
         let result = serve(configs).await;
         if let Some(traces) = traces {
@@ -253,7 +211,9 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
         (None, None) if authorities.of(name).is_none() => Ok(None),
         _ => bail!("branch {name:?}: --tls-cert and --tls-key belong together, and --tls-trusted-ca-certs needs both"),
     };
-    let names = branches.names(&[&listen, &advertise, &clusters, &members, &certs, &keys, &authorities]);
+    let remotes = args.pull.read()?;
+    let named = [&listen, &advertise, &clusters, &members, &certs, &keys, &authorities, remotes.names()];
+    let names = branches.names(&named);
     branches.check(&names)?;
     let mut configs = Vec::new();
     for name in &names {
@@ -269,6 +229,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
         if tls.is_none() && urls.iter().any(|url| url.tls) {
             bail!("branch {name:?} has an https URL in --listen-urls; that needs --tls-cert and --tls-key");
         }
+        let pull = remotes.of(name)?;
         configs.push(Config {
             branch: branches.branch(name),
             listen: urls,
@@ -296,13 +257,13 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
                 granularity: args.commit_granularity,
                 overhead_bytes_per_second: args.commit_overhead_bytes,
                 max_journal_bytes: args.max_journal_bytes,
-                flush_interval: None,
+                flush_interval: pull.interval.map(|_| super::pull::FLUSH_INTERVAL),
             },
             progress_interval: progress_interval(args.watch_progress_notify_interval),
             retention: args.compaction.retention()?,
             transport: args.transport.settings(),
             tls,
-            pull: crate::pull::Config::default(),
+            pull,
         });
     }
     Ok(configs)

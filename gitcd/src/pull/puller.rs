@@ -75,7 +75,12 @@ struct Waiting {
 
 impl Puller {
     /// For the branch of a joiner.
-    pub fn new(joiner: Arc<Joiner>, config: Config) -> Self {
+    pub fn new(joiner: Arc<Joiner>, mut config: Config) -> Self {
+        for remote in &mut config.remotes {
+            if remote.data_reference.is_empty() {
+                remote.data_reference.clone_from(&joiner.config().data_reference);
+            }
+        }
         let statuses = Statuses::default();
         config.remotes.iter().for_each(|remote| statuses.change(&remote.name, |_| {}));
         let turns = config.remotes.iter().map(|_| tokio::sync::Mutex::default()).collect();

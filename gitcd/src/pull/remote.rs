@@ -18,7 +18,7 @@ use crate::recovery::git_dir;
 pub struct Remote {
     /// Its name in the repository's configuration, such as `origin`.
     pub name: String,
-    /// The reference there that is merged.
+    /// The reference there that is merged; empty for the one of the branch itself.
     pub data_reference: String,
     /// Who wins.
     pub policy: Policy,

@@ -1,0 +1,336 @@
+//! `gitcd pull`, and the flags that it has in common with `gitcd serve`.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Common, duration, per_branch};
+use crate::config::{ConfigError, PerBranch};
+use crate::merge::Policy;
+use crate::merge::scope::{EVERYTHING, NOTHING, Scope};
+use crate::pull::Config;
+use crate::pull::remote::Remote;
+use crate::server::{self, Server};
+use crate::{api, committer, store};
+
+/// A branch that others follow is committed so often while it changes.
+pub(super) const FLUSH_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Whom to pull from and push to. Values in a list, one for each remote, are separated by ':'; a value alone is for all of them.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Remotes")]
+pub(super) struct Flags {
+    /// Remotes to follow, by their names in the repository's configuration (see `git remote`), such as default=origin:desk
+    #[arg(long, env = "GITCD_REMOTE_NAMES", value_name = "MAP")]
+    remote_names: Option<String>,
+    /// References of the remotes that are merged [default: that of the branch itself]
+    #[arg(long, env = "GITCD_REMOTE_DATA_REFERENCE_NAMES", value_name = "MAP")]
+    remote_data_reference_names: Option<String>,
+    #[arg(long, env = "GITCD_REMOTE_META_REFERENCE_NAMES", hide = true)]
+    remote_meta_reference_names: Option<String>,
+    /// Who wins where both sides changed the same: 1 ours, 2 theirs, 0 whoever wrote later [default: 0]
+    #[arg(long, env = "GITCD_MERGE_CONFLICT_RESOLUTIONS", value_name = "MAP")]
+    merge_conflict_resolutions: Option<String>,
+    /// Keys to take from the remotes: regular expressions, searched for in the whole key; write ':' as \: and ',' as \x2C
+    /// [default: .*]
+    #[arg(long, env = "GITCD_MERGE_RETENTION_POLICIES_INCLUDE", value_name = "MAP")]
+    merge_retention_policies_include: Option<String>,
+    /// Keys not to take, of those [default: ^$]
+    #[arg(long, env = "GITCD_MERGE_RETENTION_POLICIES_EXCLUDE", value_name = "MAP")]
+    merge_retention_policies_exclude: Option<String>,
+    /// Make a merge commit also where theirs could become ours [default: false]
+    #[arg(long, env = "GITCD_NO_FAST_FORWARDS", value_name = "MAP")]
+    no_fast_forwards: Option<String>,
+    /// Merge what was fetched by others; fetch nothing [default: false]
+    #[arg(long, env = "GITCD_NO_FETCHES", value_name = "MAP")]
+    no_fetches: Option<String>,
+    /// Push the branch after each pull, and after each commit [default: false]
+    #[arg(long, env = "GITCD_PUSH_AFTER_MERGES", value_name = "MAP")]
+    push_after_merges: Option<String>,
+    /// Push it even if the pull failed [default: false]
+    #[arg(long, env = "GITCD_PUSH_ON_PULL_FAILURES", value_name = "MAP")]
+    push_on_pull_failures: Option<String>,
+    /// How often to look at remotes; 0: serve does not pull, pull does it once
+    #[arg(
+        long,
+        env = "GITCD_PULL_TICKER_DURATION",
+        default_value = "0",
+        value_parser = ticker,
+        value_name = "DURATION"
+    )]
+    pull_ticker_duration: Duration,
+}
+
+fn ticker(text: &str) -> Result<Duration, String> {
+    if text.is_empty() { Ok(Duration::ZERO) } else { duration::parse(text) }
+}
+
+/// The flags, by branch.
+pub(super) struct Remotes {
+    names: PerBranch,
+    references: PerBranch,
+    resolutions: PerBranch,
+    include: PerBranch,
+    exclude: PerBranch,
+    no_fast_forwards: PerBranch,
+    no_fetches: PerBranch,
+    push_after_merges: PerBranch,
+    push_on_pull_failures: PerBranch,
+    interval: Option<Duration>,
+}
+
+impl Flags {
+    pub(super) fn warn(&self) {
+        if self.remote_meta_reference_names.is_some() {
+            tracing::warn!("--remote-meta-reference-names has no effect any more: nobody's metadata is merged");
+        }
+    }
+
+    pub(super) fn read(&self) -> Result<Remotes, ConfigError> {
+        Ok(Remotes {
+            names: per_branch("remote-names", self.remote_names.as_deref())?,
+            references: per_branch("remote-data-reference-names", self.remote_data_reference_names.as_deref())?,
+            resolutions: per_branch("merge-conflict-resolutions", self.merge_conflict_resolutions.as_deref())?,
+            include: per_branch("merge-retention-policies-include", self.merge_retention_policies_include.as_deref())?,
+            exclude: per_branch("merge-retention-policies-exclude", self.merge_retention_policies_exclude.as_deref())?,
+            no_fast_forwards: per_branch("no-fast-forwards", self.no_fast_forwards.as_deref())?,
+            no_fetches: per_branch("no-fetches", self.no_fetches.as_deref())?,
+            push_after_merges: per_branch("push-after-merges", self.push_after_merges.as_deref())?,
+            push_on_pull_failures: per_branch("push-on-pull-failures", self.push_on_pull_failures.as_deref())?,
+            interval: (!self.pull_ticker_duration.is_zero()).then_some(self.pull_ticker_duration),
+        })
+    }
+}
+
+impl Remotes {
+    pub(super) fn names(&self) -> &PerBranch {
+        &self.names
+    }
+
+    /// The remotes of a branch.
+    pub(super) fn of(&self, branch: &str) -> Result<Config, ConfigError> {
+        let names = split(self.names.of(branch).unwrap_or_default());
+        let names: Vec<&str> = names.iter().map(|name| &**name).filter(|name| !name.is_empty()).collect();
+        for (at, name) in names.iter().enumerate() {
+            if names[..at].contains(name) {
+                return Err(wrong("remote-names", name, "it is named twice"));
+            }
+        }
+        let mut remotes = Vec::new();
+        for (at, name) in names.iter().enumerate() {
+            let value = |flag, map| one_of(flag, map, branch, at, names.len());
+            let truth = |flag, map| {
+                let Some(text) = value(flag, map)? else { return Ok(false) };
+                super::boolean(&text).map_err(|problem| wrong(flag, &text, &problem))
+            };
+            let regex = |flag, map, usual: &str| Ok(value(flag, map)?.unwrap_or_else(|| usual.to_owned()));
+            let (include, exclude) = (
+                regex("merge-retention-policies-include", &self.include, EVERYTHING)?,
+                regex("merge-retention-policies-exclude", &self.exclude, NOTHING)?,
+            );
+            // Which of the two it is, the error itself says.
+            Scope::new(EVERYTHING, &exclude)
+                .map_err(|error| wrong("merge-retention-policies-exclude", &exclude, &error.to_string()))?;
+            let scope = Scope::new(&include, &exclude)
+                .map_err(|error| wrong("merge-retention-policies-include", &include, &error.to_string()))?;
+            let policy = match value("merge-conflict-resolutions", &self.resolutions)?.as_deref() {
+                None | Some("" | "0") => Policy::Later,
+                Some("1") => Policy::Ours,
+                Some("2") => Policy::Theirs,
+                Some(other) => return Err(wrong("merge-conflict-resolutions", other, "it must be 0, 1 or 2")),
+            };
+            let reference = value("remote-data-reference-names", &self.references)?;
+            remotes.push(Remote {
+                name: (*name).to_owned(),
+                data_reference: reference.map(full).unwrap_or_default(),
+                policy,
+                scope,
+                fast_forward: !truth("no-fast-forwards", &self.no_fast_forwards)?,
+                fetch: !truth("no-fetches", &self.no_fetches)?,
+                push_after_merge: truth("push-after-merges", &self.push_after_merges)?,
+                push_on_pull_failure: truth("push-on-pull-failures", &self.push_on_pull_failures)?,
+            });
+        }
+        Ok(Config { interval: self.interval.filter(|_| !remotes.is_empty()), remotes })
+    }
+}
+
+/// A branch's name as a reference.
+fn full(name: String) -> String {
+    if name.is_empty() || name.starts_with("refs/") { name } else { format!("refs/heads/{name}") }
+}
+
+fn wrong(flag: &'static str, value: &str, problem: &str) -> ConfigError {
+    ConfigError::Value { flag, value: value.to_owned(), problem: problem.to_owned() }
+}
+
+/// The value of a list for one of `count` remotes; a value alone is for all.
+fn one_of(
+    flag: &'static str,
+    map: &PerBranch,
+    branch: &str,
+    at: usize,
+    count: usize,
+) -> Result<Option<String>, ConfigError> {
+    let Some(text) = map.of(branch) else { return Ok(None) };
+    let mut values = split(text);
+    match values.len() {
+        1 => Ok(values.pop()),
+        found if found == count => Ok(Some(values.swap_remove(at))),
+        found => Err(wrong(flag, text, &format!("{found} values for {count} remotes"))),
+    }
+}
+
+/// At colons that no backslash precedes.
+fn split(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut escaped = false;
+    for c in text.chars() {
+        if c == ':' && !escaped {
+            parts.push(String::new());
+        } else {
+            parts.last_mut().expect("there is one from the start").push(c);
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    parts
+}
+
+/// `gitcd pull`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    args.flags.warn();
+    let configs = configs(args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(pull(configs));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
+}
+
+fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
+    let branches = args.common.branches()?;
+    let remotes = args.flags.read()?;
+    let names = branches.names(&[remotes.names()]);
+    branches.check(&names)?;
+    let mut configs = Vec::new();
+    for name in &names {
+        let pull = remotes.of(name)?;
+        if pull.remotes.is_empty() {
+            anyhow::bail!("branch {name:?} has no remote: say whom to pull from with --remote-names={name}=origin");
+        }
+        configs.push(server::Config {
+            branch: branches.branch(name),
+            listen: Vec::new(),
+            advertise: Vec::new(),
+            cluster_id: None,
+            member_id: None,
+            limits: api::Limits { max_request_bytes: 0, max_txn_ops: 0, quota_backend_bytes: 0 },
+            journal_segment_bytes: 32 << 20,
+            store: store::Limits::default(),
+            committer: committer::Settings {
+                flush_interval: pull.interval.map(|_| FLUSH_INTERVAL),
+                ..committer::Settings::default()
+            },
+            progress_interval: Duration::from_mins(10),
+            retention: None,
+            transport: server::Transport::default(),
+            tls: None,
+            pull,
+        });
+    }
+    Ok(configs)
+}
+
+async fn pull(configs: Vec<server::Config>) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let once = configs.iter().all(|config| config.pull.interval.is_none());
+    let mut servers = Vec::new();
+    for config in configs {
+        let name = config.branch.name.clone();
+        let server = Server::start(config).await.with_context(|| format!("cannot open branch {name:?}"))?;
+        servers.push((name, server));
+    }
+    let mut outcome = Ok(());
+    if once {
+        for (name, server) in &servers {
+            let puller = server.puller();
+            for remote in puller.remotes() {
+                let pulled = puller.pull(remote).await;
+                if let Err(error) = pulled {
+                    let error = anyhow::Error::from(error).context(format!("branch {name:?}"));
+                    tracing::error!("{error:#}");
+                    outcome = Err(error);
+                } else if let Some(status) = puller.statuses().all().get(&remote.name) {
+                    let seen = status.seen.as_deref().unwrap_or("nothing");
+                    tracing::info!(branch = name, remote = remote.name, seen, conflicts = status.conflicts, "pulled");
+                }
+            }
+        }
+    } else {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping: committing");
+    }
+    for (_, server) in servers {
+        server.stop().await?;
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    fn read(line: &[&str]) -> Result<Config, ConfigError> {
+        let line = <Line as clap::Parser>::try_parse_from([&["gitcd"], line].concat()).unwrap();
+        line.flags.read()?.of("default")
+    }
+
+    #[test]
+    fn each_remote_gets_its_value_or_the_one_for_all() {
+        let config = read(&[
+            "--remote-names=default=origin:desk",
+            "--remote-data-reference-names=default=refs/heads/up:work",
+            "--merge-conflict-resolutions=default=1:2",
+            "--merge-retention-policies-exclude=default=a\\:b:^$",
+            "--push-after-merges=default=true",
+            "--pull-ticker-duration=15s",
+        ])
+        .unwrap();
+        assert_eq!(config.interval, Some(Duration::from_secs(15)));
+        let [origin, desk] = &config.remotes[..] else { panic!("{config:?}") };
+        assert_eq!((&*origin.data_reference, origin.policy), ("refs/heads/up", Policy::Ours));
+        assert_eq!((&*desk.data_reference, desk.policy), ("refs/heads/work", Policy::Theirs));
+        assert!(!origin.scope.covers(b"xa:b") && desk.scope.covers(b"xa:b"));
+        assert!(origin.push_after_merge && desk.push_after_merge && origin.fast_forward && desk.fetch);
+    }
+
+    #[test]
+    fn a_wrong_list_is_refused_with_the_flag() {
+        for (line, flag) in [
+            (&["--remote-names=a:b", "--no-fetches=true:false:true"][..], "no-fetches"),
+            (&["--remote-names=a", "--merge-conflict-resolutions=3"], "merge-conflict-resolutions"),
+            (&["--remote-names=a:a"], "remote-names"),
+            (&["--remote-names=a", "--merge-retention-policies-include=("], "merge-retention-policies-include"),
+        ] {
+            assert_eq!(read(line).unwrap_err().flag(), flag);
+        }
+    }
+}
