@@ -2,6 +2,7 @@
 
 mod duration;
 mod file;
+mod host;
 mod init;
 mod origin;
 mod restore;
@@ -51,6 +52,8 @@ enum Command {
     Init(Box<init::Args>),
     /// Serve the etcd API on branches of a repository
     Serve(Box<serve::Args>),
+    /// Serve repositories to Git clients
+    Host(Box<host::Args>),
     /// Make a branch from a snapshot that `etcdctl snapshot save` took of a gitcd
     Restore(Box<restore::Args>),
     /// Print the version
@@ -152,6 +155,7 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<()> {
     match command {
         Command::Init(args) => init::run(&args),
         Command::Serve(args) => serve::run(&args, verbosity),
+        Command::Host(args) => host::run(&args),
         Command::Restore(args) => restore::run(&args),
         Command::Version { json } => {
             let (version, etcd) = (env!("CARGO_PKG_VERSION"), crate::api::ETCD_VERSION);

@@ -20,3 +20,4 @@ pub mod refs;
 mod state;
 mod tree;
 mod trie;
+pub mod watch;

@@ -21,6 +21,8 @@
 //! assert!(matches!(refs.update("refs/heads/main", commit, None), Err(RefError::Moved { .. })));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`Refs::update_all`] moves several at once, all or none; [`Refs::list`] reads all.
 use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
@@ -33,6 +35,11 @@ use parking_lot::Mutex;
 use crate::durable;
 use lock::Lock;
 
+pub use batch::{Change, Refused};
+pub(crate) use list::Listing;
+
+mod batch;
+mod list;
 mod lock;
 mod packed;
 #[cfg(test)]
@@ -161,6 +168,15 @@ impl Refs {
         Lock::release(self, valid(name)?)
     }
 
+    /// Removes the locks of all references that a gitcd has left that ended in the middle of an update, and tells how many.
+    /// Locks of other programs, and those that a gitcd holds now, stay.
+    ///
+    /// # Errors
+    /// [`RefError::Io`].
+    pub fn release_all(&self) -> Result<usize, RefError> {
+        lock::release_all(self)
+    }
+
     /// Renames the lock over the reference and syncs the folders.
     fn publish(&self, name: &str, lock: Lock) -> Result<(), RefError> {
         let path = self.file(name);
@@ -210,13 +226,21 @@ impl Refs {
     ///
     /// In this order: who packs references writes the pack before it deletes the files.
     fn stored(&self, name: &str) -> Result<Stored, RefError> {
+        match self.stored_in_file(name)? {
+            Stored::Absent => {
+                let id = packed::find(&self.root, name)?;
+                Ok(id.map_or(Stored::Absent, Stored::Direct))
+            }
+            stored => Ok(stored),
+        }
+    }
+
+    /// What is stored in the reference's own file.
+    fn stored_in_file(&self, name: &str) -> Result<Stored, RefError> {
         let path = self.file(name);
         let text = match fs::read(&path) {
             Ok(text) => text,
-            Err(error) if is_no_file(&error) => {
-                let id = packed::find(&self.root, name)?;
-                return Ok(id.map_or(Stored::Absent, Stored::Direct));
-            }
+            Err(error) if is_no_file(&error) => return Ok(Stored::Absent),
             Err(source) => return Err(RefError::Io { path, source }),
         };
         let text = text.trim_ascii_end();
@@ -229,6 +253,17 @@ impl Refs {
             object_id(text).map(Stored::Direct)
         };
         stored.ok_or(RefError::Corrupt { path })
+    }
+
+    /// The folder that the references are in.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Fails if the repository is gone.
+    pub(crate) fn check_root(&self) -> Result<(), RefError> {
+        let path = self.file("refs");
+        fs::metadata(&path).map(drop).map_err(|source| RefError::Io { path, source })
     }
 
     fn file(&self, name: &str) -> PathBuf {
