@@ -70,8 +70,8 @@ pub(super) async fn serve(
     peer: Option<Peer>,
 ) -> Result<Response, Problem> {
     let permit = host.followers.clone().try_acquire_owned().map_err(|_| Problem::Busy)?;
-    let followed = host.followed.clone();
-    let watcher = tokio::task::spawn_blocking(move || followed.watcher(&repository)).await;
+    let shared = host.followed.clone();
+    let watcher = tokio::task::spawn_blocking(move || shared.watcher(&repository)).await;
     let watcher = watcher.map_err(|_| Problem::Failed)?.map_err(|error| {
         tracing::error!(%error, "cannot follow references");
         Problem::Failed

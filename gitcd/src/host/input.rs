@@ -94,6 +94,9 @@ impl Input {
 
 fn unpack(packed: &[u8]) -> Result<BytesMut, Problem> {
     const BAD: Problem = Problem::Bad("it is not gzip");
+    if !packed.starts_with(&[0x1f, 0x8b]) {
+        return Err(BAD);
+    }
     // The last four bytes are the length of what is packed. They may lie: no more than that is written.
     let length = packed.last_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize).ok_or(BAD)?;
     if length > MAX_UNPACKED_BYTES {
@@ -110,9 +113,9 @@ mod tests {
     use super::*;
 
     fn pack(content: &[u8]) -> Vec<u8> {
-        let mut packer = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
-        let mut packed = vec![0; packer.gzip_compress_bound(content.len())];
-        let length = packer.gzip_compress(content, &mut packed).unwrap();
+        let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
+        let mut packed = vec![0; compressor.gzip_compress_bound(content.len())];
+        let length = compressor.gzip_compress(content, &mut packed).unwrap();
         packed.truncate(length);
         packed
     }

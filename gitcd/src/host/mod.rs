@@ -115,7 +115,7 @@ pub enum StartError {
 pub struct Host(Arc<Inner>);
 
 #[derive(Debug)]
-pub(self) struct Inner {
+struct Inner {
     /// Without symbolic links.
     root: PathBuf,
     git: Program,

@@ -56,11 +56,16 @@ pub(super) struct By {
 }
 
 /// All references, and what this host can do.
-pub(super) async fn advertise(target: &Target) -> Result<Response, Problem> {
+pub(super) async fn advertise(host: &Inner, target: &Target) -> Result<Response, Problem> {
     const CAPABILITIES: &str =
         "report-status delete-refs side-band-64k quiet atomic ofs-delta object-format=sha1 agent=gitcd/";
     let references = match target {
-        Target::New(_) => Vec::new(),
+        Target::New(name) => {
+            let (root, name) = (host.root.clone(), name.clone());
+            let place = tokio::task::spawn_blocking(move || name.place(&root)).await.map_err(|_| Problem::Failed)?;
+            place.ok_or(Problem::Forbidden)?;
+            Vec::new()
+        }
         Target::Present(repository) => {
             let repository = repository.clone();
             let listed = tokio::task::spawn_blocking(move || Refs::open(&repository)?.list());

@@ -138,7 +138,7 @@ async fn respond(host: &Arc<Inner>, request: Request) -> Result<Response, Proble
                 let by = push::By { user: caller.user, access };
                 push::serve(host, target, by, &parts.headers, body, permit).await
             } else {
-                push::advertise(&target).await
+                push::advertise(host, &target).await
             }
         }
         Wish::Events => {

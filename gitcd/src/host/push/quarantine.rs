@@ -82,7 +82,7 @@ impl Quarantine {
     fn migrate_blocking(self, kept: &Kept) -> Result<Vec<Keep>, durable::Error> {
         let (from, to) = (self.packs(), self.objects.join("pack"));
         let mut keeps = Vec::new();
-        let listed = fs::read_dir(&from).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+        let listed = fs::read_dir(&from).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         for entry in listed.map_err(durable::Error::of("read", &from))? {
             let path = entry.path();
             // The others are looked at with their packs.

@@ -15,7 +15,7 @@ pub(super) struct Report {
     refused: Vec<Option<String>>,
     /// Why the pack cannot be used.
     unpack: Option<String>,
-    report_status: bool,
+    is_wanted: bool,
     side_band: bool,
     atomic: bool,
 }
@@ -26,7 +26,7 @@ impl Report {
             names: push.commands.iter().map(|command| command.reference.clone()).collect(),
             refused: vec![None; push.commands.len()],
             unpack: None,
-            report_status: push.report_status,
+            is_wanted: push.report_status,
             side_band: push.side_band,
             atomic: push.atomic,
         }
@@ -66,7 +66,7 @@ impl Report {
     /// In Git's format. Clients that do not want it get nothing.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut report = Vec::new();
-        if !self.report_status {
+        if !self.is_wanted {
             return if self.side_band { pkt_line::FLUSH.to_vec() } else { report };
         }
         let unpack = self.unpack.as_deref().unwrap_or("ok");

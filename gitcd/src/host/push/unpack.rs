@@ -139,7 +139,8 @@ async fn check_connected(
     let (Some(mut stdin), Some(stderr)) = (child.stdin.take(), child.stderr.take()) else {
         return Err(Problem::Failed.into());
     };
-    let ids: String = wanted.iter().map(|(_, id)| format!("{id}\n")).collect();
+    let ids: Vec<_> = wanted.iter().map(|(_, id)| id.to_string()).collect();
+    let ids = ids.join("\n") + "\n";
     let fed = async {
         // A program that ends early says why.
         let _written = stdin.write_all(ids.as_bytes()).await;
