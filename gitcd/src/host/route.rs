@@ -60,7 +60,7 @@ enum Wish {
 
 /// Takes a request apart. Paths are taken as they are: a name has no character that could be escaped.
 fn wish<'p>(method: &Method, path: &'p str, query: Option<&str>) -> Result<(&'p str, Wish), Problem> {
-    let path = path.trim_start_matches('/');
+    let path = path.strip_prefix('/').unwrap_or(path);
     let (name, wish, wanted) = if let Some(name) = path.strip_suffix("/info/refs") {
         let service = query.unwrap_or_default().split('&').find_map(|part| part.strip_prefix("service="));
         let service = match service {

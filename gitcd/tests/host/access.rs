@@ -24,7 +24,7 @@ fn host(arguments: &[&str]) -> Host {
     let tokens = TOKENS.replace("ad72d3cf9ba2fde3ac24a26dc09d3ed7d0b4d3ea1cd9e98e3ffe3c5fb7d5ba51", &digest.concat());
     let host = Host::prepare(arguments);
     let path = host.folder().join("tokens.yaml");
-    std::fs::write(&path, tokens).unwrap();
+    std::fs::write(&path, tokens).expect("the temporary folder is writable");
     Repository::init_bare(&host.root().join("a.git"));
     Repository::init_bare(&host.root().join("team/b.git"));
     host.argument(format!("--tokens={}", path.display())).running()

@@ -105,6 +105,8 @@ fn command() -> Command {
     let mut command = Command::new("git");
     command
         .args(["-c", "init.defaultBranch=main", "-c", "commit.gpgSign=false", "-c", "credential.helper="])
+        .env_remove("GIT_SSL_CAINFO")
+        .env_remove("http_proxy")
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_AUTHOR_NAME", "test")

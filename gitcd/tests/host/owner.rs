@@ -24,17 +24,17 @@ impl Owner for Branch {
             return None;
         }
         let decide = async move {
-            self.asked.lock().unwrap().push(update.clone());
+            self.asked.lock().expect("nobody panics").push(update.clone());
             if update.reference == "refs/for/bad" {
                 return Err(Refusal::new("it does not\nparse"));
             }
             let moved = tokio::task::spawn_blocking(move || {
-                let refs = Refs::open(&update.repository).unwrap();
-                let old = refs.read("refs/heads/main").unwrap();
-                refs.update("refs/heads/main", update.new.unwrap(), old)
+                let refs = Refs::open(&update.repository).expect("the repository is sound");
+                let old = refs.read("refs/heads/main").expect("the repository is sound");
+                refs.update("refs/heads/main", update.new.expect("the repository is sound"), old)
                     .map_err(|error| Refusal::new(&error.to_string()))
             });
-            moved.await.unwrap()
+            moved.await.expect("the repository is sound")
         };
         Some(decide.boxed())
     }
@@ -43,7 +43,7 @@ impl Owner for Branch {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_owner_decides_about_its_references_and_about_no_others() {
     let folder = tempfile::tempdir().unwrap();
-    let served = Repository::init_bare(&folder.path().join("a.git"));
+    let stored = Repository::init_bare(&folder.path().join("a.git"));
     let branch = Arc::new(Branch::default());
     let config = Config { anonymous: Some(Access::Write), owner: Some(branch.clone()), ..Config::new(folder.path()) };
     let server = Server::start(config, &listen_urls("http://127.0.0.1:0").unwrap(), None).await.unwrap();
@@ -53,20 +53,20 @@ async fn the_owner_decides_about_its_references_and_about_no_others() {
         let work = Repository::clone(&url, &path, &[]);
         let first = work.commit("first");
         work.git(&["push", "--quiet", "origin", "main", "main:refs/heads/other"]);
-        assert_eq!((served.id("main"), served.id("other")), (first.clone(), first.clone()));
+        assert_eq!((stored.id("main"), stored.id("other")), (first.clone(), first.clone()));
         let second = work.commit("second");
         work.git(&["push", "--quiet", "origin", "main:refs/for/main"]);
-        assert_eq!(served.id("main"), second);
-        assert!(!served.references().contains("refs/for"));
+        assert_eq!(stored.id("main"), second);
+        assert!(!stored.references().contains("refs/for"));
         let third = work.commit("third");
         let complaint = work.fails(&["push", "origin", "main:refs/for/bad", "main:refs/heads/third"]);
         assert!(complaint.contains("(it does not parse)"), "{complaint}");
-        assert_eq!(served.id("third"), third);
+        assert_eq!(stored.id("third"), third);
         let complaint = work.fails(&["push", "--atomic", "origin", "main", "main:refs/heads/fourth"]);
         assert!(complaint.contains("cannot be part of an atomic push"), "{complaint}");
-        assert!(!served.references().contains("fourth"));
+        assert!(!stored.references().contains("fourth"));
         work.git(&["push", "--quiet", "--atomic", "origin", "main"]);
-        served.fsck();
+        stored.fsck();
         work
     });
     let work = work.await.unwrap();

@@ -70,8 +70,8 @@ fn of_those_who_move_a_branch_at_the_same_time_exactly_one_wins() {
                 .iter()
                 .map(|client| scope.spawn(|| client.run(&["push", "--quiet", "--force-with-lease", "origin", "main"])))
                 .collect();
-            let pushed = pushes.into_iter().map(|push| push.join().unwrap().status.success());
-            pushed.chain([foreign.join().unwrap()]).collect()
+            let outcomes = pushes.into_iter().map(|push| push.join().unwrap().status.success());
+            outcomes.chain([foreign.join().unwrap()]).collect()
         });
         // To what it is already the first round's foreign process moves it without a change.
         let found = served.id("main");
@@ -114,9 +114,9 @@ fn large_pushes_come_in_portions() {
     let work = host.work("work");
     let noise: Vec<u8> = (0..3 << 20).map(|_| rand::random()).collect();
     std::fs::write(work.path().join("noise"), noise).unwrap();
-    let id = work.commit("noise");
-    let _rest = id;
-    std::fs::write(work.path().join("noise"), [7; 1 << 20]).unwrap();
+    work.git(&["add", "noise"]);
+    work.git(&["commit", "--quiet", "--message=noise"]);
+    std::fs::write(work.path().join("noise"), vec![7; 1 << 20]).unwrap();
     work.git(&["commit", "--all", "--quiet", "--message=less"]);
     work.git(&["-c", "http.postBuffer=65536", "push", "--quiet", "origin", "main"]);
     host.repository("a.git").fsck();

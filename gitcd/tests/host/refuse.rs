@@ -110,7 +110,7 @@ fn half_a_push(host: &Host) -> std::net::TcpStream {
     let body = http::push(&[(ZERO, id, "refs/heads/new")], "report-status", b"PACK\0\0\0\x02\0\0\0\x09");
     let kind = "Content-Type: application/x-git-receive-pack-request";
     let mut stream = http::begin(host.address(), "POST", PATH, &[kind], 1 << 20);
-    stream.write_all(&body).unwrap();
+    stream.write_all(&body).expect("the host reads");
     eventually("a quarantine", || (!host.leftovers().is_empty()).then_some(()));
     stream
 }
@@ -138,7 +138,7 @@ fn what_a_crash_leaves_is_removed_at_the_next_start_and_what_lives_stays() {
     let foreign = host.root().join("a.git/refs/heads/main.lock");
     std::fs::write(&foreign, "").unwrap();
     host.restart();
-    assert_eq!(host.leftovers(), [foreign.clone()]);
+    assert_eq!(host.leftovers(), std::slice::from_ref(&foreign));
     std::fs::remove_file(foreign).unwrap();
 
     let _client = half_a_push(&host);

@@ -21,7 +21,7 @@ fn the_name_in_a_certificate_has_the_rights_of_its_entry() {
         (write(&format!("{name}.crt"), &pair.cert), write(&format!("{name}.key"), &pair.key))
     };
     let (cert, key) = pair("host", &servers);
-    let (server_ca, client_ca) = (write("servers.pem", &servers.pem()), write("clients.pem", &clients.pem()));
+    let (server_ca, client_ca) = (write("servers.pem", servers.pem()), write("clients.pem", clients.pem()));
     let tokens = write(
         "tokens.yaml",
         "- {user: heaven, rights: [{repository: a, access: own}]}\n\

@@ -8,6 +8,8 @@ use tempfile::TempDir;
 
 use super::{RefError, Refs};
 
+mod batch;
+
 const MAIN: &str = "refs/heads/main";
 
 fn git(folder: &Path, arguments: &[&str]) -> String {

@@ -88,7 +88,8 @@ mod tests {
             ("a*b*c", "axxbyyc", true),
             ("", "a", false),
         ] {
-            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), is_match, "{pattern} and {name}");
+            let right = Right { repository: pattern.to_owned(), access: Access::Read };
+            assert_eq!(right.covers(name), is_match, "{pattern} and {name}");
         }
     }
 

@@ -55,6 +55,10 @@ impl std::fmt::Debug for Tokens {
 
 impl Tokens {
     pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Unusable> {
+        // As a file is for a moment that is written anew.
+        if bytes.trim_ascii().is_empty() {
+            return Err(Unusable::new(path, "it is empty; write [] to let nobody in"));
+        }
         // serde's words could quote a value.
         let written: Vec<Written> = serde_norway::from_slice(bytes).map_err(|error| {
             let place = error.location().map(|at| format!(" (near line {})", at.line())).unwrap_or_default();

@@ -121,6 +121,6 @@ mod tests {
             text.contains("ng refs/heads/a no\n") && text.contains("ng refs/heads/b atomic push failed\n"),
             "{text}"
         );
-        assert!(text.starts_with("005d\u{1}000eunpack ok\n") && text.ends_with("\n00000000"), "{text}");
+        assert!(text.starts_with("0055\u{1}000eunpack ok\n") && text.ends_with("\n00000000"), "{text}");
     }
 }
