@@ -89,7 +89,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let limits = Limits {
         max_pack_bytes: args.max_pack_bytes,
-        max_requests: args.max_requests.max(1),
+        max_requests: args.max_requests,
         max_followers: args.max_followers,
         idle: args.idle_timeout.max(Duration::from_secs(1)),
     };

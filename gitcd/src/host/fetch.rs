@@ -111,8 +111,8 @@ async fn converse(mut running: Running, input: Input, portions: Portions, idle: 
     };
     let (answered, said) = tokio::select! {
         problem = fed => {
-            // Nobody may be there to hear it.
-            let _gone = portions.send(Err(problem)).await;
+            // Nobody may be there to hear it, or nobody who takes anything.
+            let _gone = portions.try_send(Err(problem));
             return running.end().await;
         }
         ended = async { tokio::join!(pass(stdout, &portions, idle), complaint(stderr)) } => ended,

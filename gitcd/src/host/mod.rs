@@ -43,6 +43,8 @@ use self::access::Gate;
 use self::problem::Problem;
 use self::program::Program;
 
+/// More at once than this is no bound.
+const MAX_PERMITS: usize = 1 << 20;
 /// How long a request waits for others to end before it is sent away.
 const QUEUE: Duration = Duration::from_secs(10);
 
@@ -153,8 +155,8 @@ impl Host {
             create_on_push: config.create_on_push,
             limits: config.limits,
             owner: config.owner,
-            requests: Arc::new(Semaphore::new(config.limits.max_requests)),
-            followers: Arc::new(Semaphore::new(config.limits.max_followers)),
+            requests: Arc::new(Semaphore::new(config.limits.max_requests.clamp(1, MAX_PERMITS))),
+            followers: Arc::new(Semaphore::new(config.limits.max_followers.min(MAX_PERMITS))),
             followed: events::Followed::default(),
             kept: push::Kept::default(),
             stop: watch::Sender::new(false),
@@ -169,7 +171,7 @@ impl Host {
     /// Ends the streams of followers, and waits until the requests that are under way have ended, but no longer than `patience`.
     pub async fn stop(&self, patience: Duration) {
         self.0.stop.send_replace(true);
-        let all = u32::try_from(self.0.limits.max_requests).unwrap_or(u32::MAX);
+        let all = self.0.limits.max_requests.clamp(1, MAX_PERMITS) as u32;
         // What takes longer is cut off; the next start cleans up.
         let _ended = tokio::time::timeout(patience, self.0.requests.acquire_many(all)).await;
     }

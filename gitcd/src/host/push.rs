@@ -159,7 +159,20 @@ async fn receive(host: &Inner, target: Target, by: By, mut input: Input) -> Resu
         apply::apply(host, &repository, created, &by, &push, &mut report).await;
         drop(kept);
     }
+    for (at, command) in push.commands.iter().enumerate() {
+        let (repository, reference, user) = (repository.display(), &command.reference, by.user.as_deref());
+        let (old, new) = (shown(command.old), shown(command.new));
+        match report.reason(at) {
+            None => tracing::info!(%repository, reference, old, new, user, "pushed"),
+            Some(reason) => tracing::info!(%repository, reference, old, new, user, reason, "push refused"),
+        }
+    }
     Ok(report.encode())
+}
+
+/// For the log.
+fn shown(id: Option<git2::Oid>) -> String {
+    id.map_or_else(|| "none".to_owned(), |id| id.to_string())
 }
 
 fn failed(error: &RefError) -> Problem {

@@ -72,7 +72,13 @@ impl Server {
         for (listen, listener) in bound {
             addresses.extend(listener.local_addr());
             let certificates = match (listen.tls, &certificates) {
-                (false, _) => None,
+                (false, _) => {
+                    if !listen.address.ip().is_loopback() {
+                        let address = listen.address;
+                        tracing::warn!(%address, "listening without TLS on an address that others can reach: tokens can be read");
+                    }
+                    None
+                }
                 (true, Some(certificates)) => Some(certificates.clone()),
                 (true, None) => return Err(ServeError::NoCertificate { address: listen.address }),
             };

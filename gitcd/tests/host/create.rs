@@ -31,11 +31,11 @@ fn the_first_push_makes_the_repository() {
 fn a_push_that_fails_makes_nothing() {
     let host = Host::start(&["--create-on-push"]);
     let work = host.work("work");
-    let url = host.url("new");
+    let url = host.url("team/new");
     work.fails(&["push", &url, "main:refs/for/main"]);
     work.fails(&["push", &url, "main:refs/gitcd/x"]);
     work.fails(&["fetch", &url]);
-    assert!(!host.root().join("new.git").exists());
+    assert!(!host.root().join("team").exists());
     assert_eq!(host.leftovers(), NOTHING);
     let closed = Host::start(&[]);
     let complaint = work.fails(&["push", &closed.url("new"), "main"]);

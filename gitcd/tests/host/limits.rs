@@ -46,3 +46,16 @@ fn a_client_that_goes_away_takes_its_programs_with_it() {
     drop(stream);
     eventually("its end", || (programs() == 0).then_some(()));
 }
+
+#[test]
+fn without_git_it_says_what_to_install() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_gitcd"))
+        .args(["host", "--listen-urls=http://127.0.0.1:0", "--root"])
+        .arg(folder.path())
+        .env("PATH", "/nonexistent")
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && words.contains("install Git"), "{words}");
+}

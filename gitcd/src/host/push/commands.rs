@@ -18,13 +18,11 @@ pub(super) struct Command {
 
 /// What comes before the pack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "the protocol's capabilities")]
 pub(super) struct Push {
     pub(super) commands: Vec<Command>,
     pub(super) report_status: bool,
     pub(super) side_band: bool,
     pub(super) atomic: bool,
-    pub(super) quiet: bool,
 }
 
 impl Push {
@@ -61,7 +59,6 @@ impl Push {
                     "report-status" => self.report_status = true,
                     "side-band-64k" => self.side_band = true,
                     "atomic" => self.atomic = true,
-                    "quiet" => self.quiet = true,
                     "push-options" => return Err(Problem::Bad("push options are not taken")),
                     other if other.starts_with("object-format=") && other != "object-format=sha1" => {
                         return Err(Problem::Bad("only SHA-1 repositories are served"));
@@ -111,7 +108,7 @@ mod tests {
         let first = format!("{ZERO} {A} refs/heads/a b\0 report-status side-band-64k atomic agent=git/2\n");
         let shallow = format!("shallow {B}");
         let push = read(&[&shallow, &first, &format!("{A} {ZERO} refs/heads/c")], "0000PACK").await.unwrap().unwrap();
-        assert!(push.report_status && push.side_band && push.atomic && !push.quiet);
+        assert!(push.report_status && push.side_band && push.atomic);
         let (a, none) = (Some(Oid::from_str(A).unwrap()), None);
         let command = |reference: &str, old, new| Command { reference: reference.to_owned(), old, new };
         assert_eq!(push.commands, [command("refs/heads/a b", none, a), command("refs/heads/c", a, none)]);

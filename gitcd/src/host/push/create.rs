@@ -21,6 +21,8 @@ pub(in super::super) const PREFIX: &str = ".gitcd-new-";
 pub(super) struct Created {
     folder: PathBuf,
     place: PathBuf,
+    /// Folders above it that there were not before, the deepest first.
+    above: Vec<PathBuf>,
     is_published: bool,
     /// As long as it is held, nobody takes the folder for what a crash has left.
     _lock: File,
@@ -41,13 +43,15 @@ impl Created {
     }
 
     fn init(parent: &Path, last: &str, head: &str) -> io::Result<Self> {
+        let missing = parent.ancestors().take_while(|folder| !folder.exists());
+        let above = missing.map(Path::to_owned).collect();
         durable::make_folder(parent).map_err(|error| io::Error::other(Chain(&error).to_string()))?;
         let folder = parent.join(format!("{PREFIX}{:016x}", rand::random::<u64>()));
         fs::create_dir(&folder)?;
         let lock = File::open(&folder)?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
         let place = parent.join(last);
-        let created = Self { folder, place, is_published: false, _lock: lock };
+        let created = Self { folder, place, above, is_published: false, _lock: lock };
         let mut options = RepositoryInitOptions::new();
         options.bare(true).no_reinit(false).external_template(false).initial_head(head);
         Repository::init_opts(&created.folder, &options).map_err(io::Error::other)?;
@@ -73,6 +77,8 @@ impl Drop for Created {
         if !self.is_published {
             // What stays is removed at the next start.
             let _gone = fs::remove_dir_all(&self.folder);
+            // Unless somebody else has put something there.
+            let _all_gone = self.above.iter().try_for_each(fs::remove_dir);
         }
     }
 }

@@ -58,6 +58,11 @@ impl Report {
         self.refused[at].is_some()
     }
 
+    /// Why a command is refused.
+    pub(super) fn reason(&self, at: usize) -> Option<&str> {
+        self.refused[at].as_deref()
+    }
+
     /// Whether nothing is left to be done.
     pub(super) fn is_hopeless(&self) -> bool {
         self.refused.iter().all(Option::is_some)
@@ -99,7 +104,7 @@ mod tests {
     fn push(atomic: bool, side_band: bool) -> Push {
         let command = |reference: &str| Command { reference: reference.to_owned(), old: None, new: None };
         let commands = vec![command("refs/heads/a"), command("refs/heads/b")];
-        Push { commands, report_status: true, side_band, atomic, quiet: false }
+        Push { commands, report_status: true, side_band, atomic }
     }
 
     #[test]

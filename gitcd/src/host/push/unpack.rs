@@ -11,7 +11,7 @@ use super::super::input::Input;
 use super::super::problem::Problem;
 use super::super::program::{Running, complaint};
 use super::commands::Push;
-use super::quarantine::{KEEP, Quarantine};
+use super::quarantine::Quarantine;
 use super::report::Report;
 
 /// Why a pack is not taken.
@@ -49,8 +49,8 @@ pub(super) async fn unpack(
 
 /// `git index-pack`: every object is read, checked as `git fsck` does it, and those that a thin pack counts on are added.
 async fn index(host: &Inner, repository: &Path, quarantine: &Quarantine, input: &mut Input) -> Result<(), Failure> {
-    let (max_bytes, keep) = (format!("--max-input-size={}", host.limits.max_pack_bytes), format!("--keep={KEEP}"));
-    let mut command = host.git.command(&["index-pack", "--stdin", "--fix-thin", "--strict", &max_bytes, &keep]);
+    let max_bytes = format!("--max-input-size={}", host.limits.max_pack_bytes);
+    let mut command = host.git.command(&["index-pack", "--stdin", "--fix-thin", "--strict", &max_bytes]);
     quarantine.apply(repository, &mut command);
     let failed = || Problem::failed("cannot run git index-pack");
     let mut running = Running::start(command.stdin(Stdio::piped()).stdout(Stdio::null())).map_err(failed())?;
@@ -68,13 +68,11 @@ async fn index(host: &Inner, repository: &Path, quarantine: &Quarantine, input: 
         drop(stdin);
         Ok(())
     };
-    let (fed, said) = tokio::join!(fed, async {
-        // Reads to the end even if nothing is fed any more.
-        complaint(stderr).await
-    });
+    let told = complaint(stderr);
+    // A program that is fed no more ends, and so do its words.
+    let (fed, said) = tokio::join!(fed, told);
     match fed {
         Ok(()) => {}
-        // The end of the stream closed the pipe, and the program has ended; only too much input is for the client to hear.
         Err(Problem::TooLarge) => {
             running.end().await;
             return Err(Failure::Unusable("the pack is larger than this host takes".to_owned()));
