@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 
 use super::name::{MAX_COMPONENTS, is_repository};
-use super::push::{KEEP, NEW_REPOSITORY, QUARANTINE};
+use super::push::{KEEP, NEW_REPOSITORY, QUARANTINE, QUARANTINE_LOCK};
 use crate::git::refs::Refs;
 
 /// Removes quarantines, half-made repositories and locks of processes that have ended, in all repositories below `root`.
@@ -63,15 +63,36 @@ fn begins(path: &Path, prefix: &str) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
 }
 
-/// Removes a file or folder unless the process that made it lives.
+/// Removes a file or folder, if need be as soon as the process ends that holds it. That may be another host's push, which removes it
+/// by itself, or a program that goes on for a moment after its host was killed.
 fn remove(path: &Path) {
-    let Ok(file) = File::open(path) else { return };
-    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+    let held: Vec<_> =
+        [path.to_owned(), path.join(QUARANTINE_LOCK)].iter().filter_map(|path| File::open(path).ok()).collect();
+    if remove_held(path, &held, FlockOperation::NonBlockingLockExclusive) {
         return;
     }
-    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    let later = path.to_owned();
+    let waiting = std::thread::Builder::new().name("clean".to_owned());
+    let waiting = waiting.spawn(move || remove_held(&later, &held, FlockOperation::LockExclusive));
+    if let Err(error) = waiting {
+        tracing::warn!(%error, path = %path.display(), "cannot wait for the end of a push");
+    }
+}
+
+/// Removes what these files lock; whether they could be locked.
+fn remove_held(path: &Path, held: &[File], how: FlockOperation) -> bool {
+    if held.iter().any(|file| rustix::fs::flock(file, how).is_err()) {
+        return false;
+    }
+    let removed = match path.symlink_metadata() {
+        // Whoever held it has removed it.
+        Err(_) => return true,
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+    };
     match removed {
         Ok(()) => tracing::info!(path = %path.display(), "removed what a crash has left"),
         Err(error) => tracing::warn!(%error, path = %path.display(), "cannot remove what a crash has left"),
     }
+    true
 }

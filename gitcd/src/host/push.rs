@@ -20,7 +20,7 @@ use axum::response::Response;
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(super) use self::create::PREFIX as NEW_REPOSITORY;
-pub(super) use self::quarantine::{KEEP, Kept, PREFIX as QUARANTINE};
+pub(super) use self::quarantine::{KEEP, Kept, LOCK as QUARANTINE_LOCK, PREFIX as QUARANTINE};
 
 use self::commands::Push;
 use self::create::Created;

@@ -5,6 +5,7 @@
 mod authority;
 
 mod access;
+mod crash;
 mod create;
 mod events;
 mod fetch;

@@ -138,6 +138,7 @@ fn what_a_crash_leaves_is_removed_at_the_next_start_and_what_lives_stays() {
     let foreign = host.root().join("a.git/refs/heads/main.lock");
     std::fs::write(&foreign, "").unwrap();
     host.restart();
+    eventually("the end of the orphaned program", || (host.leftovers().len() == 1).then_some(()));
     assert_eq!(host.leftovers(), std::slice::from_ref(&foreign));
     std::fs::remove_file(foreign).unwrap();
 

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -20,6 +21,8 @@ use crate::durable;
 pub(in super::super) const PREFIX: &str = "tmp_objdir-gitcd-";
 /// What is in the file that keeps a pack from being thrown away before a reference leads to it.
 pub(in super::super) const KEEP: &str = "gitcd push";
+/// The file in a quarantine that is locked.
+pub(in super::super) const LOCK: &str = "lock";
 /// A pack without objects: a head and a checksum.
 const EMPTY_PACK_BYTES: u64 = 32;
 
@@ -28,8 +31,10 @@ const EMPTY_PACK_BYTES: u64 = 32;
 pub(super) struct Quarantine {
     folder: PathBuf,
     objects: PathBuf,
-    /// As long as it is held, nobody takes the folder for what a crash has left.
-    _lock: File,
+    /// As long as they are held, nobody takes the folder for what a crash has left: the folder by this process, the file by
+    /// programs too that write into the folder and may live longer.
+    _folder_lock: File,
+    lock: File,
 }
 
 impl Quarantine {
@@ -38,9 +43,11 @@ impl Quarantine {
         let made = tokio::task::spawn_blocking(move || {
             let folder = objects.join(format!("{PREFIX}{:016x}", rand::random::<u64>()));
             fs::create_dir(&folder)?;
-            let lock = File::open(&folder)?;
+            let folder_lock = File::open(&folder)?;
+            rustix::fs::flock(&folder_lock, FlockOperation::LockExclusive)?;
+            let lock = File::create_new(folder.join(LOCK))?;
             rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
-            let quarantine = Self { folder, objects, _lock: lock };
+            let quarantine = Self { folder, objects, _folder_lock: folder_lock, lock };
             fs::create_dir(quarantine.packs())?;
             Ok(quarantine)
         });
@@ -54,6 +61,12 @@ impl Quarantine {
             .env("GIT_OBJECT_DIRECTORY", &self.folder)
             .env("GIT_QUARANTINE_PATH", &self.folder)
             .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&self.objects));
+    }
+
+    /// Somewhere for the words of a program that writes into it: it holds the quarantine's lock then as long as it lives, even if
+    /// this process is killed.
+    pub(super) fn output(&self) -> io::Result<Stdio> {
+        self.lock.try_clone().map(Stdio::from)
     }
 
     pub(super) fn folder(&self) -> &Path {

@@ -53,7 +53,10 @@ async fn index(host: &Inner, repository: &Path, quarantine: &Quarantine, input: 
     let mut command = host.git.command(&["index-pack", "--stdin", "--fix-thin", "--strict", &max_bytes]);
     quarantine.apply(repository, &mut command);
     let failed = || Problem::failed("cannot run git index-pack");
-    let mut running = Running::start(command.stdin(Stdio::piped()).stdout(Stdio::null())).map_err(failed())?;
+    command.stdin(Stdio::piped()).stdout(quarantine.output().map_err(failed())?);
+    let mut running = Running::start(&mut command).map_err(failed())?;
+    // It holds a copy of what the program writes to.
+    drop(command);
     let child = running.child();
     let (Some(mut stdin), Some(stderr)) = (child.stdin.take(), child.stderr.take()) else {
         return Err(Problem::Failed.into());
