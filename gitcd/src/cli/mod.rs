@@ -2,6 +2,7 @@
 
 mod duration;
 mod file;
+mod host;
 mod init;
 mod origin;
 mod pull;
@@ -54,6 +55,8 @@ enum Command {
     Serve(Box<serve::Args>),
     /// Pull branches of other repositories into branches that nobody serves, merge, and push
     Pull(Box<pull::Args>),
+    /// Serve repositories to Git clients
+    Host(Box<host::Args>),
     /// Make a branch from a snapshot that `etcdctl snapshot save` took of a gitcd
     Restore(Box<restore::Args>),
     /// Print the version
@@ -156,6 +159,7 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<()> {
         Command::Init(args) => init::run(&args),
         Command::Serve(args) => serve::run(&args, verbosity),
         Command::Pull(args) => pull::run(&args),
+        Command::Host(args) => host::run(&args),
         Command::Restore(args) => restore::run(&args),
         Command::Version { json } => {
             let (version, etcd) = (env!("CARGO_PKG_VERSION"), crate::api::ETCD_VERSION);

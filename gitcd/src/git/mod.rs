@@ -23,3 +23,4 @@ mod state;
 pub mod transfer;
 mod tree;
 mod trie;
+pub mod watch;

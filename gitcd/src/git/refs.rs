@@ -21,6 +21,8 @@
 //! assert!(matches!(refs.update("refs/heads/main", commit, None), Err(RefError::Moved { .. })));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`Refs::update_all`] moves several at once, all or none; [`Refs::list`] reads all.
 use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
@@ -33,6 +35,13 @@ use parking_lot::Mutex;
 use crate::durable;
 use lock::Lock;
 
+pub use batch::{Change, Refused};
+pub use error::RefError;
+pub(crate) use list::Listing;
+
+mod batch;
+mod error;
+mod list;
 mod lock;
 mod packed;
 #[cfg(test)]
@@ -161,6 +170,15 @@ impl Refs {
         Lock::release(self, valid(name)?)
     }
 
+    /// Removes the locks of all references that a gitcd has left that ended in the middle of an update, and tells how many.
+    /// Locks of other programs, and those that a gitcd holds now, stay.
+    ///
+    /// # Errors
+    /// [`RefError::Io`].
+    pub fn release_all(&self) -> Result<usize, RefError> {
+        lock::release_all(self)
+    }
+
     /// Renames the lock over the reference and syncs the folders.
     fn publish(&self, name: &str, lock: Lock) -> Result<(), RefError> {
         let path = self.file(name);
@@ -210,13 +228,21 @@ impl Refs {
     ///
     /// In this order: who packs references writes the pack before it deletes the files.
     fn stored(&self, name: &str) -> Result<Stored, RefError> {
+        match self.stored_in_file(name)? {
+            Stored::Absent => {
+                let id = packed::find(&self.root, name)?;
+                Ok(id.map_or(Stored::Absent, Stored::Direct))
+            }
+            stored => Ok(stored),
+        }
+    }
+
+    /// What is stored in the reference's own file.
+    fn stored_in_file(&self, name: &str) -> Result<Stored, RefError> {
         let path = self.file(name);
         let text = match fs::read(&path) {
             Ok(text) => text,
-            Err(error) if is_no_file(&error) => {
-                let id = packed::find(&self.root, name)?;
-                return Ok(id.map_or(Stored::Absent, Stored::Direct));
-            }
+            Err(error) if is_no_file(&error) => return Ok(Stored::Absent),
             Err(source) => return Err(RefError::Io { path, source }),
         };
         let text = text.trim_ascii_end();
@@ -231,85 +257,20 @@ impl Refs {
         stored.ok_or(RefError::Corrupt { path })
     }
 
+    /// The folder that the references are in.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Fails if the repository is gone.
+    pub(crate) fn check_root(&self) -> Result<(), RefError> {
+        let path = self.file("refs");
+        fs::metadata(&path).map(drop).map_err(|source| RefError::Io { path, source })
+    }
+
     fn file(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
-}
-
-/// Why a reference could not be read or moved.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RefError {
-    /// The reference has another value than the caller believed.
-    #[error("reference {name}: expected {}, found {}", show(*.expected), show(*.found))]
-    Moved {
-        /// The reference, after following symbolic ones.
-        name: String,
-        /// What the caller expected.
-        expected: Option<Oid>,
-        /// What it really refers to.
-        found: Option<Oid>,
-    },
-    /// Somebody else holds the lock, or died holding it.
-    #[error("{path:?} exists: another process is changing this reference; if none is, delete the file")]
-    Locked {
-        /// The lock file.
-        path: PathBuf,
-    },
-    /// The new name is a folder of an existing one, or the other way round.
-    #[error("reference {name}: cannot be created while {existing} exists; delete or rename one of them")]
-    Conflict {
-        /// The reference to be created.
-        name: String,
-        /// The one that is in its way.
-        existing: String,
-    },
-    /// Not the full name of a reference.
-    #[error("{name:?} is no name of a reference; it should look like refs/heads/main")]
-    Invalid {
-        /// What was given.
-        name: String,
-    },
-    /// A chain of symbolic references that is too long or goes in a circle.
-    #[error("reference {name}: more than {MAX_SYMBOLIC} symbolic references in a row")]
-    Symbolic {
-        /// Where the chain begins.
-        name: String,
-    },
-    /// A file of Git's that holds something else than it should, as after a power loss.
-    #[error("{path:?}: does not hold a reference; restore it or delete it")]
-    Corrupt {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The repository keeps its references in a way that gitcd cannot write.
-    #[error("repository {path:?}: references are stored as {storage:?}; run `git refs migrate --ref-format=files`")]
-    Storage {
-        /// The repository.
-        path: PathBuf,
-        /// The value of `extensions.refStorage`.
-        storage: String,
-    },
-    /// There is no usable repository.
-    #[error("repository {path:?}: cannot open")]
-    Open {
-        /// Where it was looked for.
-        path: PathBuf,
-        /// Why it cannot be opened.
-        source: git2::Error,
-    },
-    /// The file system refused something.
-    #[error("{path:?}: cannot read or write this part of the references")]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// What it answered.
-        source: std::io::Error,
-    },
-}
-
-fn show(id: Option<Oid>) -> String {
-    id.map_or_else(|| "no such reference".to_owned(), |id| id.to_string())
 }
 
 fn valid(name: &str) -> Result<&str, RefError> {
@@ -338,13 +299,6 @@ fn is_no_file(error: &std::io::Error) -> bool {
 
 fn parent(path: &Path) -> &Path {
     path.parent().expect("files of references lie in the repository's folder")
-}
-
-impl From<durable::Error> for RefError {
-    fn from(error: durable::Error) -> Self {
-        let durable::Error { path, source, .. } = error;
-        Self::Io { path, source }
-    }
 }
 
 /// Removes `folder` and those in it as far as they hold no files. What cannot be removed stays:

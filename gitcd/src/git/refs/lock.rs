@@ -1,13 +1,15 @@
 //! Git's lock on one reference, taken so that its owner can be told after a crash.
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use git2::Oid;
+use rustix::fs::FlockOperation;
 
-use super::{RefError, Refs, parent};
+use super::{RefError, Refs, packed, parent};
 use crate::durable;
 
 /// In the repository's folder: the files that locks are hard links to, by reference.
@@ -22,31 +24,36 @@ pub(super) struct Lock {
     path: PathBuf,
     is_held: bool,
     /// Removed after the lock: as long as there is a lock, its origin is known.
-    _staged: Staged,
+    #[cfg_attr(not(test), expect(dead_code, reason = "held to be dropped"))]
+    staged: Staged,
 }
 
-/// A file that is removed when dropped.
+/// A file that is removed when dropped. While it is here, the system's lock on it says that its process lives.
 #[derive(Debug)]
-struct Staged(PathBuf);
+struct Staged {
+    path: PathBuf,
+    #[cfg_attr(not(test), expect(dead_code, reason = "held to be dropped"))]
+    lives: File,
+}
 
 impl Drop for Staged {
     fn drop(&mut self) {
         // A file that stays is removed by the next release.
-        let _gone = fs::remove_file(&self.0);
+        let _gone = fs::remove_file(&self.path);
     }
 }
 
 impl Lock {
     /// Takes the lock on `name`, with `new` in it; waits as long as `refs` has patience.
     pub(super) fn acquire(refs: &Refs, name: &str, new: Oid) -> Result<Self, RefError> {
-        let staged = stage(&staging_folder(refs, name), new)?;
+        let staged = stage(&staging_folder(refs, name), format!("{new}\n").as_bytes())?;
         let path = lock_file(refs, name);
         let deadline = Instant::now() + refs.patience;
         let mut pause = FIRST_PAUSE;
         loop {
-            let error = match fs::hard_link(&staged.0, &path) {
+            let error = match fs::hard_link(&staged.path, &path) {
                 Ok(()) => {
-                    return Ok(Self { path, is_held: true, _staged: staged });
+                    return Ok(Self { path, is_held: true, staged });
                 }
                 Err(error) => error,
             };
@@ -80,32 +87,17 @@ impl Lock {
         Ok(())
     }
 
-    /// Removes the lock on `name` if it was made by [`Lock::acquire`], and what else is left of it.
+    /// Removes the lock on `name` if it was made by [`Lock::acquire`] in a process that has ended, and what else is left of it.
     pub(super) fn release(refs: &Refs, name: &str) -> Result<bool, RefError> {
-        let folder = staging_folder(refs, name);
-        let lock = lock_file(refs, name);
-        let io = |path: &Path, source| RefError::Io { path: path.to_owned(), source };
-        let entries = match fs::read_dir(&folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-            Err(source) => return Err(io(&folder, source)),
-        };
-        let mut released = false;
-        for entry in entries {
-            let entry = entry.map_err(|source| io(&folder, source))?;
-            let staged = entry.metadata().map_err(|source| io(&entry.path(), source))?;
-            if !staged.is_file() {
-                continue;
-            }
-            if let Ok(found) = fs::symlink_metadata(&lock)
-                && (found.dev(), found.ino()) == (staged.dev(), staged.ino())
-            {
-                fs::remove_file(&lock).map_err(|source| io(&lock, source))?;
-                released = true;
-            }
-            fs::remove_file(entry.path()).map_err(|source| io(&entry.path(), source))?;
-        }
-        Ok(released)
+        let (released, _folders) = release_in(refs, &staging_folder(refs, name))?;
+        Ok(released > 0)
+    }
+
+    /// Leaves everything as a kill at this moment would.
+    #[cfg(test)]
+    pub(super) fn abandon(self) {
+        rustix::fs::flock(&self.staged.lives, FlockOperation::Unlock).expect("it is locked");
+        std::mem::forget(self);
     }
 }
 
@@ -126,12 +118,82 @@ fn staging_folder(refs: &Refs, name: &str) -> PathBuf {
     refs.root.join(STAGED).join(name)
 }
 
-/// Writes and syncs `id` in a new file. No part of a reference's name ends with `.lock`, so the
+/// Replaces `packed-refs`, durably. The caller holds the lock on it.
+pub(super) fn replace_packed(refs: &Refs, content: &[u8]) -> Result<(), RefError> {
+    let staged = stage(&staging_folder(refs, packed::FILE), content)?;
+    durable::rename(&staged.path, &refs.root.join(packed::FILE))?;
+    durable::sync(&refs.root)?;
+    Ok(())
+}
+
+/// Releases the locks on all references whose processes have ended, and tells how many.
+pub(super) fn release_all(refs: &Refs) -> Result<usize, RefError> {
+    let (mut released, mut folders) = (0, vec![refs.root.join(STAGED)]);
+    while let Some(folder) = folders.pop() {
+        let (here, below) = release_in(refs, &folder)?;
+        released += here;
+        folders.extend(below);
+    }
+    Ok(released)
+}
+
+/// Releases what is staged in this folder; the number of locks, and the folders in it.
+fn release_in(refs: &Refs, folder: &Path) -> Result<(usize, Vec<PathBuf>), RefError> {
+    let io = |path: &Path, source| RefError::Io { path: path.to_owned(), source };
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((0, Vec::new())),
+        Err(source) => return Err(io(folder, source)),
+    };
+    let name = folder.strip_prefix(refs.root.join(STAGED)).unwrap_or(folder);
+    let lock = refs.root.join([name.as_os_str(), OsStr::new(".lock")].join(OsStr::new("")));
+    let (mut released, mut folders) = (0, Vec::new());
+    for entry in entries {
+        let entry = entry.map_err(|source| io(folder, source))?;
+        let path = entry.path();
+        let kind = entry.file_type().map_err(|source| io(&path, source))?;
+        if kind.is_dir() {
+            folders.push(path);
+            continue;
+        }
+        let staged = match File::open(&path) {
+            Ok(staged) => staged,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(source) => return Err(io(&path, source)),
+        };
+        // Somebody who lives holds it.
+        if rustix::fs::flock(&staged, FlockOperation::NonBlockingLockExclusive).is_err() {
+            continue;
+        }
+        let staged = staged.metadata().map_err(|source| io(&path, source))?;
+        if let Ok(found) = fs::symlink_metadata(&lock)
+            && (found.dev(), found.ino()) == (staged.dev(), staged.ino())
+        {
+            fs::remove_file(&lock).map_err(|source| io(&lock, source))?;
+            released += 1;
+        }
+        fs::remove_file(&path).map_err(|source| io(&path, source))?;
+    }
+    Ok((released, folders))
+}
+
+/// Writes and syncs `content` in a new file. No part of a reference's name ends with `.lock`, so the
 /// file is in the way of no other reference's folder.
-fn stage(folder: &Path, id: Oid) -> Result<Staged, RefError> {
-    let path = folder.join(format!("{:016x}.lock", rand::random::<u64>()));
-    fs::create_dir_all(folder).map_err(durable::Error::of("create", folder))?;
-    let staged = Staged(path);
-    durable::create(&staged.0, 0o666, format!("{id}\n").as_bytes())?;
-    Ok(staged)
+fn stage(folder: &Path, content: &[u8]) -> Result<Staged, RefError> {
+    loop {
+        let path = folder.join(format!("{:016x}.lock", rand::random::<u64>()));
+        fs::create_dir_all(folder).map_err(durable::Error::of("create", folder))?;
+        durable::create(&path, 0o666, content)?;
+        let io = |source| RefError::Io { path: path.clone(), source };
+        let lives = match File::open(&path) {
+            Ok(lives) => lives,
+            // Somebody who looks for what crashes have left took it for that.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(source) => return Err(io(source)),
+        };
+        rustix::fs::flock(&lives, FlockOperation::LockExclusive).map_err(|error| io(error.into()))?;
+        if lives.metadata().map_err(io)?.nlink() > 0 {
+            return Ok(Staged { path, lives });
+        }
+    }
 }

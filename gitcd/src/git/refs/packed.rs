@@ -1,10 +1,14 @@
 //! Reading `packed-refs`, the file of references that have none of their own.
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use git2::Oid;
 
 use super::{RefError, object_id};
+
+/// Its name in the repository's folder.
+pub(super) const FILE: &str = "packed-refs";
 
 /// The object that `name` refers to according to the file.
 pub(super) fn find(root: &Path, name: &str) -> Result<Option<Oid>, RefError> {
@@ -19,9 +23,45 @@ pub(super) fn first_below(root: &Path, name: &str) -> Result<Option<String>, Ref
     })
 }
 
+/// All entries.
+pub(super) fn all(root: &Path) -> Result<BTreeMap<String, Oid>, RefError> {
+    let entries = std::cell::RefCell::new(BTreeMap::new());
+    scan(root, |id, name| {
+        if let Ok(name) = str::from_utf8(name) {
+            entries.borrow_mut().insert(name.to_owned(), id);
+        }
+        None::<()>
+    })?;
+    Ok(entries.into_inner())
+}
+
+/// Whether the file has one of these names.
+pub(super) fn has_any(root: &Path, names: &[&str]) -> Result<bool, RefError> {
+    let found = scan(root, |_, entry| names.iter().any(|name| entry == name.as_bytes()).then_some(()))?;
+    Ok(found.is_some())
+}
+
+/// The content of the file without these names, and without the lines that say what their tags point to.
+pub(super) fn without(root: &Path, names: &[&str]) -> Result<Vec<u8>, RefError> {
+    let path = root.join(FILE);
+    let text = fs::read(&path).map_err(|source| RefError::Io { path, source })?;
+    let mut kept = Vec::with_capacity(text.len());
+    let mut is_gone = false;
+    for line in text.split_inclusive(|&byte| byte == b'\n') {
+        if !line.starts_with(b"^") {
+            let entry = line.split_at_checked(41).map(|(_, name)| name.trim_ascii_end());
+            is_gone = !line.starts_with(b"#") && names.iter().any(|name| entry == Some(name.as_bytes()));
+        }
+        if !is_gone {
+            kept.extend_from_slice(line);
+        }
+    }
+    Ok(kept)
+}
+
 /// The first entry that `want` wants. Git replaces the file as a whole, so one read is consistent.
 fn scan<T>(root: &Path, want: impl Fn(Oid, &[u8]) -> Option<T>) -> Result<Option<T>, RefError> {
-    let path = root.join("packed-refs");
+    let path = root.join(FILE);
     let text = match fs::read(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

@@ -8,6 +8,8 @@ use tempfile::TempDir;
 
 use super::{RefError, Refs};
 
+mod batch;
+
 const MAIN: &str = "refs/heads/main";
 
 fn git(folder: &Path, arguments: &[&str]) -> String {
@@ -138,9 +140,9 @@ fn a_lock_that_gitcd_left_in_a_crash_is_released() {
     let (folder, ids) = repository(2);
     let refs = open(&folder);
     refs.update(MAIN, ids[0], None).unwrap();
-    // Forgetting the lock is what a kill in the middle of an update does.
-    std::mem::forget(super::Lock::acquire(&refs, MAIN, ids[1]).unwrap());
-    let refs = open(&folder);
+    let lock = super::Lock::acquire(&refs, MAIN, ids[1]).unwrap();
+    assert!(!refs.release(MAIN).unwrap(), "whoever holds it lives");
+    lock.abandon();
     let update = || refs.update(MAIN, ids[1], Some(ids[0]));
     assert!(matches!(update(), Err(RefError::Locked { .. })));
     assert!(refs.release(MAIN).unwrap());
@@ -149,7 +151,7 @@ fn a_lock_that_gitcd_left_in_a_crash_is_released() {
     // A kill after the rename leaves the reference and its staged twin.
     let lock = super::Lock::acquire(&refs, MAIN, ids[0]).unwrap();
     fs::rename(folder.path().join("refs/heads/main.lock"), folder.path().join(MAIN)).unwrap();
-    std::mem::forget(lock);
+    lock.abandon();
     assert!(!refs.release(MAIN).unwrap());
     assert_eq!(refs.read(MAIN).unwrap(), Some(ids[0]));
     assert_eq!(walk(&folder.path().join("gitcd-refs")), Vec::<String>::new());

@@ -1,0 +1,162 @@
+//! `gitcd host`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{boolean, duration};
+use crate::config::{Listen, listen_urls};
+use crate::host::server::Server;
+use crate::host::{Access, Config, Limits};
+use crate::tls;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The folder with the bare repositories; NAME.git in it is served as /NAME.git, and so on in folders below
+    #[arg(long, env = "GITCD_ROOT", value_name = "DIR")]
+    root: PathBuf,
+    /// Where to listen; several URLs are separated by ';'
+    #[arg(long, env = "GITCD_LISTEN_URLS", default_value = "http://127.0.0.1:2480", value_name = "URLS")]
+    listen_urls: String,
+    /// YAML file with users, their tokens and rights; read again when it changes
+    #[arg(long, env = "GITCD_TOKENS", value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    /// What everybody may do without a token or a certificate [default: none; write if there is no --tokens and only
+    /// this machine can connect]
+    #[arg(long, env = "GITCD_ANONYMOUS", value_enum, value_name = "ACCESS")]
+    anonymous: Option<Anonymous>,
+    /// Make a repository when somebody who may write to it pushes the first time
+    #[arg(long, env = "GITCD_CREATE_ON_PUSH", value_parser = boolean)]
+    create_on_push: bool,
+    /// Largest pack that a push may bring
+    #[arg(long, env = "GITCD_MAX_PACK_BYTES", default_value_t = Limits::default().max_pack_bytes, value_name = "BYTES")]
+    max_pack_bytes: u64,
+    /// Fetches and pushes at the same time
+    #[arg(long, env = "GITCD_MAX_REQUESTS", default_value_t = Limits::default().max_requests, value_name = "N")]
+    max_requests: usize,
+    /// Clients that follow references at the same time
+    #[arg(long, env = "GITCD_MAX_FOLLOWERS", default_value_t = Limits::default().max_followers, value_name = "N")]
+    max_followers: usize,
+    /// How long a client may send or take nothing in the middle of a request
+    #[arg(long, env = "GITCD_IDLE_TIMEOUT", default_value = "2m", value_parser = duration::parse, value_name = "DURATION")]
+    idle_timeout: Duration,
+    /// Certificate for https listeners (PEM file)
+    #[arg(long, env = "GITCD_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Its key (PEM file)
+    #[arg(long, env = "GITCD_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Require client certificates of the authorities in this PEM file; their common names are users in --tokens
+    #[arg(long, env = "GITCD_TLS_TRUSTED_CA_CERTS", value_name = "FILE")]
+    tls_trusted_ca_certs: Option<PathBuf>,
+}
+
+/// What everybody may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Anonymous {
+    /// Nothing
+    None,
+    /// Clone, fetch and follow references
+    Read,
+    /// Push too
+    Write,
+    /// Push gitcd's metadata (refs/gitcd/) too
+    Own,
+}
+
+impl Anonymous {
+    fn access(self) -> Option<Access> {
+        match self {
+            Self::None => None,
+            Self::Read => Some(Access::Read),
+            Self::Write => Some(Access::Write),
+            Self::Own => Some(Access::Own),
+        }
+    }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let listen = listen_urls(&args.listen_urls)?;
+    if listen.is_empty() {
+        bail!("--listen-urls has no URL");
+    }
+    let tls = tls_files(args)?;
+    if tls.is_none() && listen.iter().any(|url| url.tls) {
+        bail!("--listen-urls has an https URL; that needs --tls-cert and --tls-key");
+    }
+    let limits = Limits {
+        max_pack_bytes: args.max_pack_bytes,
+        max_requests: args.max_requests,
+        max_followers: args.max_followers,
+        idle: args.idle_timeout.max(Duration::from_secs(1)),
+    };
+    let config = Config {
+        tokens: args.tokens.clone(),
+        anonymous: anonymous(args, &listen)?,
+        create_on_push: args.create_on_push,
+        limits,
+        ..Config::new(&args.root)
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(serve(config, &listen, tls));
+    // Whatever still runs has been told to end.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    result
+}
+
+async fn serve(config: Config, listen: &[Listen], tls: Option<tls::Files>) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let root = config.root.clone();
+    let start = Server::start(config, listen, tls);
+    let mut server = start.await.with_context(|| format!("cannot host {}", root.display()))?;
+    for address in server.addresses() {
+        tracing::info!(root = %root.display(), %address, "hosting");
+    }
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        error = server.failed() => return Err(error.into()),
+    }
+    tracing::info!("stopping: answering what is under way");
+    server.stop().await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn tls_files(args: &Args) -> anyhow::Result<Option<tls::Files>> {
+    match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => {
+            let trusted_ca = args.tls_trusted_ca_certs.clone();
+            Ok(Some(tls::Files { cert: cert.clone(), key: key.clone(), trusted_ca }))
+        }
+        (None, None) if args.tls_trusted_ca_certs.is_none() => Ok(None),
+        _ => bail!("--tls-cert and --tls-key belong together, and --tls-trusted-ca-certs needs both"),
+    }
+}
+
+/// A host that everybody may write to is started only on purpose, or where only this machine can connect.
+fn anonymous(args: &Args, listen: &[Listen]) -> anyhow::Result<Option<Access>> {
+    let is_local = listen.iter().all(|url| url.address.ip().is_loopback() && !url.tls);
+    match args.anonymous {
+        Some(given) => {
+            let access = given.access();
+            if access.is_none() && args.tokens.is_none() {
+                bail!("nobody could use this host: give --tokens, or something else than --anonymous=none");
+            }
+            if access >= Some(Access::Write) && !is_local {
+                tracing::warn!("everybody who can connect may push (--anonymous)");
+            }
+            Ok(access)
+        }
+        None if args.tokens.is_some() => Ok(None),
+        None if is_local => {
+            tracing::info!("everybody on this machine may push: there are no --tokens and no --anonymous");
+            Ok(Some(Access::Write))
+        }
+        None => bail!("nobody could use this host: give --tokens with users, or --anonymous=read"),
+    }
+}

@@ -1,0 +1,118 @@
+//! All references at once, and what of them has to be read again after a change.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use git2::Oid;
+
+use super::{MAX_SYMBOLIC, RefError, Refs, Stored, is_valid, packed};
+
+/// What the files of a repository say about its references.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    files: BTreeMap<String, Stored>,
+    packed: BTreeMap<String, Oid>,
+}
+
+impl Refs {
+    /// All references below `refs/` and what they refer to, through symbolic ones. Those that are broken are left out, with a
+    /// warning.
+    ///
+    /// Reads every file of a reference, and `packed-refs`. What changes meanwhile is seen before or after its change, each
+    /// reference by itself.
+    ///
+    /// # Errors
+    /// [`RefError::Io`], [`RefError::Corrupt`] for `packed-refs`.
+    pub fn list(&self) -> Result<BTreeMap<String, Oid>, RefError> {
+        let mut listing = Listing::default();
+        listing.read_all(self)?;
+        Ok(listing.resolved())
+    }
+}
+
+impl Listing {
+    /// Forgets everything and reads it again. Files first: who packs references writes the pack before it deletes the files.
+    pub(crate) fn read_all(&mut self, refs: &Refs) -> Result<(), RefError> {
+        self.files.clear();
+        self.read_folder(refs, "refs")?;
+        self.read_packed(refs)
+    }
+
+    /// Reads `packed-refs` again. What is in doubt among files is read before.
+    pub(crate) fn read_packed(&mut self, refs: &Refs) -> Result<(), RefError> {
+        self.packed = packed::all(&refs.root)?;
+        Ok(())
+    }
+
+    /// Reads everything in a folder and below again.
+    pub(crate) fn read_folder(&mut self, refs: &Refs, folder: &str) -> Result<(), RefError> {
+        let prefix = format!("{folder}/");
+        self.files.retain(|name, _| !name.starts_with(&prefix));
+        self.walk(refs, &refs.file(folder), folder)
+    }
+
+    /// Reads one file again, or the folder that has come in its place.
+    pub(crate) fn read_file(&mut self, refs: &Refs, name: &str) -> Result<(), RefError> {
+        let path = refs.file(name);
+        if path.is_dir() {
+            self.files.remove(name);
+            return self.read_folder(refs, name);
+        }
+        let prefix = format!("{name}/");
+        self.files.retain(|other, _| other != name && !other.starts_with(&prefix));
+        self.add(refs, name);
+        Ok(())
+    }
+
+    fn walk(&mut self, refs: &Refs, folder: &Path, name: &str) -> Result<(), RefError> {
+        let io = |source| RefError::Io { path: folder.to_owned(), source };
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) if super::is_no_file(&error) => return Ok(()),
+            Err(source) => return Err(io(source)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(io)?;
+            let Ok(part) = entry.file_name().into_string() else { continue };
+            let name = format!("{name}/{part}");
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => self.walk(refs, &entry.path(), &name)?,
+                _ => self.add(refs, &name),
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks and other files that are no references have names that no reference can have.
+    fn add(&mut self, refs: &Refs, name: &str) {
+        if !is_valid(name) {
+            return;
+        }
+        match refs.stored_in_file(name) {
+            Ok(Stored::Absent) => {}
+            Ok(stored) => {
+                self.files.insert(name.to_owned(), stored);
+            }
+            Err(error) => tracing::warn!(%error, "a broken reference is left out"),
+        }
+    }
+
+    /// What the references refer to in the end.
+    pub(crate) fn resolved(&self) -> BTreeMap<String, Oid> {
+        let names = self.packed.keys().chain(self.files.keys());
+        names.filter_map(|name| Some((name.clone(), self.resolve(name)?))).collect()
+    }
+
+    fn resolve(&self, name: &str) -> Option<Oid> {
+        let mut at = name;
+        for _ in 0..=MAX_SYMBOLIC {
+            match self.files.get(at) {
+                Some(Stored::Symbolic(target)) => at = target,
+                Some(Stored::Direct(id)) => return Some(*id),
+                Some(Stored::Absent) | None => return self.packed.get(at).copied(),
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,98 @@
+//! Removes what crashes have left behind.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use super::name::{MAX_COMPONENTS, is_repository};
+use super::push::{KEEP, NEW_REPOSITORY, QUARANTINE, QUARANTINE_LOCK};
+use crate::git::refs::Refs;
+
+/// Removes quarantines, half-made repositories and locks of processes that have ended, in all repositories below `root`.
+///
+/// Each of them is locked by its process as long as that lives, so another host on the same root is not disturbed.
+pub(super) fn sweep(root: &Path) {
+    let mut folders = vec![(root.to_owned(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        for path in entries(&folder) {
+            // Links are not followed: what they lead to is swept where it is.
+            if !path.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+                continue;
+            }
+            if begins(&path, NEW_REPOSITORY) {
+                remove(&path);
+            } else if is_repository(&path) {
+                sweep_repository(&path);
+            } else if depth < MAX_COMPONENTS && !begins(&path, ".") {
+                folders.push((path, depth + 1));
+            }
+        }
+    }
+}
+
+fn sweep_repository(repository: &Path) {
+    let objects = repository.join("objects");
+    for path in entries(&objects).into_iter().filter(|path| begins(path, QUARANTINE)) {
+        remove(&path);
+    }
+    let is_keep = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "keep");
+    for path in entries(&objects.join("pack")).into_iter().filter(is_keep) {
+        if fs::read(&path).is_ok_and(|content| content.starts_with(KEEP.as_bytes())) {
+            remove(&path);
+        }
+    }
+    match Refs::open(repository).and_then(|refs| refs.release_all()) {
+        Ok(0) => {}
+        Ok(locks) => tracing::info!(repository = %repository.display(), locks, "removed locks that a crash has left"),
+        Err(error) => tracing::warn!(%error, "cannot look for locks that a crash has left"),
+    }
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+        Err(error) => {
+            tracing::warn!(%error, folder = %folder.display(), "cannot look for what a crash has left");
+            Vec::new()
+        }
+    }
+}
+
+fn begins(path: &Path, prefix: &str) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
+}
+
+/// Removes a file or folder, if need be as soon as the process ends that holds it. That may be another host's push, which removes it
+/// by itself, or a program that goes on for a moment after its host was killed.
+fn remove(path: &Path) {
+    let held: Vec<_> =
+        [path.to_owned(), path.join(QUARANTINE_LOCK)].iter().filter_map(|path| File::open(path).ok()).collect();
+    if remove_held(path, &held, FlockOperation::NonBlockingLockExclusive) {
+        return;
+    }
+    let later = path.to_owned();
+    let waiting = std::thread::Builder::new().name("clean".to_owned());
+    let waiting = waiting.spawn(move || remove_held(&later, &held, FlockOperation::LockExclusive));
+    if let Err(error) = waiting {
+        tracing::warn!(%error, path = %path.display(), "cannot wait for the end of a push");
+    }
+}
+
+/// Removes what these files lock; whether they could be locked.
+fn remove_held(path: &Path, held: &[File], how: FlockOperation) -> bool {
+    if held.iter().any(|file| rustix::fs::flock(file, how).is_err()) {
+        return false;
+    }
+    let removed = match path.symlink_metadata() {
+        // Whoever held it has removed it.
+        Err(_) => return true,
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+    };
+    match removed {
+        Ok(()) => tracing::info!(path = %path.display(), "removed what a crash has left"),
+        Err(error) => tracing::warn!(%error, path = %path.display(), "cannot remove what a crash has left"),
+    }
+    true
+}

@@ -1,0 +1,104 @@
+//! A repository that a push makes.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use git2::{Repository, RepositoryInitOptions};
+use rustix::fs::FlockOperation;
+
+use super::super::name::Name;
+use super::super::problem::Problem;
+use super::Chain;
+use super::commands::Command;
+use crate::durable;
+
+/// Begins the name of a repository until it has references; no client can name it.
+pub(in super::super) const PREFIX: &str = ".gitcd-new-";
+
+/// A repository that nobody sees yet. Removed when dropped, unless [`Created::publish`]ed.
+#[derive(Debug)]
+pub(super) struct Created {
+    folder: PathBuf,
+    place: PathBuf,
+    /// Folders above it that there were not before, the deepest first.
+    above: Vec<PathBuf>,
+    is_published: bool,
+    /// As long as it is held, nobody takes the folder for what a crash has left.
+    _lock: File,
+}
+
+impl Created {
+    /// Makes a bare repository whose `HEAD` is the branch that is pushed first.
+    pub(super) async fn make(root: &Path, name: &Name, commands: &[Command]) -> Result<Self, Problem> {
+        let branches = || commands.iter().filter_map(|command| command.reference.strip_prefix("refs/heads/"));
+        let is_usual = |branch: &&str| matches!(*branch, "main" | "master");
+        let head = branches().find(is_usual).or_else(|| branches().next()).unwrap_or("main").to_owned();
+        let (root, name) = (root.to_owned(), name.clone());
+        let made = tokio::task::spawn_blocking(move || {
+            let (parent, last) = name.place(&root).ok_or(Problem::Forbidden)?;
+            Self::init(&parent, &last, &head).map_err(Problem::failed("cannot make a repository"))
+        });
+        made.await.map_err(|_| Problem::Failed)?
+    }
+
+    fn init(parent: &Path, last: &str, head: &str) -> io::Result<Self> {
+        let missing = parent.ancestors().take_while(|folder| !folder.exists());
+        let above = missing.map(Path::to_owned).collect();
+        durable::make_folder(parent).map_err(|error| io::Error::other(Chain(&error).to_string()))?;
+        let folder = parent.join(format!("{PREFIX}{:016x}", rand::random::<u64>()));
+        fs::create_dir(&folder)?;
+        let lock = File::open(&folder)?;
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+        let place = parent.join(last);
+        let created = Self { folder, place, above, is_published: false, _lock: lock };
+        let mut options = RepositoryInitOptions::new();
+        options.bare(true).no_reinit(false).external_template(false).initial_head(head);
+        Repository::init_opts(&created.folder, &options).map_err(io::Error::other)?;
+        Ok(created)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Gives the repository its name, durably, unless somebody else has made one of this name.
+    pub(super) fn publish(mut self) -> io::Result<()> {
+        sync_all(&self.folder)?;
+        let folder = self.folder.parent().unwrap_or(&self.folder);
+        rename(&self.folder, &self.place)?;
+        self.is_published = true;
+        File::open(folder)?.sync_all()
+    }
+}
+
+impl Drop for Created {
+    fn drop(&mut self) {
+        if !self.is_published {
+            // What stays is removed at the next start.
+            let _gone = fs::remove_dir_all(&self.folder);
+            // Unless somebody else has put something there.
+            let _all_gone = self.above.iter().try_for_each(fs::remove_dir);
+        }
+    }
+}
+
+/// Renames a folder; never over another one that has something in it, and Git's repositories have.
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    if to.symlink_metadata().is_ok() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    fs::rename(from, to)
+}
+
+fn sync_all(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_all(&entry.path())?;
+        } else {
+            File::open(entry.path())?.sync_all()?;
+        }
+    }
+    File::open(folder)?.sync_all()
+}

@@ -1,0 +1,200 @@
+//! Where objects are until they are known to be good.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fs::FlockOperation;
+use tokio::process::Command;
+
+use super::super::problem::Problem;
+use super::Chain;
+use crate::durable;
+
+/// Begins the name of a quarantine in `objects`; `git prune` removes old ones with such names too.
+pub(in super::super) const PREFIX: &str = "tmp_objdir-gitcd-";
+/// What is in the file that keeps a pack from being thrown away before a reference leads to it.
+pub(in super::super) const KEEP: &str = "gitcd push";
+/// The file in a quarantine that is locked.
+pub(in super::super) const LOCK: &str = "lock";
+/// A pack without objects: a head and a checksum.
+const EMPTY_PACK_BYTES: u64 = 32;
+
+/// A folder for objects that nobody but Git programs with its environment reads. Removed when dropped.
+#[derive(Debug)]
+pub(super) struct Quarantine {
+    folder: PathBuf,
+    objects: PathBuf,
+    /// As long as they are held, nobody takes the folder for what a crash has left: the folder by this process, the file by
+    /// programs too that write into the folder and may live longer.
+    _folder_lock: File,
+    lock: File,
+}
+
+impl Quarantine {
+    pub(super) async fn make(repository: &Path) -> Result<Self, Problem> {
+        let objects = repository.join("objects");
+        let made = tokio::task::spawn_blocking(move || {
+            let folder = objects.join(format!("{PREFIX}{:016x}", rand::random::<u64>()));
+            fs::create_dir(&folder)?;
+            let folder_lock = File::open(&folder)?;
+            rustix::fs::flock(&folder_lock, FlockOperation::LockExclusive)?;
+            let lock = File::create_new(folder.join(LOCK))?;
+            rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+            let quarantine = Self { folder, objects, _folder_lock: folder_lock, lock };
+            fs::create_dir(quarantine.packs())?;
+            Ok(quarantine)
+        });
+        made.await.map_err(|_| Problem::Failed)?.map_err(Problem::failed("cannot make a quarantine"))
+    }
+
+    /// Lets a program write into it, and read the repository's objects too.
+    pub(super) fn apply(&self, repository: &Path, command: &mut Command) {
+        command
+            .env("GIT_DIR", repository)
+            .env("GIT_OBJECT_DIRECTORY", &self.folder)
+            .env("GIT_QUARANTINE_PATH", &self.folder)
+            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&self.objects));
+    }
+
+    /// Somewhere for the words of a program that writes into it: it holds the quarantine's lock then as long as it lives, even if
+    /// this process is killed.
+    pub(super) fn output(&self) -> io::Result<Stdio> {
+        self.lock.try_clone().map(Stdio::from)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn packs(&self) -> PathBuf {
+        self.folder.join("pack")
+    }
+
+    /// Removes it off the threads that must not wait.
+    pub(super) async fn remove(self) {
+        let _removed = tokio::task::spawn_blocking(move || drop(self)).await;
+    }
+
+    /// Makes its packs durable and a part of the repository. Until the result is dropped no maintenance throws them away.
+    pub(super) async fn migrate(self, kept: &Kept) -> Result<Vec<Keep>, Problem> {
+        let kept = kept.clone();
+        let migrated = tokio::task::spawn_blocking(move || self.migrate_blocking(&kept));
+        migrated.await.map_err(|_| Problem::Failed)?.map_err(|error| {
+            tracing::error!(error = %Chain(&error), "cannot take a pack into the repository");
+            Problem::Failed
+        })
+    }
+
+    fn migrate_blocking(self, kept: &Kept) -> Result<Vec<Keep>, durable::Error> {
+        let (from, to) = (self.packs(), self.objects.join("pack"));
+        let mut keeps = Vec::new();
+        let listed = fs::read_dir(&from).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        for entry in listed.map_err(durable::Error::of("read", &from))? {
+            let path = entry.path();
+            // The others are looked at with their packs.
+            if path.extension().is_none_or(|extension| extension != "pack") {
+                continue;
+            }
+            let size = path.metadata().map_err(durable::Error::of("read", &path))?.len();
+            if size <= EMPTY_PACK_BYTES {
+                continue;
+            }
+            durable::make_folder(&to)?;
+            keeps.push(kept.keep(&to, &path)?);
+            // The index comes last: a reader that sees it finds its pack.
+            for extension in ["pack", "rev", "idx"] {
+                let file = path.with_extension(extension);
+                if !file.exists() {
+                    continue;
+                }
+                durable::sync(&file)?;
+                let target = to.join(file.file_name().unwrap_or_default());
+                // A pack's name says what is in it.
+                if !target.exists() {
+                    durable::rename(&file, &target)?;
+                }
+            }
+            durable::sync(&to)?;
+        }
+        Ok(keeps)
+    }
+}
+
+impl Drop for Quarantine {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            tracing::warn!(%error, folder = %self.folder.display(), "cannot remove a quarantine; the next start tries again");
+        }
+    }
+}
+
+/// Git separates folders by colons, and takes those as they are that are quoted.
+fn quoted(path: &Path) -> OsString {
+    let mut quoted = vec![b'"'];
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'"' | b'\\' => quoted.extend_from_slice(&[b'\\', byte]),
+            b'\n' => quoted.extend_from_slice(b"\\n"),
+            _ => quoted.push(byte),
+        }
+    }
+    quoted.push(b'"');
+    OsString::from_vec(quoted)
+}
+
+/// The files that keep packs, with the number of pushes that need each: the same objects may be pushed twice at a time.
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct Kept(Arc<Mutex<HashMap<PathBuf, (usize, File)>>>);
+
+/// Keeps a pack from being thrown away. Dropped when references lead to its objects.
+#[derive(Debug)]
+pub(super) struct Keep {
+    kept: Kept,
+    path: PathBuf,
+}
+
+impl Kept {
+    fn keep(&self, folder: &Path, pack: &Path) -> Result<Keep, durable::Error> {
+        let name = Path::new(pack.file_name().unwrap_or_default()).with_extension("keep");
+        let path = folder.join(name);
+        let mut kept = self.0.lock();
+        if let Some((count, _file)) = kept.get_mut(&path) {
+            *count += 1;
+        } else {
+            let error = |action| durable::Error::of(action, &path);
+            // Somebody else may keep it already, and then this is not ours to remove.
+            match durable::create(&path, 0o644, KEEP.as_bytes()) {
+                Ok(()) => {
+                    let file = File::open(&path).map_err(error("open"))?;
+                    rustix::fs::flock(&file, FlockOperation::LockExclusive)
+                        .map_err(|errno| error("lock")(errno.into()))?;
+                    kept.insert(path.clone(), (1, file));
+                }
+                Err(found) if found.source.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(found) => return Err(found),
+            }
+        }
+        drop(kept);
+        Ok(Keep { kept: self.clone(), path })
+    }
+}
+
+impl Drop for Keep {
+    fn drop(&mut self) {
+        let mut kept = self.kept.0.lock();
+        let Some((count, _file)) = kept.get_mut(&self.path) else { return };
+        *count -= 1;
+        if *count == 0 {
+            kept.remove(&self.path);
+            // A file that stays costs room: the pack is never merged. The next start removes it.
+            let _gone = fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Takes a pack in and looks whether it is sound and complete.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use git2::{ObjectType, Oid};
+use tokio::io::AsyncWriteExt;
+
+use super::super::Inner;
+use super::super::input::Input;
+use super::super::problem::Problem;
+use super::super::program::{Running, complaint};
+use super::commands::Push;
+use super::quarantine::Quarantine;
+use super::report::Report;
+
+/// Why a pack is not taken.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It is damaged, too large, or has objects that Git does not allow.
+    Unusable(String),
+    /// Something that its objects refer to is neither in it nor here.
+    Incomplete(String),
+    /// There is nobody to tell, or nothing that a client should know.
+    Problem(Problem),
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+/// Reads the pack into the quarantine and checks it, and everything that the new ids lead to.
+pub(super) async fn unpack(
+    host: &Inner,
+    repository: &Path,
+    quarantine: &Quarantine,
+    push: &Push,
+    report: &Report,
+    input: &mut Input,
+) -> Result<(), Failure> {
+    index(host, repository, quarantine, input).await?;
+    let wanted = push.commands.iter().enumerate().filter(|(at, _)| !report.is_refused(*at));
+    let wanted: Vec<_> = wanted.filter_map(|(_, command)| Some((command.reference.clone(), command.new?))).collect();
+    check_kinds(repository, quarantine, wanted.clone()).await?;
+    check_connected(host, repository, quarantine, &wanted).await
+}
+
+/// `git index-pack`: every object is read, checked as `git fsck` does it, and those that a thin pack counts on are added.
+async fn index(host: &Inner, repository: &Path, quarantine: &Quarantine, input: &mut Input) -> Result<(), Failure> {
+    let max_bytes = format!("--max-input-size={}", host.limits.max_pack_bytes);
+    let mut command = host.git.command(&["index-pack", "--stdin", "--fix-thin", "--strict", &max_bytes]);
+    quarantine.apply(repository, &mut command);
+    let failed = || Problem::failed("cannot run git index-pack");
+    command.stdin(Stdio::piped()).stdout(quarantine.output().map_err(failed())?);
+    let mut running = Running::start(&mut command).map_err(failed())?;
+    // It holds a copy of what the program writes to.
+    drop(command);
+    let child = running.child();
+    let (Some(mut stdin), Some(stderr)) = (child.stdin.take(), child.stderr.take()) else {
+        return Err(Problem::Failed.into());
+    };
+    let fed = async {
+        while let Some(chunk) = input.chunk().await? {
+            if stdin.write_all(&chunk).await.is_err() {
+                // It has ended, and says why.
+                break;
+            }
+        }
+        drop(stdin);
+        Ok(())
+    };
+    let told = complaint(stderr);
+    // A program that is fed no more ends, and so do its words.
+    let (fed, said) = tokio::join!(fed, told);
+    match fed {
+        Ok(()) => {}
+        Err(Problem::TooLarge) => {
+            running.end().await;
+            return Err(Failure::Unusable("the pack is larger than this host takes".to_owned()));
+        }
+        Err(problem) => {
+            running.end().await;
+            return Err(problem.into());
+        }
+    }
+    let status = running.child().wait().await.map_err(failed())?;
+    if status.success() {
+        return Ok(());
+    }
+    tracing::info!(repository = %repository.display(), said, "a pack is refused");
+    Err(Failure::Unusable(unusable(&said, repository)))
+}
+
+/// What the client may hear of Git's words: nothing that has a path of this machine in it.
+fn unusable(said: &str, repository: &Path) -> String {
+    let said = said.lines().rev().find_map(|line| line.strip_prefix("fatal: ")).unwrap_or("the pack cannot be used");
+    let path = repository.to_string_lossy();
+    if said.contains(&*path) { "the pack cannot be used".to_owned() } else { said.to_owned() }
+}
+
+/// A branch refers to a commit, everything else to whatever exists.
+async fn check_kinds(repository: &Path, quarantine: &Quarantine, wanted: Vec<(String, Oid)>) -> Result<(), Failure> {
+    let (repository, folder) = (repository.to_owned(), quarantine.folder().to_owned());
+    let checked = tokio::task::spawn_blocking(move || {
+        let failed = |error: git2::Error| {
+            tracing::error!(%error, repository = %repository.display(), "cannot look into a quarantine");
+            Failure::Problem(Problem::Failed)
+        };
+        let opened = git2::Repository::open_bare(&repository).map_err(failed)?;
+        let objects = opened.odb().map_err(failed)?;
+        objects.add_disk_alternate(&folder.to_string_lossy()).map_err(failed)?;
+        for (name, id) in wanted {
+            match objects.read_header(id) {
+                Ok((_, kind)) if kind != ObjectType::Commit && name.starts_with("refs/heads/") => {
+                    return Err(Failure::Incomplete("a branch must be a commit".to_owned()));
+                }
+                Ok(_) => {}
+                Err(_) => return Err(Failure::Incomplete("missing necessary objects".to_owned())),
+            }
+        }
+        Ok(())
+    });
+    checked.await.map_err(|_| Problem::Failed)?
+}
+
+/// `git rev-list`: walks from the new ids to what is reachable here, and fails where something is missing.
+async fn check_connected(
+    host: &Inner,
+    repository: &Path,
+    quarantine: &Quarantine,
+    wanted: &[(String, Oid)],
+) -> Result<(), Failure> {
+    let mut command = host.git.command(&["rev-list", "--objects", "--stdin", "--not", "--all", "--quiet"]);
+    quarantine.apply(repository, &mut command);
+    let failed = || Problem::failed("cannot run git rev-list");
+    let mut running = Running::start(command.stdin(Stdio::piped()).stdout(Stdio::null())).map_err(failed())?;
+    let child = running.child();
+    let (Some(mut stdin), Some(stderr)) = (child.stdin.take(), child.stderr.take()) else {
+        return Err(Problem::Failed.into());
+    };
+    let ids: Vec<_> = wanted.iter().map(|(_, id)| id.to_string()).collect();
+    let ids = ids.join("\n") + "\n";
+    let fed = async {
+        // A program that ends early says why.
+        let _written = stdin.write_all(ids.as_bytes()).await;
+        drop(stdin);
+    };
+    let ((), said) = tokio::join!(fed, complaint(stderr));
+    let status = running.child().wait().await.map_err(failed())?;
+    if status.success() {
+        return Ok(());
+    }
+    tracing::info!(repository = %repository.display(), said, "a push is refused: something is missing");
+    Err(Failure::Incomplete("missing necessary objects".to_owned()))
+}

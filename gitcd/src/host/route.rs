@@ -1,0 +1,203 @@
+//! From a request to what answers it.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::response::{IntoResponse, Response};
+
+use super::access::{Access, Caller};
+use super::name::Name;
+use super::problem::Problem;
+use super::{Inner, events, fetch, push};
+use crate::listener::Peer;
+
+/// Git's two services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Service {
+    UploadPack,
+    ReceivePack,
+}
+
+impl Service {
+    fn access(self) -> Access {
+        match self {
+            Self::UploadPack => Access::Read,
+            Self::ReceivePack => Access::Write,
+        }
+    }
+
+    fn request_type(self) -> &'static str {
+        match self {
+            Self::UploadPack => "application/x-git-upload-pack-request",
+            Self::ReceivePack => "application/x-git-receive-pack-request",
+        }
+    }
+
+    pub(super) fn result_type(self) -> &'static str {
+        match self {
+            Self::UploadPack => "application/x-git-upload-pack-result",
+            Self::ReceivePack => "application/x-git-receive-pack-result",
+        }
+    }
+
+    pub(super) fn advertisement_type(self) -> &'static str {
+        match self {
+            Self::UploadPack => "application/x-git-upload-pack-advertisement",
+            Self::ReceivePack => "application/x-git-receive-pack-advertisement",
+        }
+    }
+}
+
+/// What a path and a method ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    Advertisement(Service),
+    Call(Service),
+    Events,
+}
+
+/// Takes a request apart. Paths are taken as they are: a name has no character that could be escaped.
+fn wish<'p>(method: &Method, path: &'p str, query: Option<&str>) -> Result<(&'p str, Wish), Problem> {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let (name, wish, wanted) = if let Some(name) = path.strip_suffix("/info/refs") {
+        let service = query.unwrap_or_default().split('&').find_map(|part| part.strip_prefix("service="));
+        let service = match service {
+            Some("git-upload-pack") => Service::UploadPack,
+            Some("git-receive-pack") => Service::ReceivePack,
+            _ => return Err(Problem::Bad("only Git's smart protocol is spoken; use a newer client")),
+        };
+        (name, Wish::Advertisement(service), Method::GET)
+    } else if let Some(name) = path.strip_suffix("/git-upload-pack") {
+        (name, Wish::Call(Service::UploadPack), Method::POST)
+    } else if let Some(name) = path.strip_suffix("/git-receive-pack") {
+        (name, Wish::Call(Service::ReceivePack), Method::POST)
+    } else if let Some(name) = path.strip_suffix("/refs/events") {
+        (name, Wish::Events, Method::GET)
+    } else {
+        return Err(Problem::NotFound);
+    };
+    if *method == wanted { Ok((name, wish)) } else { Err(Problem::Method) }
+}
+
+/// The only handler.
+pub(super) async fn handle(State(host): State<Arc<Inner>>, request: Request) -> Response {
+    match respond(&host, request).await {
+        Ok(response) => response,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn respond(host: &Arc<Inner>, request: Request) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let (name, wish) = wish(&parts.method, parts.uri.path(), parts.uri.query())?;
+    let peer = parts.extensions.get::<Peer>();
+    let caller = host.gate.admit(&parts.headers, peer.and_then(|peer| peer.name.as_deref())).await?;
+    // A web page must not push with the rights that everybody on this machine has. Git sends no origin.
+    if parts.method == Method::POST && parts.headers.contains_key(header::ORIGIN) {
+        return Err(Problem::Forbidden);
+    }
+    let needed = match wish {
+        Wish::Advertisement(service) | Wish::Call(service) => service.access(),
+        Wish::Events => Access::Read,
+    };
+    let name = Name::parse(name);
+    let access = name.as_ref().and_then(|name| caller.access(name.as_str()));
+    let (Some(name), Some(access)) = (name, access.filter(|access| *access >= needed)) else {
+        return Err(refused(host, &caller));
+    };
+    if let Wish::Call(service) = wish
+        && parts.headers.get(header::CONTENT_TYPE).is_none_or(|given| given != service.request_type())
+    {
+        return Err(Problem::Type(service.request_type()));
+    }
+    let repository = {
+        let (root, name) = (host.root.clone(), name.clone());
+        tokio::task::spawn_blocking(move || name.find(&root)).await.map_err(|_| Problem::Failed)?
+    };
+    let protocol = protocol(&parts.headers);
+    let missing = || refused(host, &caller);
+    match wish {
+        Wish::Advertisement(Service::UploadPack) => {
+            let _permit = host.permit().await?;
+            fetch::advertise(host, &repository.ok_or_else(missing)?, protocol).await
+        }
+        Wish::Call(Service::UploadPack) => {
+            let repository = repository.ok_or_else(missing)?;
+            fetch::serve(host, &repository, &parts.headers, protocol, body, host.permit().await?).await
+        }
+        Wish::Advertisement(Service::ReceivePack) | Wish::Call(Service::ReceivePack) => {
+            let target = match repository {
+                Some(repository) => push::Target::Present(repository),
+                None if host.create_on_push => push::Target::New(name),
+                None => return Err(missing()),
+            };
+            let permit = host.permit().await?;
+            if let Wish::Call(_) = wish {
+                let by = push::By { user: caller.user, access };
+                push::serve(host, target, by, &parts.headers, body, permit).await
+            } else {
+                push::advertise(host, &target).await
+            }
+        }
+        Wish::Events => {
+            let repository = repository.ok_or_else(missing)?;
+            events::serve(host, repository, name, parts.headers, peer.cloned()).await
+        }
+    }
+}
+
+/// Somebody is told no more than that; nobody in particular is asked for a token, if there are any.
+fn refused(host: &Inner, caller: &Caller) -> Problem {
+    if caller.user.is_some() || !host.gate.has_tokens() { Problem::Forbidden } else { Problem::Unauthorized }
+}
+
+/// Git's protocol version, which goes into the environment of a program.
+fn protocol(headers: &HeaderMap) -> Option<&str> {
+    const MAX_BYTES: usize = 128;
+    let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'=' | b':' | b'-' | b'.');
+    let value = headers.get("git-protocol")?.to_str().ok()?;
+    (value.len() <= MAX_BYTES && value.bytes().all(plain)).then_some(value)
+}
+
+/// An answer that no cache keeps.
+pub(super) fn answer(content_type: &'static str, body: Body) -> Response {
+    const HEADERS: [(HeaderName, HeaderValue); 2] = [
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store, max-age=0, must-revalidate")),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ];
+    (HEADERS, [(header::CONTENT_TYPE, content_type)], body).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_end_with_what_is_wanted() {
+        let get = |path, query| wish(&Method::GET, path, query).ok();
+        let advertisement = Some(("a/b.git", Wish::Advertisement(Service::UploadPack)));
+        assert_eq!(get("/a/b.git/info/refs", Some("service=git-upload-pack")), advertisement);
+        assert_eq!(get("/a/refs/events", None), Some(("a", Wish::Events)));
+        assert_eq!(get("/info/refs", Some("service=git-upload-pack")), None);
+        assert_eq!(get("/a/info/refs", Some("service=git-upload-archive")), None);
+        assert_eq!(get("/a/info/refs", None), None);
+        assert_eq!(get("/a/git-upload-pack", None), None);
+        let post = |path| wish(&Method::POST, path, None).ok();
+        assert_eq!(post("/a/git-receive-pack"), Some(("a", Wish::Call(Service::ReceivePack))));
+        assert_eq!(post("/a/refs/events"), None);
+        assert_eq!(post("/a/HEAD"), None);
+    }
+
+    #[test]
+    fn only_plain_words_get_into_the_environment() {
+        let with = |value: &'static str| {
+            let headers = HeaderMap::from_iter([("git-protocol".parse().unwrap(), HeaderValue::from_static(value))]);
+            protocol(&headers).map(ToOwned::to_owned)
+        };
+        assert_eq!(with("version=2").as_deref(), Some("version=2"));
+        assert_eq!(with("version=2;x"), None);
+        assert_eq!(with("version=2 $(x)"), None);
+    }
+}

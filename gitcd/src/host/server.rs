@@ -1,0 +1,119 @@
+//! Listeners for a host of its own.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::{Config, Host, StartError};
+use crate::config::Listen;
+use crate::listener;
+use crate::tls::{self, Certificates};
+
+/// How long pushes and fetches may take to end.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Why a host does not listen.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The host itself cannot start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The address cannot be had.
+    #[error("cannot listen on {address}; choose another with --listen-urls")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A certificate or key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] tls::Unusable),
+    /// An `https` listener without certificates.
+    #[error("https://{address} needs --tls-cert and --tls-key")]
+    NoCertificate {
+        /// The listener.
+        address: SocketAddr,
+    },
+    /// A listener ended by itself.
+    #[error("a listener has ended")]
+    Ended,
+}
+
+/// A host that listens.
+#[derive(Debug)]
+pub struct Server {
+    host: Host,
+    addresses: Vec<SocketAddr>,
+    listeners: JoinSet<()>,
+    stop: watch::Sender<bool>,
+}
+
+impl Server {
+    /// Takes the ports and starts the host. `tls` is for `https` listeners.
+    ///
+    /// # Errors
+    /// [`ServeError`].
+    pub async fn start(config: Config, listen: &[Listen], tls: Option<tls::Files>) -> Result<Self, ServeError> {
+        let mut bound = Vec::new();
+        for listen in listen {
+            let error = |source| ServeError::Listen { address: listen.address, source };
+            bound.push((listen, TcpListener::bind(listen.address).await.map_err(error)?));
+        }
+        let certificates = tls.map(Certificates::load).transpose()?.map(Arc::new);
+        let host = Host::start(config).await?;
+        let (stop, stopped) = watch::channel(false);
+        let (mut addresses, mut listeners) = (Vec::new(), JoinSet::new());
+        for (listen, listener) in bound {
+            addresses.extend(listener.local_addr());
+            let certificates = match (listen.tls, &certificates) {
+                (false, _) => {
+                    if !listen.address.ip().is_loopback() {
+                        let address = listen.address;
+                        tracing::warn!(%address, "listening without TLS on an address that others can reach: tokens can be read");
+                    }
+                    None
+                }
+                (true, Some(certificates)) => Some(certificates.clone()),
+                (true, None) => return Err(ServeError::NoCertificate { address: listen.address }),
+            };
+            let incoming = listener::incoming(listener, certificates, Arc::default());
+            let (routes, mut stopped) = (host.router(), stopped.clone());
+            listeners.spawn(async move {
+                let until = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
+                let transport = tonic::transport::Server::builder().accept_http1(true);
+                let routes = tonic::service::Routes::from(routes);
+                if let Err(error) = { transport }.add_routes(routes).serve_with_incoming_shutdown(incoming, until).await
+                {
+                    tracing::error!(%error, "a listener has ended");
+                }
+            });
+        }
+        Ok(Self { host, addresses, listeners, stop })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Waits for a listener to end, which happens only if something is very wrong.
+    pub async fn failed(&mut self) -> ServeError {
+        self.listeners.join_next().await;
+        ServeError::Ended
+    }
+
+    /// Takes no more requests, ends streams of events and waits a little for what is under way.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        self.host.stop(DRAIN).await;
+        let ended = async { while self.listeners.join_next().await.is_some() {} };
+        // Connections that are kept open without a request are not waited for.
+        let _ended = tokio::time::timeout(Duration::from_secs(1), ended).await;
+    }
+}

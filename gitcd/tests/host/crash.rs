@@ -1,0 +1,58 @@
+//! Kills at any moment.
+
+use std::thread;
+use std::time::Duration;
+
+use super::eventually;
+use super::process::Host;
+
+#[test]
+fn whenever_the_host_is_killed_pushes_are_done_or_not_and_nothing_stays() {
+    let mut host = Host::start(&["--create-on-push"]);
+    let work = host.work("work");
+    let served = host.repository("a.git");
+    let mut known = served.references();
+    for round in 0_u64..12 {
+        let noise: Vec<u8> = (0..200_000).map(|_| rand::random()).collect();
+        std::fs::write(work.path().join("noise"), noise).unwrap();
+        work.git(&["add", "noise"]);
+        work.commit(&format!("file{round}"));
+        let (url, first) = (host.url("a"), host.url(&format!("new{round}")));
+        let names = ["a", "b"].map(|name| format!("main:refs/heads/{name}{round}"));
+        let delete = format!(":refs/heads/a{}", round.saturating_sub(1));
+        let mut push = vec!["push", "--quiet", "--atomic", &url, "main", &names[0], &names[1]];
+        if known.contains(&delete[1..]) {
+            push.push(&delete);
+        }
+        let (pushed, made) = thread::scope(|scope| {
+            let pushing = scope.spawn(|| work.run(&push).status.success());
+            let making = scope.spawn(|| work.run(&["push", "--quiet", &first, "main"]).status.success());
+            // From before the first request to after the last answer, on an idle machine.
+            thread::sleep(Duration::from_millis(12 * (round % 12)));
+            host.kill();
+            (pushing.join().unwrap(), making.join().unwrap())
+        });
+        host.restart();
+        eventually("nothing left behind", || host.leftovers().is_empty().then_some(()));
+        served.fsck();
+        let found = served.references();
+        if pushed {
+            assert_eq!(served.id("main"), work.id("main"), "round {round}: what was reported stays");
+            assert!(names.iter().all(|name| found.contains(name.trim_start_matches("main:"))), "{found}");
+            assert!(!push.contains(&&*delete) || !found.contains(&format!("{} ", &delete[1..])), "{found}");
+        }
+        known = found;
+        let folder = host.root().join(format!("new{round}.git"));
+        if made {
+            assert_eq!(host.repository(&format!("new{round}.git")).id("main"), work.id("main"), "round {round}");
+        }
+        if folder.exists() {
+            let repository = host.repository(&format!("new{round}.git"));
+            assert_eq!(repository.references().lines().count(), 1, "a repository appears with its references");
+            repository.fsck();
+        }
+    }
+    let work = host.clone("last");
+    work.fsck();
+    assert!(!host.log().contains("ERROR"));
+}

@@ -1,0 +1,64 @@
+//! Repositories that pushes make.
+
+use std::path::PathBuf;
+use std::thread;
+
+use super::process::Host;
+
+const NOTHING: Vec<PathBuf> = Vec::new();
+
+#[test]
+fn the_first_push_makes_the_repository() {
+    let host = Host::start(&["--create-on-push"]);
+    let work = host.work("work");
+    work.git(&["branch", "topic"]);
+    let url = host.url("team/new");
+    work.git(&["push", "--quiet", &url, "topic", "main"]);
+    let made = host.repository("team/new.git");
+    assert_eq!(made.git(&["symbolic-ref", "HEAD"]), "refs/heads/main");
+    assert_eq!(made.references().lines().count(), 2);
+    made.fsck();
+    let only = host.url("only.git");
+    work.git(&["push", "--quiet", &only, "topic"]);
+    assert_eq!(host.repository("only.git").git(&["symbolic-ref", "HEAD"]), "refs/heads/topic");
+    work.commit("second");
+    work.git(&["push", "--quiet", &url, "main"]);
+    assert_eq!(made.id("main"), work.id("main"));
+    assert_eq!(host.leftovers(), NOTHING);
+}
+
+#[test]
+fn a_push_that_fails_makes_nothing() {
+    let host = Host::start(&["--create-on-push"]);
+    let work = host.work("work");
+    let url = host.url("team/new");
+    work.fails(&["push", &url, "main:refs/for/main"]);
+    work.fails(&["push", &url, "main:refs/gitcd/x"]);
+    work.fails(&["fetch", &url]);
+    assert!(!host.root().join("team").exists());
+    assert_eq!(host.leftovers(), NOTHING);
+    let closed = Host::start(&[]);
+    let complaint = work.fails(&["push", &closed.url("new"), "main"]);
+    assert!(complaint.contains("403"), "{complaint}");
+    assert!(!closed.root().join("new.git").exists());
+}
+
+#[test]
+fn two_first_pushes_make_one_repository() {
+    let host = Host::start(&["--create-on-push"]);
+    let work = host.work("work");
+    for round in 0..4 {
+        let url = host.url(&format!("new{round}"));
+        let wins = thread::scope(|scope| {
+            let push = |branch: &str| work.run(&["push", "--quiet", &url, &format!("main:{branch}")]).status.success();
+            let pushes = ["refs/heads/one", "refs/heads/two"].map(|branch| scope.spawn(move || push(branch)));
+            pushes.map(|push| push.join().unwrap())
+        });
+        let made = host.repository(&format!("new{round}.git"));
+        let expected = wins.iter().filter(|won| **won).count();
+        assert_eq!(made.references().lines().count(), expected, "round {round}: {wins:?}");
+        assert!(expected > 0, "round {round}");
+        made.fsck();
+    }
+    assert_eq!(host.leftovers(), NOTHING);
+}

@@ -1,0 +1,61 @@
+//! What clients can use up.
+
+use std::io::{Read, Write};
+
+use super::eventually;
+use super::http::{self, ZERO};
+use super::process::Host;
+
+#[test]
+fn who_sends_nothing_any_more_is_given_up_and_makes_room_for_others() {
+    let host = Host::start(&["--max-requests=1", "--idle-timeout=1s"]);
+    let work = host.work("work");
+    let kind = "Content-Type: application/x-git-receive-pack-request";
+    let mut stream = http::begin(host.address(), "POST", "/a/git-receive-pack", &[kind], 1 << 20);
+    let id = "1111111111111111111111111111111111111111";
+    let body = http::push(&[(ZERO, id, "refs/heads/new")], "report-status", b"PACK\0\0\0\x02\0\0\0\x09");
+    stream.write_all(&body).unwrap();
+    eventually("a quarantine", || (!host.leftovers().is_empty()).then_some(()));
+    // Waits until the first is given up.
+    work.commit("second");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.0 408"), "{answer}");
+    assert!(host.leftovers().is_empty());
+}
+
+#[test]
+fn a_client_that_goes_away_takes_its_programs_with_it() {
+    let host = Host::start(&["--idle-timeout=10m"]);
+    host.work("work");
+    let kind = "Content-Type: application/x-git-upload-pack-request";
+    let mut stream = http::begin(host.address(), "POST", "/a/git-upload-pack", &[kind], 1000);
+    stream.write_all(b"0032want").unwrap();
+    let programs = || {
+        let root = host.root().display().to_string();
+        let is_one = |entry: &std::fs::DirEntry| {
+            std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| {
+                let line = String::from_utf8_lossy(&line).into_owned();
+                line.contains("upload-pack") && line.contains(&root)
+            })
+        };
+        std::fs::read_dir("/proc").unwrap().flatten().filter(is_one).count()
+    };
+    eventually("a program", || (programs() > 0).then_some(()));
+    drop(stream);
+    eventually("its end", || (programs() == 0).then_some(()));
+}
+
+#[test]
+fn without_git_it_says_what_to_install() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_gitcd"))
+        .args(["host", "--listen-urls=http://127.0.0.1:0", "--root"])
+        .arg(folder.path())
+        .env("PATH", "/nonexistent")
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && words.contains("install Git"), "{words}");
+}

@@ -1,0 +1,36 @@
+//! `gitcd host` and the stock `git`.
+
+#[path = "../tls/authority.rs"]
+#[allow(dead_code, reason = "every test program uses another part of it")]
+mod authority;
+
+mod access;
+mod crash;
+mod create;
+mod events;
+mod fetch;
+mod git;
+mod http;
+mod limits;
+mod owner;
+mod process;
+mod push;
+mod refuse;
+mod tls;
+
+use std::time::{Duration, Instant};
+
+/// Nothing that a test waits for takes longer than this on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `condition` gives a value; asks every 10 ms.
+fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
