@@ -107,6 +107,8 @@ pub struct Head {
     pub data: git2::Oid,
     /// How many merges were committed since the start.
     pub merges: u64,
+    /// What somebody else put on the data reference, and is to be merged.
+    pub foreign: Option<git2::Oid>,
 }
 
 /// The committer of one branch, before it starts.
@@ -147,7 +149,7 @@ impl Committer {
         counters: Arc<Counters>,
     ) -> Self {
         let staged = store.committed_revision();
-        let heads = watch::Sender::new(Head { revision: staged, data: branch.head().data, merges: 0 });
+        let heads = watch::Sender::new(Head { revision: staged, data: branch.head().data, merges: 0, foreign: branch.foreign() });
         Self {
             heads,
             folder: crate::recovery::state_folder(&config),
@@ -427,8 +429,8 @@ impl Committer {
         self.store.committed(self.staged, metadata);
         self.last_flush = Instant::now();
         self.oldest = None;
-        let (revision, data) = (self.staged, flushed.pair.data);
-        self.heads.send_modify(|head| *head = Head { revision, data, ..*head });
+        let (revision, data, foreign) = (self.staged, flushed.pair.data, self.branch.foreign());
+        self.heads.send_modify(|head| *head = Head { revision, data, foreign, ..*head });
         drop(span);
         self.trace.end();
         self.trim();

@@ -200,7 +200,13 @@ impl Server {
         let compacting = store.clone();
         let compaction =
             config.retention.map(|retention| tokio::spawn(async move { compactor::run(&compacting, retention).await }));
-        let pulling = tokio::spawn(puller.clone().run(stop.subscribe()));
+        let pulling = {
+            let (puller, stopped) = (puller.clone(), stop.subscribe());
+            tokio::spawn(async move {
+                let people = pull::people::follow(puller.joiner().clone(), puller.statuses().clone(), stopped.clone());
+                tokio::join!(people, puller.clone().run(stopped));
+            })
+        };
         let _lock = opened.lock;
         Ok(Self { store, writer, committer, listeners, addresses, stop, expiry, compaction, puller, pulling, _lock })
     }

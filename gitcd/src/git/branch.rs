@@ -47,6 +47,7 @@ use bytes::Bytes;
 use git2::{Oid, Repository};
 
 use super::entries::Entries;
+use super::graph::Graph;
 use super::load::{Names, Snapshot};
 use super::pack::{self, Placed};
 use super::refs::Refs;
@@ -162,6 +163,8 @@ pub struct Branch {
     /// The last pair that is in the repository, and what it says.
     head: Pair,
     state: State,
+    /// What somebody else put on the data reference: it stays there until a commit of ours has it in its history.
+    foreign: Option<Oid>,
     /// The root of the last metadata commit.
     root: Entries,
     /// The data commit to build upon.
@@ -201,6 +204,11 @@ impl Branch {
         self.head
     }
 
+    /// A commit that somebody else put on the data reference, and that is not merged yet.
+    pub fn foreign(&self) -> Option<Oid> {
+        self.foreign
+    }
+
     /// What the last flushed metadata says about the branch as a whole.
     pub fn state(&self) -> &State {
         &self.state
@@ -229,6 +237,13 @@ impl Branch {
     pub fn load(&self, metadata: Oid) -> Result<Loaded, LoadError> {
         Snapshot::read(&self.repository, &self.names, metadata)?.load(&self.repository, &self.names, &self.config.keys)
     }
+}
+
+/// Whether a commit on the data reference is one to be merged: it can be read, and is not one of ours that the reference was
+/// moved back to.
+fn is_to_be_merged(repository: &Repository, found: Oid, ours: Oid) -> bool {
+    let mut graph = Graph::default();
+    matches!(graph.is_ancestor(repository, found, ours), Ok(false))
 }
 
 /// What a reference was found to be.

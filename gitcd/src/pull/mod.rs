@@ -7,6 +7,7 @@
 pub mod admit;
 mod join;
 mod local;
+pub mod people;
 pub mod plan;
 mod puller;
 pub mod remote;

@@ -63,14 +63,45 @@ async fn an_empty_data_reference_is_refused() {
     refused_until_put_right(DATA, |_: &Repository| String::new(), &[]).await;
 }
 
+/// A commit of a person's with the tree that is there.
+fn by_hand(repository: &Repository) -> String {
+    let tree = repository.reference(&format!("{DATA}^{{tree}}"));
+    let commit = repository.git(&["commit-tree", &tree, "-p", &repository.reference(DATA), "-m", "by hand"]);
+    commit.trim().to_owned()
+}
+
+async fn is_merged(repository: &Repository, commit: &str) {
+    eventually("the commit to be in the branch", async || {
+        let found = repository.git(&["merge-base", DATA, commit]);
+        let ours = repository.git(&["log", "-1", "--format=%H", "refs/gitcd/metadata/main^2"]);
+        (found.trim() == commit && ours.trim() == repository.reference(DATA)).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
-async fn somebody_elses_commit_on_the_data_reference_is_refused() {
-    let foreign = |repository: &Repository| {
-        let parent = repository.reference(DATA);
-        let tree = repository.reference(&format!("{DATA}^{{tree}}"));
-        repository.git(&["commit-tree", &tree, "-p", &parent, "-m", "by hand"])
-    };
-    refused_until_put_right(DATA, foreign, &[]).await;
+async fn somebody_elses_commit_is_merged_while_gitcd_serves_and_at_its_start() {
+    let mut server = Server::start(Kind::Gitcd).await;
+    let client = server.client().await;
+    write(&client, 0..WRITES).await;
+    let repository = server.repository();
+    let last = WRITES as i64 + 1;
+    eventually("the first commits", async || (repository.committed_revision() == last).then_some(())).await;
+    for round in 0..2 {
+        let commit = by_hand(&repository);
+        repository.git(&["update-ref", DATA, &commit]);
+        is_merged(&repository, &commit).await;
+        write(&client, WRITES + round..WRITES + round + 1).await;
+    }
+    let last = last + 2;
+    eventually("the last commits", async || (repository.committed_revision() == last).then_some(())).await;
+    server.terminate().await;
+    let commit = by_hand(&repository);
+    repository.git(&["update-ref", DATA, &commit]);
+    server.restart().await;
+    is_merged(&repository, &commit).await;
+    holds(&server.client().await, 0..WRITES + 2).await;
+    repository.git(&["fsck", "--full", "--strict"]);
 }
 
 #[tokio::test]
@@ -147,12 +178,9 @@ async fn refuses_writes_until_put_right(reference: &str, change: impl FnOnce(&Re
 }
 
 #[tokio::test]
-async fn somebody_elses_commit_while_gitcd_serves_stops_writes_but_not_reads() {
+async fn a_data_reference_that_is_moved_back_while_gitcd_serves_stops_writes_but_not_reads() {
     refuses_writes_until_put_right(DATA, |repository| {
-        let tree = repository.reference(&format!("{DATA}^{{tree}}"));
-        let parent = repository.reference(DATA);
-        let commit = repository.git(&["commit-tree", &tree, "-p", &parent, "-m", "by hand"]);
-        repository.git(&["update-ref", DATA, commit.trim()]);
+        repository.git(&["update-ref", DATA, &format!("{DATA}~1")]);
     })
     .await;
 }

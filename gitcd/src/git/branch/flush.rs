@@ -3,9 +3,11 @@
 use std::time::SystemTime;
 
 use super::super::entries::Entry;
+use super::super::graph::Graph;
 use super::super::pack::Kind;
+use super::super::refs::RefError;
 use super::super::state::FORMAT;
-use super::{Branch, FlushError, Pair, State, show};
+use super::{Branch, FlushError, Pair, State, is_to_be_merged, show};
 
 /// What a flush wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,19 +44,12 @@ impl Branch {
     }
 
     fn try_flush(&mut self, state: &State) -> Result<Flushed, FlushError> {
-        // The metadata must not move ahead when the data reference cannot follow.
-        let found = self.refs.read(&self.names.data)?;
-        if found != Some(self.head.data) {
-            let reference = self.names.data.clone();
-            return Err(FlushError::ForeignChange { reference, expected: self.head.data, found: show(found) });
-        }
+        self.look_for_others()?;
         let metadata = self.write_metadata(state, Some(self.head.metadata));
         let pair = Pair { data: self.data_commit, metadata };
         let finished = self.pack.finish(&self.repository.path().join("objects/pack"))?;
         self.refs.update(&self.names.metadata, metadata, Some(self.head.metadata))?;
-        if pair.data != self.head.data {
-            self.refs.update(&self.names.data, pair.data, Some(self.head.data))?;
-        }
+        self.move_data(pair.data)?;
         pair.write(&self.pair_file())?;
         self.head = pair;
         self.state = state.clone();
@@ -67,6 +62,46 @@ impl Branch {
             objects: finished.objects,
             data_commits: std::mem::take(&mut self.commits),
         })
+    }
+
+    /// The metadata must not move ahead when the data reference can never follow. What somebody else committed there is noted.
+    fn look_for_others(&mut self) -> Result<(), FlushError> {
+        let found = self.refs.read(&self.names.data)?;
+        if found == Some(self.head.data) {
+            self.foreign = None;
+            return Ok(());
+        }
+        self.foreign = found.filter(|found| {
+            self.foreign == Some(*found) || is_to_be_merged(&self.repository, *found, self.head.data)
+        });
+        if self.foreign.is_none() {
+            let reference = self.names.data.clone();
+            return Err(FlushError::ForeignChange { reference, expected: self.head.data, found: show(found) });
+        }
+        Ok(())
+    }
+
+    /// Moves the data reference, unless it has a commit of somebody else's that `new` does not lead to: nobody's commit is
+    /// taken off a branch.
+    fn move_data(&mut self, new: git2::Oid) -> Result<(), FlushError> {
+        let expected = self.foreign.unwrap_or(self.head.data);
+        if let Some(foreign) = self.foreign {
+            let is_merged = Graph::default().is_ancestor(&self.repository, foreign, new).unwrap_or(false);
+            if !is_merged {
+                return Ok(());
+            }
+        } else if new == expected {
+            return Ok(());
+        }
+        match self.refs.update(&self.names.data, new, Some(expected)) {
+            Ok(()) => self.foreign = None,
+            // At this very moment.
+            Err(RefError::Moved { found: Some(found), .. }) if is_to_be_merged(&self.repository, found, new) => {
+                self.foreign = Some(found);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
     }
 
     /// Adds the metadata commit that describes `self.data_commit` to the pack.

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use git2::{Oid, Repository};
 
 use super::super::entries::Entries;
+use super::super::graph::Graph;
 use super::super::load::{Names, Snapshot};
 use super::super::reader::{Parents, Reader};
 use super::super::refs::Refs;
@@ -13,7 +14,7 @@ use super::super::tree::Tree;
 use super::super::trie::Trie;
 use super::super::{message, pack};
 use super::repository::{init, open_repository};
-use super::{Branch, Config, CreateError, FlushError, OpenError, Pair, Revisions, State, show};
+use super::{Branch, Config, CreateError, FlushError, OpenError, Pair, Revisions, State, is_to_be_merged, show};
 use crate::durable;
 
 /// What a branch consists of while it is in memory only.
@@ -99,8 +100,20 @@ impl Branch {
         if data != Some(parents.data) {
             let recorded = Pair::read(&file)?;
             if !is_half_done(recorded, parents, data) {
-                let (reference, expected) = (names.data, parents.data);
-                return Err(OpenError::ForeignChange { reference, expected, found: show(data) });
+                let ours = recorded.map_or(parents.data, |recorded| recorded.data);
+                let Some(found) = data.filter(|found| is_to_be_merged(&repository, *found, ours)) else {
+                    let (reference, expected) = (names.data, parents.data);
+                    return Err(OpenError::ForeignChange { reference, expected, found: show(data) });
+                };
+                let snapshot = Snapshot::read(&repository, &names, metadata)?;
+                let is_merged = Graph::default().is_ancestor(&repository, found, parents.data).unwrap_or(false);
+                if is_merged {
+                    // A crash came before the reference could move on from it.
+                    refs.update(&names.data, parents.data, data)?;
+                }
+                let mut branch = Branch::resume(config, repository, refs, snapshot)?;
+                branch.foreign = (!is_merged).then_some(found);
+                return Ok(Some(branch));
             }
             // Everything that it leads to is read before it moves, so that it never points to something broken.
             let snapshot = Snapshot::read(&repository, &names, metadata)?;
@@ -140,6 +153,7 @@ impl Branch {
             refs,
             head,
             state,
+            foreign: None,
             root,
             data_commit: head.data,
             data,

@@ -67,35 +67,80 @@ fn a_creation_that_a_crash_interrupted_is_completed() {
     store.git(&["fsck", "--full", "--strict"]);
 }
 
+fn by_hand(store: &Store, tree: &str, parent: &str) -> String {
+    let author = ["-c", "user.name=p", "-c", "user.email=p@localhost"];
+    let commit = ["commit-tree", "-m", "by hand", "-p", parent, tree];
+    store.git(&[&author[..], &commit[..]].concat()).trim().to_owned()
+}
+
 #[test]
-fn somebody_elses_commit_is_noticed_and_left_alone() {
+fn somebody_elses_commit_stays_on_the_reference_until_it_is_merged() {
     let mut store = Store::new();
     store.commit(&[("/registry/a", Some("1"))]);
     store.flush();
-    let metadata = store.reference(METADATA);
-    let foreign = store.git(&[
-        "-c",
-        "user.name=p",
-        "-c",
-        "user.email=p@localhost",
-        "commit-tree",
-        "-m",
-        "by hand",
-        "-p",
-        DATA,
-        "main^{tree}",
-    ]);
-    store.git(&["update-ref", DATA, foreign.trim()]);
+    let foreign = by_hand(&store, "main^{tree}", DATA);
+    store.git(&["update-ref", DATA, &foreign]);
 
+    store.commit(&[("/registry/a", Some("2"))]);
+    let metadata = store.reference(METADATA);
+    store.flush();
+    assert_ne!(store.reference(METADATA), metadata, "the metadata goes on");
+    assert_eq!(store.reference(DATA), foreign);
+    store.branch = Branch::open(config(&store.path)).unwrap().unwrap();
+    let theirs = store.branch.foreign().expect("it is told of");
+    assert_eq!(theirs.to_string(), foreign);
+
+    let revisions = Revisions { first: 9, last: 8, time: SystemTime::now(), clients: Vec::new(), changes: Vec::new() };
+    let merging = Merging { revisions, theirs, blobs: HashMap::new(), fast_forward: true, notes: String::new() };
+    assert_eq!(store.branch.merge(&merging), Ok(Joined::Merged));
+    store.flush();
+    assert_eq!(store.branch.foreign(), None);
+    assert_eq!(store.git(&["merge-base", DATA, &foreign]).trim(), foreign);
+    assert_eq!(store.reference(DATA), store.branch.head().data.to_string());
+    let model = store.loaded();
+    store.branch = Branch::open(config(&store.path)).unwrap().unwrap();
+    assert_eq!(store.loaded(), model);
+    store.git(&["fsck", "--full", "--strict"]);
+}
+
+#[test]
+fn a_crash_before_the_reference_leaves_a_merged_commit_is_completed() {
+    let mut store = Store::new();
+    store.commit(&[("/registry/a", Some("1"))]);
+    store.flush();
+    let foreign = by_hand(&store, "main^{tree}", DATA);
+    store.git(&["update-ref", DATA, &foreign]);
+    let pair = std::fs::read(store.path.join("gitcd/default/pair")).unwrap();
+    store.commit(&[("/registry/a", Some("2"))]);
+    store.flush();
+    let revisions = Revisions { first: 9, last: 8, time: SystemTime::now(), clients: Vec::new(), changes: Vec::new() };
+    let theirs = store.branch.foreign().unwrap();
+    let merging = Merging { revisions, theirs, blobs: HashMap::new(), fast_forward: true, notes: String::new() };
+    store.branch.merge(&merging).unwrap();
+    store.flush();
+    let merged = store.reference(DATA);
+    // As if the data reference had not been moved.
+    store.git(&["update-ref", DATA, &foreign]);
+    std::fs::write(store.path.join("gitcd/default/pair"), pair).unwrap();
+    store.branch = Branch::open(config(&store.path)).unwrap().unwrap();
+    assert_eq!((store.reference(DATA), store.branch.foreign()), (merged, None));
+}
+
+#[test]
+fn a_reference_that_was_moved_back_is_left_alone() {
+    let mut store = Store::new();
+    store.commit(&[("/registry/a", Some("1"))]);
+    store.flush();
+    let (metadata, before) = (store.reference(METADATA), store.reference("main~1"));
+    store.git(&["update-ref", DATA, &before]);
     store.commit(&[("/registry/a", Some("2"))]);
     let state = store.state.clone();
     let error = store.branch.flush(&state).unwrap_err();
     assert!(matches!(error, FlushError::ForeignChange { .. }), "{error}");
     assert!(matches!(store.branch.flush(&state), Err(FlushError::Failed)));
-    assert_eq!((store.reference(METADATA), store.reference(DATA)), (metadata, foreign.trim().to_owned()));
-
+    assert_eq!((store.reference(METADATA), store.reference(DATA)), (metadata, before.clone()));
     let error = Branch::open(config(&store.path)).unwrap_err();
-    assert!(matches!(error, OpenError::ForeignChange { .. }) && error.to_string().contains(foreign.trim()), "{error}");
+    assert!(matches!(error, OpenError::ForeignChange { .. }) && error.to_string().contains(&before), "{error}");
     // Even one that looks like a half-done move with another recorded pair.
     std::fs::remove_file(store.path.join("gitcd/default/pair")).unwrap();
     assert!(matches!(Branch::open(config(&store.path)), Err(OpenError::ForeignChange { .. })));

@@ -1,0 +1,93 @@
+//! Takes in what people commit on the data reference itself: by a push into the repository's folder, or by a merge in it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use git2::Oid;
+use tokio::sync::watch;
+
+use super::join::{How, Joined, Joiner};
+use super::status::Statuses;
+use crate::error::chain;
+use crate::git::refs::Refs;
+use crate::git::watch::RefWatcher;
+use crate::merge::Policy;
+use crate::merge::scope::Scope;
+use crate::recovery::git_dir;
+
+/// After a failure.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// What is on the reference is ours if the committer tells so within this time.
+const MOMENT: Duration = Duration::from_millis(50);
+
+/// How what people commit is merged.
+pub fn how(by: &str) -> How {
+    How { policy: Policy::Later, scope: Scope::default(), fast_forward: true, impatient: true, by: by.into() }
+}
+
+/// Follows the branch's data reference until told to stop.
+pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped: watch::Receiver<bool>) {
+    let (folder, reference) = (git_dir(&joiner.config().repository), joiner.config().data_reference.clone());
+    let watched = reference.clone();
+    let opened = tokio::task::spawn_blocking(move || {
+        Ok::<_, String>((
+            RefWatcher::new(&folder, move |name| name == watched).map_err(|error| chain(&error))?,
+            Refs::open(&folder).map_err(|error| chain(&error))?,
+        ))
+    });
+    let (watcher, refs) = match opened.await.expect("reading references does not panic") {
+        Ok((watcher, refs)) => (watcher, Arc::new(refs)),
+        Err(error) => {
+            tracing::error!(error, "commits of others on the branch are only noticed when it is written to");
+            return;
+        }
+    };
+    let mut changes = watcher.changes();
+    let mut heads = joiner.heads();
+    let mut failed: Option<Oid> = None;
+    loop {
+        let head = *heads.borrow_and_update();
+        let (again, name) = (refs.clone(), reference.clone());
+        let found = tokio::task::spawn_blocking(move || again.read(&name).ok().flatten());
+        let found = found.await.expect("reading references does not panic");
+        let mut retry = None;
+        let mut found = found.filter(|found| *found != head.data && failed != Some(*found));
+        if let Some(commit) = found {
+            // Our own commits are on the reference a moment before they are told of.
+            let told = tokio::time::timeout(MOMENT, heads.wait_for(|head| head.data == commit)).await;
+            found = told.is_err().then_some(commit);
+        }
+        if let Some(found) = found {
+            match joiner.join(found, &how("commit of a person")).await {
+                Ok(Joined::Done { keys, conflicts, rejected }) => {
+                    tracing::info!(commit = %found, keys, conflicts, rejected = rejected.len(), "took in a commit of somebody else's");
+                    for file in &rejected {
+                        tracing::warn!(path = file.path, reason = file.reason, "file not taken; the next commit restores it");
+                    }
+                    statuses.change(&reference, |status| status.joined(found, conflicts, &rejected));
+                }
+                Ok(Joined::Contained | Joined::Left) => {}
+                Err(error) => {
+                    tracing::error!(commit = %found, error = chain(&error), "a commit of somebody else's cannot be merged");
+                    statuses.change(&reference, |status| status.error = Some(chain(&error)));
+                    failed = Some(found);
+                    retry = Some(RETRY);
+                }
+            }
+        }
+        let resting = async {
+            match retry {
+                Some(retry) => tokio::time::sleep(retry).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = resting => failed = None,
+            changed = changes.next() => if changed.is_none() { return },
+            // A flush may have found one before the system told.
+            changed = heads.changed() => if changed.is_err() { return },
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        }
+    }
+}
