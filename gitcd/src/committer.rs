@@ -105,6 +105,8 @@ pub struct Head {
     pub revision: Revision,
     /// The data commit.
     pub data: git2::Oid,
+    /// What the data reference is about to move to: not somebody else's either.
+    pub next: git2::Oid,
     /// How many merges were committed since the start.
     pub merges: u64,
     /// What somebody else put on the data reference, and is to be merged.
@@ -149,7 +151,9 @@ impl Committer {
         counters: Arc<Counters>,
     ) -> Self {
         let staged = store.committed_revision();
-        let heads = watch::Sender::new(Head { revision: staged, data: branch.head().data, merges: 0, foreign: branch.foreign() });
+        let data = branch.head().data;
+        let heads =
+            watch::Sender::new(Head { revision: staged, data, next: data, merges: 0, foreign: branch.foreign() });
         Self {
             heads,
             folder: crate::recovery::state_folder(&config),
@@ -416,6 +420,12 @@ impl Committer {
             leases: self.store.leases(),
         };
         let balance = self.balance();
+        let next = self.branch.next();
+        self.heads.send_if_modified(|head| {
+            head.next = next;
+            // Nobody needs to be woken.
+            false
+        });
         let (span, started) = (self.trace.flush(self.staged), Instant::now());
         let flushed = span.in_scope(|| self.branch.flush(&state)).inspect_err(|_| failed(&span))?;
         self.counters.flush_seconds.observe(started.elapsed().as_secs_f64());

@@ -204,6 +204,11 @@ impl Branch {
         self.head
     }
 
+    /// The data commit that the next flush makes visible.
+    pub fn next(&self) -> Oid {
+        self.data_commit
+    }
+
     /// A commit that somebody else put on the data reference, and that is not merged yet.
     pub fn foreign(&self) -> Option<Oid> {
         self.foreign

@@ -168,7 +168,7 @@ impl Joiner {
         let _turn = self.turn.lock().await;
         let mut heads = self.heads.clone();
         let head = *heads.borrow_and_update();
-        if head.data == theirs {
+        if head.data == theirs || head.next == theirs {
             return Ok(Joined::Contained);
         }
         let (git, config, wanted) = (self.git.clone(), self.config.clone(), how.clone());

@@ -18,9 +18,6 @@ use crate::recovery::git_dir;
 /// After a failure.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// What is on the reference is ours if the committer tells so within this time.
-const MOMENT: Duration = Duration::from_millis(50);
-
 /// How what people commit is merged.
 pub fn how(by: &str) -> How {
     How { policy: Policy::Later, scope: Scope::default(), fast_forward: true, impatient: true, by: by.into() }
@@ -52,12 +49,9 @@ pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped:
         let found = tokio::task::spawn_blocking(move || again.read(&name).ok().flatten());
         let found = found.await.expect("reading references does not panic");
         let mut retry = None;
-        let mut found = found.filter(|found| *found != head.data && failed != Some(*found));
-        if let Some(commit) = found {
-            // Our own commits are on the reference a moment before they are told of.
-            let told = tokio::time::timeout(MOMENT, heads.wait_for(|head| head.data == commit)).await;
-            found = told.is_err().then_some(commit);
-        }
+        // Our own commits are on the reference a moment before they are told of.
+        let is_ours = |found: Oid| [head.data, head.next, heads.borrow().data, heads.borrow().next].contains(&found);
+        let found = found.filter(|found| !is_ours(*found) && failed != Some(*found));
         if let Some(found) = found {
             match joiner.join(found, &how("commit of a person")).await {
                 Ok(Joined::Done { keys, conflicts, rejected }) => {

@@ -1,5 +1,6 @@
 //! Follows the remotes of one branch.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,10 +9,12 @@ use rand::Rng as _;
 use tokio::sync::watch;
 
 use super::join::{How, JoinError, Joined, Joiner};
-use super::remote::{Fetched, Push, Remote, RemoteError};
+use super::remote::{Fetched, Place, Push, Remote, RemoteError};
 use super::status::{Condition, Statuses, now};
 use crate::error::chain;
+use crate::git::branch;
 use crate::git::refs::Refs;
+use crate::git::watch::{Changes, RefWatcher};
 use crate::merge::Policy;
 use crate::merge::scope::Scope;
 use crate::recovery::git_dir;
@@ -51,6 +54,8 @@ impl PullError {
 const RACES: usize = 8;
 /// The other side has so long to join histories that differ in nothing else.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two exchanges there is a pause of about what the first one took, up to this.
+const LONGEST_BREATH: Duration = Duration::from_millis(250);
 /// After failures in a row the next attempt comes after this, doubled each time,
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 /// up to this.
@@ -64,6 +69,44 @@ pub struct Puller {
     statuses: Statuses,
     /// One for each remote: only one exchange at a time.
     turns: Vec<tokio::sync::Mutex<()>>,
+}
+
+/// Tells of changes in a remote that is a folder of this machine.
+#[derive(Debug, Default)]
+struct Notices {
+    folder: Option<PathBuf>,
+    changes: Option<Changes>,
+}
+
+impl Notices {
+    /// Follows the remote's references, if they can be followed and are not yet.
+    async fn open(&mut self, remote: &Remote, config: &branch::Config) {
+        let Ok(Place::Folder(folder)) = remote.place(&config.repository) else {
+            (self.folder, self.changes) = (None, None);
+            return;
+        };
+        if self.changes.is_some() && self.folder.as_ref() == Some(&folder) {
+            return;
+        }
+        let (theirs, own) = (remote.data_reference.clone(), config.data_reference.clone());
+        let wanted = move |name: &str| name == theirs || name == own;
+        let at = folder.clone();
+        let watcher = tokio::task::spawn_blocking(move || RefWatcher::new(&at, wanted)).await;
+        // A remote that is away is looked at again after every attempt.
+        self.changes = watcher.expect("reading references does not panic").ok().map(|watcher| watcher.changes());
+        self.folder = Some(folder);
+    }
+
+    /// Returns when something has changed.
+    async fn next(&mut self) {
+        if let Some(changes) = &mut self.changes {
+            if changes.next().await.is_some() {
+                return;
+            }
+            self.changes = None;
+        }
+        std::future::pending().await
+    }
 }
 
 /// What a remote is waited for.
@@ -123,8 +166,11 @@ impl Puller {
         let mut heads = self.joiner.heads();
         let mut failures = 0_u32;
         let mut waiting = Waiting::default();
+        let mut notices = Notices::default();
         loop {
             heads.borrow_and_update();
+            notices.open(remote, self.joiner.config()).await;
+            let started = Instant::now();
             let outcome = tokio::select! {
                 outcome = self.pull_waiting(remote, &mut waiting) => outcome,
                 _ = stopped.wait_for(|stopped| *stopped) => return,
@@ -135,6 +181,8 @@ impl Puller {
                     let patience = waiting.left.map(|(_, until)| until.saturating_duration_since(Instant::now()));
                     self.config.interval.into_iter().chain(patience).min()
                 }
+                // Others were faster so often that they deserve to rest now.
+                Err(error) if error.condition() == Condition::Raced => Some(FIRST_RETRY),
                 Err(error) => {
                     failures = failures.saturating_add(1);
                     let longest = LAST_RETRY.min(FIRST_RETRY * 2_u32.saturating_pow(failures.min(16) - 1));
@@ -143,6 +191,12 @@ impl Puller {
                     Some(pause)
                 }
             };
+            // Whoever has just pushed leaves the others the time to do so: else the fastest would win every race.
+            let breath = started.elapsed().mul_f64(rand::rng().random_range(0.5..1.5)).min(LONGEST_BREATH);
+            tokio::select! {
+                () = tokio::time::sleep(breath) => {}
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+            }
             let resting = async {
                 match pause {
                     Some(pause) => tokio::time::sleep(pause).await,
@@ -151,6 +205,7 @@ impl Puller {
             };
             tokio::select! {
                 () = resting => {}
+                () = notices.next() => {}
                 // What was committed here is to be pushed.
                 _ = heads.changed(), if outcome.is_ok() && remote.push_after_merge => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,

@@ -1,5 +1,6 @@
 //! Branches that follow one another, in one process: what each has in the end, and what its watchers saw.
 
+mod latency;
 mod random;
 mod two;
 mod world;

@@ -1,0 +1,76 @@
+//! How long a write takes to reach another branch. Prints figures; asserts only that all arrive.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gitcd::pull::remote::Remote;
+use parking_lot::Mutex;
+
+use crate::world::{Branch, remote};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "prints figures for a person; run it with --ignored --nocapture"]
+async fn a_write_reaches_the_other_branch_through_an_upstream() {
+    let (mut one, mut other, mut upstream) =
+        (Branch::new("one").await, Branch::new("other").await, Branch::new("up").await);
+    upstream.stop().await;
+    for branch in [&mut one, &mut other] {
+        branch.follow(&upstream, Remote { push_after_merge: true, ..remote("up") });
+        branch.config.pull.interval = Some(Duration::from_secs(1));
+        branch.config.committer.flush_interval = Some(Duration::from_millis(20));
+        branch.restart().await;
+    }
+    let seconds = 15_u32;
+    let sent: Arc<Mutex<Vec<Option<Instant>>>> = Arc::new(Mutex::new(vec![None; 200 * seconds as usize]));
+    let start = Instant::now();
+    let writing = |branch: &Branch, name: &'static str, sent: Option<Arc<Mutex<Vec<Option<Instant>>>>>| {
+        let store = branch.server().store().clone();
+        tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(Duration::from_millis(5));
+            for number in 0..200 * seconds {
+                ticks.tick().await;
+                let key = format!("/registry/configmaps/{name}/k{}", number % 50);
+                let value = format!("{{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"k{}\",\"namespace\":\"{name}\",\"uid\":\"{name}{}\"}},\"data\":{{\"n\":\"{number}\"}}}}\n", number % 50, number % 50);
+                if let Some(sent) = &sent {
+                    sent.lock()[number as usize] = Some(Instant::now());
+                }
+                let put = gitcd::store::txn::Put { key: key.into(), value: Some(value.into()), lease: Some(0), previous: false };
+                store.execute(gitcd::store::txn::Op::Put(put), None).await.unwrap();
+            }
+        })
+    };
+    let first = writing(&one, "one", Some(sent.clone()));
+    let second = writing(&other, "other", None);
+    let store = other.server().store().clone();
+    let watching = tokio::task::spawn_blocking(move || {
+        let mut after = store.revision();
+        let mut latencies = Vec::new();
+        let mut last = -1_i64;
+        while last + 1 < i64::from(200 * seconds) && start.elapsed() < Duration::from_secs(60) {
+            let (now, _) = store.wait_for_writes(after, Some(Instant::now() + Duration::from_secs(1)));
+            for entry in store.log(after.next(), 10_000) {
+                for change in entry.changes() {
+                    if change.version.key.starts_with(b"/registry/configmaps/one/") {
+                        let text = String::from_utf8_lossy(&change.version.value_in_memory()).into_owned();
+                        let Some(number) = text.split("\"n\":\"").nth(1).and_then(|rest| rest.split('"').next()?.parse::<i64>().ok()) else { continue };
+                        last = last.max(number);
+                        latencies.push(sent.lock()[number as usize].unwrap().elapsed());
+                    }
+                }
+                after = entry.revision;
+            }
+            after = after.max(now.min(after));
+        }
+        (latencies, last)
+    });
+    first.await.unwrap();
+    second.await.unwrap();
+    let (mut latencies, last) = watching.await.unwrap();
+    latencies.sort();
+    let at = |part: f64| latencies[((latencies.len() - 1) as f64 * part) as usize];
+    println!("{} seen, last {last}, p50 {:?}, p90 {:?}, p99 {:?}, max {:?}", latencies.len(), at(0.5), at(0.9), at(0.99), at(1.0));
+    println!("{:?}", one.server().puller().statuses().all());
+    let packs = std::fs::read_dir(one.path().join("objects/pack")).unwrap().count() / 2;
+    println!("{packs} packs, {} commits", one.server().store().revision());
+    assert_eq!(last, i64::from(200 * seconds) - 1);
+}
