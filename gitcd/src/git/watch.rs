@@ -102,15 +102,19 @@ impl RefWatcher {
     /// # Errors
     /// [`WatchError`].
     pub fn new(git_dir: &Path, wanted: impl Fn(&str) -> bool + Send + 'static) -> Result<Self, WatchError> {
-        let system = |source| WatchError::System { path: git_dir.to_owned(), source };
         let refs = Refs::open(git_dir)?;
         // Listening first: what changes while the references are read is heard.
         let notifier = Notifier::new(refs.root());
+        Self::start(refs, notifier, Box::new(wanted))
+    }
+
+    fn start(refs: Refs, notifier: io::Result<Notifier>, wanted: Box<Wanted>) -> Result<Self, WatchError> {
+        let path = refs.root().to_owned();
+        let system = |source| WatchError::System { path: path.clone(), source };
         if let Err(error) = &notifier {
             tracing::warn!(%error, "the system does not tell of changed references: looking for them again and again");
         }
-        let mut follower =
-            Follower { refs, listing: Listing::default(), notifier: notifier.ok(), wanted: Box::new(wanted) };
+        let mut follower = Follower { refs, listing: Listing::default(), notifier: notifier.ok(), wanted };
         follower.listing.read_all(&follower.refs)?;
         let (sender, latest) = watch::channel(follower.snapshot());
         let (wake, woken) = UnixStream::pair().map_err(system)?;
@@ -189,6 +193,9 @@ fn difference(old: &BTreeMap<String, Oid>, new: &BTreeMap<String, Oid>) -> Vec<R
     names.into_iter().map(change).filter(|change| change.old != change.new).collect()
 }
 
+/// Which references to follow.
+type Wanted = dyn Fn(&str) -> bool + Send;
+
 /// What has to be read again.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Doubt {
@@ -208,7 +215,7 @@ struct Follower {
     refs: Refs,
     listing: Listing,
     notifier: Option<Notifier>,
-    wanted: Box<dyn Fn(&str) -> bool + Send>,
+    wanted: Box<Wanted>,
 }
 
 impl Debug for Follower {

@@ -129,7 +129,7 @@ async fn receive(host: &Inner, target: Target, by: By, mut input: Input) -> Resu
         input.drain(MAX_UNWANTED_BYTES).await;
     } else if brings_objects {
         let made = Quarantine::make(&repository).await?;
-        let outcome = unpack::unpack(host, &repository, &made, &push, &report, &mut input).await;
+        let outcome = unpack::unpack(host, &repository, &made, &push, &mut report, &mut input).await;
         match outcome {
             Ok(()) => quarantine = Some(made),
             Err(unpack::Failure::Problem(problem)) => {
@@ -141,13 +141,13 @@ async fn receive(host: &Inner, target: Target, by: By, mut input: Input) -> Resu
                 report.unusable(&reason);
                 input.drain(MAX_UNWANTED_BYTES).await;
             }
-            Err(unpack::Failure::Incomplete(reason)) => {
-                made.remove().await;
-                report.refuse_all(&reason);
-            }
         }
     }
-    if !report.is_hopeless() {
+    if report.is_hopeless() {
+        if let Some(useless) = quarantine {
+            useless.remove().await;
+        }
+    } else {
         let mut kept = match quarantine {
             Some(quarantine) => quarantine.migrate(&host.kept).await?,
             None => Vec::new(),

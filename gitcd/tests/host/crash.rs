@@ -1,10 +1,12 @@
 //! Kills at any moment.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::eventually;
 use super::process::Host;
+
+const ROUNDS: u32 = 16;
 
 #[test]
 fn whenever_the_host_is_killed_pushes_are_done_or_not_and_nothing_stays() {
@@ -12,7 +14,9 @@ fn whenever_the_host_is_killed_pushes_are_done_or_not_and_nothing_stays() {
     let work = host.work("work");
     let served = host.repository("a.git");
     let mut known = served.references();
-    for round in 0_u64..12 {
+    // The first round shows how long it takes; the others end at all moments of that time, and a little later.
+    let (mut whole, mut done) = (Duration::ZERO, 0);
+    for round in 0_u32..ROUNDS {
         let noise: Vec<u8> = (0..200_000).map(|_| rand::random()).collect();
         std::fs::write(work.path().join("noise"), noise).unwrap();
         work.git(&["add", "noise"]);
@@ -24,14 +28,21 @@ fn whenever_the_host_is_killed_pushes_are_done_or_not_and_nothing_stays() {
         if known.contains(&delete[1..]) {
             push.push(&delete);
         }
+        let start = Instant::now();
         let (pushed, made) = thread::scope(|scope| {
             let pushing = scope.spawn(|| work.run(&push).status.success());
             let making = scope.spawn(|| work.run(&["push", "--quiet", &first, "main"]).status.success());
-            // From before the first request to after the last answer, on an idle machine.
-            thread::sleep(Duration::from_millis(12 * (round % 12)));
-            host.kill();
+            if round > 0 {
+                thread::sleep(whole * round * 2 / ROUNDS);
+                host.kill();
+            }
             (pushing.join().unwrap(), making.join().unwrap())
         });
+        if round == 0 {
+            whole = start.elapsed();
+            host.kill();
+        }
+        done += u32::from(pushed);
         host.restart();
         eventually("nothing left behind", || host.leftovers().is_empty().then_some(()));
         served.fsck();
@@ -41,6 +52,8 @@ fn whenever_the_host_is_killed_pushes_are_done_or_not_and_nothing_stays() {
             assert!(names.iter().all(|name| found.contains(name.trim_start_matches("main:"))), "{found}");
             assert!(!push.contains(&&*delete) || !found.contains(&format!("{} ", &delete[1..])), "{found}");
         }
+        // The next round shall have as much to do.
+        work.git(&["push", "--quiet", &host.url("a"), "main"]);
         known = found;
         let folder = host.root().join(format!("new{round}.git"));
         if made {
@@ -52,6 +65,7 @@ fn whenever_the_host_is_killed_pushes_are_done_or_not_and_nothing_stays() {
             repository.fsck();
         }
     }
+    assert!((1..ROUNDS).contains(&done), "{done} of {ROUNDS} were done in time");
     let work = host.clone("last");
     work.fsck();
     assert!(!host.log().contains("ERROR"));

@@ -36,8 +36,14 @@ fn a_push_with_a_missing_object_is_refused() {
     assert!(text.contains("ng refs/heads/new a branch must be a commit"), "{text}");
     assert_eq!(served.references(), before);
     assert_eq!(served.git(&["count-objects", "-v"]).lines().find(|line| line.starts_with("packs:")), Some("packs: 1"));
-    let body = http::push(&[(ZERO, &id, "refs/heads/new")], "report-status", &pack);
-    assert_eq!(http::post(host.address(), PATH, &[], &body).text(), "000eunpack ok\n0016ok refs/heads/new\n0000");
+    let nowhere = "1111111111111111111111111111111111111111";
+    let all =
+        [(ZERO, &*id, "refs/heads/new"), (ZERO, nowhere, "refs/heads/nowhere"), (ZERO, &*tree, "refs/heads/tree")];
+    let text = http::post(host.address(), PATH, &[], &http::push(&all, "report-status", &pack)).text();
+    for line in ["unpack ok", "ok refs/heads/new", "ng refs/heads/nowhere missing", "ng refs/heads/tree a branch must"]
+    {
+        assert!(text.contains(line), "{line}: {text}");
+    }
     served.fsck();
     assert_eq!(host.leftovers(), NOTHING);
 }

@@ -127,3 +127,16 @@ async fn a_reader_is_enough_to_keep_it_alive() {
     refs.update("refs/heads/main", id(1), None).unwrap();
     assert_eq!(next(&mut changes).await, [change("refs/heads/main", None, Some(id(1)))]);
 }
+
+#[tokio::test]
+async fn where_the_system_tells_nothing_it_looks_by_itself() {
+    let (folder, refs) = repository();
+    let nothing = std::io::Error::from(std::io::ErrorKind::Unsupported);
+    let watcher = RefWatcher::start(Refs::open(folder.path()).unwrap(), Err(nothing), Box::new(|_| true)).unwrap();
+    let mut changes = watcher.changes();
+    refs.update("refs/heads/main", id(1), None).unwrap();
+    assert_eq!(next(&mut changes).await, [change("refs/heads/main", None, Some(id(1)))]);
+    watcher.look();
+    refs.update("refs/heads/main", id(2), Some(id(1))).unwrap();
+    assert_eq!(next(&mut changes).await, [change("refs/heads/main", Some(id(1)), Some(id(2)))]);
+}

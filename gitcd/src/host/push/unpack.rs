@@ -19,8 +19,6 @@ use super::report::Report;
 pub(super) enum Failure {
     /// It is damaged, too large, or has objects that Git does not allow.
     Unusable(String),
-    /// Something that its objects refer to is neither in it nor here.
-    Incomplete(String),
     /// There is nobody to tell, or nothing that a client should know.
     Problem(Problem),
 }
@@ -31,20 +29,57 @@ impl From<Problem> for Failure {
     }
 }
 
-/// Reads the pack into the quarantine and checks it, and everything that the new ids lead to.
+/// Reads the pack into the quarantine and checks it, and everything that the new ids lead to; refuses those that lead to
+/// something that is neither in the pack nor here.
 pub(super) async fn unpack(
     host: &Inner,
     repository: &Path,
     quarantine: &Quarantine,
     push: &Push,
-    report: &Report,
+    report: &mut Report,
     input: &mut Input,
 ) -> Result<(), Failure> {
     index(host, repository, quarantine, input).await?;
-    let wanted = push.commands.iter().enumerate().filter(|(at, _)| !report.is_refused(*at));
-    let wanted: Vec<_> = wanted.filter_map(|(_, command)| Some((command.reference.clone(), command.new?))).collect();
-    check_kinds(repository, quarantine, wanted.clone()).await?;
-    check_connected(host, repository, quarantine, &wanted).await
+    for (at, reason) in wrong_kinds(repository, quarantine, wanted(push, report)).await? {
+        report.refuse(at, reason);
+    }
+    let all = wanted(push, report);
+    let ids: Vec<_> = all.iter().map(|wanted| wanted.id).collect();
+    if ids.is_empty() || is_connected(host, repository, quarantine, &ids).await? {
+        return Ok(());
+    }
+    if all.len() > MAX_SUSPECTS {
+        report.refuse_all(MISSING);
+        return Ok(());
+    }
+    // Some of them are to blame, and which is worth finding out: the others are good.
+    for Wanted { at, id, .. } in all {
+        if !report.is_refused(at) && !is_connected(host, repository, quarantine, &[id]).await? {
+            report.refuse(at, MISSING);
+        }
+    }
+    Ok(())
+}
+
+/// So many references are looked at one by one to find those that lead to missing objects.
+const MAX_SUSPECTS: usize = 16;
+/// Git's own words.
+const MISSING: &str = "missing necessary objects";
+
+/// What a command's reference shall refer to.
+struct Wanted {
+    at: usize,
+    is_branch: bool,
+    id: Oid,
+}
+
+fn wanted(push: &Push, report: &Report) -> Vec<Wanted> {
+    let commands = push.commands.iter().enumerate().filter(|(at, _)| !report.is_refused(*at));
+    let wanted = commands.filter_map(|(at, command)| {
+        let is_branch = command.reference.starts_with("refs/heads/");
+        Some(Wanted { at, is_branch, id: command.new? })
+    });
+    wanted.collect()
 }
 
 /// `git index-pack`: every object is read, checked as `git fsck` does it, and those that a thin pack counts on are added.
@@ -100,47 +135,46 @@ fn unusable(said: &str, repository: &Path) -> String {
     if said.contains(&*path) { "the pack cannot be used".to_owned() } else { said.to_owned() }
 }
 
-/// A branch refers to a commit, everything else to whatever exists.
-async fn check_kinds(repository: &Path, quarantine: &Quarantine, wanted: Vec<(String, Oid)>) -> Result<(), Failure> {
+/// Those that do not exist, and branches that would not be commits.
+async fn wrong_kinds(
+    repository: &Path,
+    quarantine: &Quarantine,
+    wanted: Vec<Wanted>,
+) -> Result<Vec<(usize, &'static str)>, Problem> {
     let (repository, folder) = (repository.to_owned(), quarantine.folder().to_owned());
     let checked = tokio::task::spawn_blocking(move || {
-        let failed = |error: git2::Error| {
-            tracing::error!(%error, repository = %repository.display(), "cannot look into a quarantine");
-            Failure::Problem(Problem::Failed)
+        let opened = git2::Repository::open_bare(&repository)?;
+        let objects = opened.odb()?;
+        objects.add_disk_alternate(&folder.to_string_lossy())?;
+        let reason = |wanted: &Wanted| match objects.read_header(wanted.id) {
+            Ok((_, kind)) if wanted.is_branch && kind != ObjectType::Commit => Some("a branch must be a commit"),
+            Ok(_) => None,
+            Err(_) => Some(MISSING),
         };
-        let opened = git2::Repository::open_bare(&repository).map_err(failed)?;
-        let objects = opened.odb().map_err(failed)?;
-        objects.add_disk_alternate(&folder.to_string_lossy()).map_err(failed)?;
-        for (name, id) in wanted {
-            match objects.read_header(id) {
-                Ok((_, kind)) if kind != ObjectType::Commit && name.starts_with("refs/heads/") => {
-                    return Err(Failure::Incomplete("a branch must be a commit".to_owned()));
-                }
-                Ok(_) => {}
-                Err(_) => return Err(Failure::Incomplete("missing necessary objects".to_owned())),
-            }
-        }
-        Ok(())
+        Ok(wanted.iter().filter_map(|wanted| Some((wanted.at, reason(wanted)?))).collect())
     });
-    checked.await.map_err(|_| Problem::Failed)?
+    checked.await.map_err(|_| Problem::Failed)?.map_err(|error: git2::Error| {
+        tracing::error!(%error, "cannot look into a quarantine");
+        Problem::Failed
+    })
 }
 
 /// `git rev-list`: walks from the new ids to what is reachable here, and fails where something is missing.
-async fn check_connected(
+async fn is_connected(
     host: &Inner,
     repository: &Path,
     quarantine: &Quarantine,
-    wanted: &[(String, Oid)],
-) -> Result<(), Failure> {
+    wanted: &[Oid],
+) -> Result<bool, Problem> {
     let mut command = host.git.command(&["rev-list", "--objects", "--stdin", "--not", "--all", "--quiet"]);
     quarantine.apply(repository, &mut command);
     let failed = || Problem::failed("cannot run git rev-list");
     let mut running = Running::start(command.stdin(Stdio::piped()).stdout(Stdio::null())).map_err(failed())?;
     let child = running.child();
     let (Some(mut stdin), Some(stderr)) = (child.stdin.take(), child.stderr.take()) else {
-        return Err(Problem::Failed.into());
+        return Err(Problem::Failed);
     };
-    let ids: Vec<_> = wanted.iter().map(|(_, id)| id.to_string()).collect();
+    let ids: Vec<_> = wanted.iter().map(ToString::to_string).collect();
     let ids = ids.join("\n") + "\n";
     let fed = async {
         // A program that ends early says why.
@@ -149,9 +183,8 @@ async fn check_connected(
     };
     let ((), said) = tokio::join!(fed, complaint(stderr));
     let status = running.child().wait().await.map_err(failed())?;
-    if status.success() {
-        return Ok(());
+    if !status.success() {
+        tracing::info!(repository = %repository.display(), said, "a push leads to something that is missing");
     }
-    tracing::info!(repository = %repository.display(), said, "a push is refused: something is missing");
-    Err(Failure::Incomplete("missing necessary objects".to_owned()))
+    Ok(status.success())
 }
