@@ -16,6 +16,7 @@ use crate::git::branch;
 use crate::http;
 use crate::listener;
 use crate::metrics::{Network, Requests, Source};
+use crate::pull::owner::Served;
 use crate::pull::{self, JoinError, Joiner, Puller};
 use crate::recovery::{self, OpenError, StateLock};
 use crate::store::{self, Store};
@@ -58,6 +59,8 @@ pub struct Config {
     pub tls: Option<tls::Files>,
     /// Whom to pull from and push to.
     pub pull: pull::Config,
+    /// Where a Git host finds the branch, so that pushes go through its store.
+    pub served: Served,
 }
 
 /// How connections are kept.
@@ -200,6 +203,7 @@ impl Server {
         let compacting = store.clone();
         let compaction =
             config.retention.map(|retention| tokio::spawn(async move { compactor::run(&compacting, retention).await }));
+        config.served.add(puller.joiner().clone(), puller.statuses().clone());
         let pulling = {
             let (puller, stopped) = (puller.clone(), stop.subscribe());
             tokio::spawn(async move {

@@ -1,6 +1,7 @@
 //! `gitcd host`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -11,6 +12,7 @@ use super::{boolean, duration};
 use crate::config::{Listen, listen_urls};
 use crate::host::server::Server;
 use crate::host::{Access, Config, Limits};
+use crate::pull::owner::Served;
 use crate::tls;
 
 #[derive(Debug, clap::Args)]
@@ -83,7 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if listen.is_empty() {
         bail!("--listen-urls has no URL");
     }
-    let tls = tls_files(args)?;
+    let tls = tls_files((&args.tls_cert, &args.tls_key, &args.tls_trusted_ca_certs))?;
     if tls.is_none() && listen.iter().any(|url| url.tls) {
         bail!("--listen-urls has an https URL; that needs --tls-cert and --tls-key");
     }
@@ -95,7 +97,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let config = Config {
         tokens: args.tokens.clone(),
-        anonymous: anonymous(args, &listen)?,
+        anonymous: anonymous(args.anonymous, args.tokens.is_some(), &listen)?,
         create_on_push: args.create_on_push,
         limits,
         ..Config::new(&args.root)
@@ -127,24 +129,74 @@ async fn serve(config: Config, listen: &[Listen], tls: Option<tls::Files>) -> an
     Ok(())
 }
 
-fn tls_files(args: &Args) -> anyhow::Result<Option<tls::Files>> {
-    match (&args.tls_cert, &args.tls_key) {
+type Given<'a> = (&'a Option<PathBuf>, &'a Option<PathBuf>, &'a Option<PathBuf>);
+
+fn tls_files((cert, key, trusted_ca): Given<'_>) -> anyhow::Result<Option<tls::Files>> {
+    match (cert, key) {
         (Some(cert), Some(key)) => {
-            let trusted_ca = args.tls_trusted_ca_certs.clone();
-            Ok(Some(tls::Files { cert: cert.clone(), key: key.clone(), trusted_ca }))
+            Ok(Some(tls::Files { cert: cert.clone(), key: key.clone(), trusted_ca: trusted_ca.clone() }))
         }
-        (None, None) if args.tls_trusted_ca_certs.is_none() => Ok(None),
+        (None, None) if trusted_ca.is_none() => Ok(None),
         _ => bail!("--tls-cert and --tls-key belong together, and --tls-trusted-ca-certs needs both"),
     }
 }
 
+/// Flags of `gitcd serve` for a Git host beside the etcd API.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Git host")]
+pub(super) struct HostFlags {
+    /// Serve the repository to Git clients, too: http://127.0.0.1:2480, and clone http://127.0.0.1:2480/NAME.git. Pushes to a branch
+    /// that is served here go through its store; refs/for/BRANCH takes them at any time
+    #[arg(long, env = "GITCD_HOST_LISTEN_URLS", value_name = "URLS")]
+    host_listen_urls: Option<String>,
+    /// YAML file with users, their tokens and rights; see `gitcd host`
+    #[arg(long, env = "GITCD_HOST_TOKENS", value_name = "FILE")]
+    host_tokens: Option<PathBuf>,
+    /// What everybody may do there [default: none; write if there is no --host-tokens and only this machine can connect]
+    #[arg(long, env = "GITCD_HOST_ANONYMOUS", value_enum, value_name = "ACCESS")]
+    host_anonymous: Option<Anonymous>,
+    /// Certificate for https listeners of the Git host (PEM file)
+    #[arg(long, env = "GITCD_HOST_TLS_CERT", value_name = "FILE")]
+    host_tls_cert: Option<PathBuf>,
+    /// Its key (PEM file)
+    #[arg(long, env = "GITCD_HOST_TLS_KEY", value_name = "FILE")]
+    host_tls_key: Option<PathBuf>,
+    /// Require client certificates of the authorities in this PEM file
+    #[arg(long, env = "GITCD_HOST_TLS_TRUSTED_CA_CERTS", value_name = "FILE")]
+    host_tls_trusted_ca_certs: Option<PathBuf>,
+}
+
+impl HostFlags {
+    /// Starts the host of one repository, if there is to be one.
+    pub(super) async fn start(&self, repository: &Path, owner: Served) -> anyhow::Result<Option<Server>> {
+        let Some(urls) = &self.host_listen_urls else { return Ok(None) };
+        let listen = listen_urls(urls)?;
+        let files = (&self.host_tls_cert, &self.host_tls_key, &self.host_tls_trusted_ca_certs);
+        let tls = tls_files(files).context("--host-tls-*")?;
+        let root = repository.parent().context("a repository lies in a folder")?;
+        let config = Config {
+            tokens: self.host_tokens.clone(),
+            anonymous: anonymous(self.host_anonymous, self.host_tokens.is_some(), &listen).context("--host-anonymous")?,
+            owner: Some(Arc::new(owner)),
+            only: Some(repository.to_owned()),
+            ..Config::new(root)
+        };
+        let server = Server::start(config, &listen, tls).await.context("cannot host the repository")?;
+        let name = repository.file_name().unwrap_or_default().to_string_lossy();
+        for address in server.addresses() {
+            tracing::info!(%address, path = format!("/{name}"), "hosting");
+        }
+        Ok(Some(server))
+    }
+}
+
 /// A host that everybody may write to is started only on purpose, or where only this machine can connect.
-fn anonymous(args: &Args, listen: &[Listen]) -> anyhow::Result<Option<Access>> {
+fn anonymous(given: Option<Anonymous>, has_tokens: bool, listen: &[Listen]) -> anyhow::Result<Option<Access>> {
     let is_local = listen.iter().all(|url| url.address.ip().is_loopback() && !url.tls);
-    match args.anonymous {
+    match given {
         Some(given) => {
             let access = given.access();
-            if access.is_none() && args.tokens.is_none() {
+            if access.is_none() && !has_tokens {
                 bail!("nobody could use this host: give --tokens, or something else than --anonymous=none");
             }
             if access >= Some(Access::Write) && !is_local {
@@ -152,7 +204,7 @@ fn anonymous(args: &Args, listen: &[Listen]) -> anyhow::Result<Option<Access>> {
             }
             Ok(access)
         }
-        None if args.tokens.is_some() => Ok(None),
+        None if has_tokens => Ok(None),
         None if is_local => {
             tracing::info!("everybody on this machine may push: there are no --tokens and no --anonymous");
             Ok(Some(Access::Write))

@@ -10,6 +10,7 @@ use crate::config::{ConfigError, PerBranch};
 use crate::merge::Policy;
 use crate::merge::scope::{EVERYTHING, NOTHING, Scope};
 use crate::pull::Config;
+use crate::pull::owner::Served;
 use crate::pull::remote::Remote;
 use crate::server::{self, Server};
 use crate::{api, committer, store};
@@ -244,6 +245,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
             transport: server::Transport::default(),
             tls: None,
             pull,
+            served: Served::default(),
         });
     }
     Ok(configs)

@@ -12,6 +12,7 @@ use self::etcd::{Compaction, Tracing, Transport};
 use super::{Common, boolean, duration, per_branch};
 use crate::committer::Granularity;
 use crate::config::{DEFAULT_NAME, listen_urls};
+use crate::pull::owner::Served;
 use crate::server::{Config, ServeError, Server};
 use crate::{api, committer, store, telemetry, tls};
 
@@ -102,6 +103,8 @@ pub(super) struct Args {
     former: Former,
     #[command(flatten)]
     pull: super::pull::Flags,
+    #[command(flatten)]
+    host: super::host::HostFlags,
 }
 
 /// Flags of earlier releases that have nothing to set any more.
@@ -140,7 +143,7 @@ pub(super) fn run(args: &Args, verbosity: i32) -> anyhow::Result<()> {
     let configs = configs(args)?;
     args.pull.warn();
     let result = runtime.block_on(async {
-        let result = serve(configs).await;
+        let result = serve(configs, &args.host).await;
         if let Some(traces) = traces {
             traces.end().await;
         }
@@ -151,10 +154,11 @@ pub(super) fn run(args: &Args, verbosity: i32) -> anyhow::Result<()> {
     result
 }
 
-async fn serve(configs: Vec<Config>) -> anyhow::Result<()> {
+async fn serve(configs: Vec<Config>, host: &super::host::HostFlags) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut servers = Vec::new();
+    let first = configs.first().map(|config| (config.branch.repository.clone(), config.served.clone()));
     for config in configs {
         let (name, reference) = (config.branch.name.clone(), config.branch.data_reference.clone());
         let server = Server::start(config).await.with_context(|| format!("cannot serve branch {name:?}"))?;
@@ -163,11 +167,19 @@ async fn serve(configs: Vec<Config>) -> anyhow::Result<()> {
         }
         servers.push(server);
     }
+    // After the branches: a push must find them.
+    let host = match first {
+        Some((repository, served)) => host.start(&repository, served).await?,
+        None => None,
+    };
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
     tracing::info!("stopping: answering what is under way, committing");
+    if let Some(host) = host {
+        host.stop().await;
+    }
     let mut outcome = Ok(());
     for server in servers {
         match server.stop().await {
@@ -215,6 +227,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let named = [&listen, &advertise, &clusters, &members, &certs, &keys, &authorities, remotes.names()];
     let names = branches.names(&named);
     branches.check(&names)?;
+    let served = Served::default();
     let mut configs = Vec::new();
     for name in &names {
         let urls = match listen.of(name) {
@@ -264,6 +277,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
             transport: args.transport.settings(),
             tls,
             pull,
+            served: served.clone(),
         });
     }
     Ok(configs)

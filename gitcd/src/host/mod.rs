@@ -63,13 +63,15 @@ pub struct Config {
     pub limits: Limits,
     /// Who decides about references that are more than files.
     pub owner: Option<Arc<dyn Owner>>,
+    /// The only repository to serve, if not all below the root.
+    pub only: Option<PathBuf>,
 }
 
 impl Config {
     /// A host that nobody has access to yet.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let (root, limits) = (root.into(), Limits::default());
-        Self { root, tokens: None, anonymous: None, create_on_push: false, limits, owner: None }
+        Self { root, tokens: None, anonymous: None, create_on_push: false, limits, owner: None, only: None }
     }
 }
 
@@ -120,6 +122,7 @@ pub struct Host(Arc<Inner>);
 struct Inner {
     /// Without symbolic links.
     root: PathBuf,
+    only: Option<PathBuf>,
     git: Program,
     gate: Gate,
     create_on_push: bool,
@@ -144,12 +147,14 @@ impl Host {
         if !root.is_dir() {
             return Err(root_error(io::ErrorKind::NotADirectory.into()));
         }
+        let only = config.only.map(|only| only.canonicalize().map_err(root_error)).transpose()?;
         let gate = Gate::open(config.tokens, config.anonymous)?;
         let swept = root.clone();
         // Cannot fail: what cannot be removed is told and stays.
         let _swept = tokio::task::spawn_blocking(move || clean::sweep(&swept)).await;
         Ok(Self(Arc::new(Inner {
             root,
+            only,
             git,
             gate,
             create_on_push: config.create_on_push,
@@ -178,6 +183,11 @@ impl Host {
 }
 
 impl Inner {
+    /// The repository of a name, if it is served.
+    fn repository(&self, name: &name::Name) -> Option<PathBuf> {
+        name.find(&self.root).filter(|found| self.only.as_ref().is_none_or(|only| only == found))
+    }
+
     async fn permit(&self) -> Result<OwnedSemaphorePermit, Problem> {
         let permit = tokio::time::timeout(QUEUE, self.requests.clone().acquire_owned()).await;
         permit.ok().and_then(Result::ok).ok_or(Problem::Busy)

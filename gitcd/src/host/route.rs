@@ -113,8 +113,8 @@ async fn respond(host: &Arc<Inner>, request: Request) -> Result<Response, Proble
         return Err(Problem::Type(service.request_type()));
     }
     let repository = {
-        let (root, name) = (host.root.clone(), name.clone());
-        tokio::task::spawn_blocking(move || name.find(&root)).await.map_err(|_| Problem::Failed)?
+        let (host, name) = (host.clone(), name.clone());
+        tokio::task::spawn_blocking(move || host.repository(&name)).await.map_err(|_| Problem::Failed)?
     };
     let protocol = protocol(&parts.headers);
     let missing = || refused(host, &caller);

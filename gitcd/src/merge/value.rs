@@ -51,6 +51,10 @@ impl Value {
             let value = build.done.filter(|value| !build.repeated && matches!(value, Value::Map(_)))?;
             return Some((value, Syntax::Json));
         }
+        if bytes.trim_ascii_start().starts_with(b"{") {
+            // It is meant as JSON: what YAML would make of a slip in it, nobody meant.
+            return None;
+        }
         // Text like "a: b" alone is rarely meant as an object, but nothing is lost by merging it as one.
         let parsed: serde_norway::Value = serde_norway::from_slice(bytes).ok()?;
         let value = of_yaml(parsed, 0)?;
@@ -387,7 +391,7 @@ mod tests {
 
     #[test]
     fn what_is_no_object_with_distinct_fields_is_not_read() {
-        for text in [&b"[1]"[..], b"1", b"", b"{\"a\":1,\"\\u0061\":2}", b"k8s\0\n\x02v1", b"k8s:enc:aescbc:v1:key:\x9f", b"a: !t 1", b"word"] {
+        for text in [&b"[1]"[..], b"1", b"", b"{\"a\":1,\"\\u0061\":2}", b"k8s\0\n\x02v1", b"k8s:enc:aescbc:v1:key:\x9f", b"a: !t 1", b"word", b"{\"a\": , \"b\": 1}"] {
             assert!(Value::parse(text).is_none(), "{}", text.escape_ascii());
         }
         assert_eq!(Value::parse(b"a: 1\nb: [x]\n").map(|(_, syntax)| syntax), Some(Syntax::Yaml));

@@ -28,6 +28,8 @@ pub struct How {
     pub fast_forward: bool,
     /// Whether to make the commit although only the histories differ and the other side is to do it.
     pub impatient: bool,
+    /// Whether a file that cannot enter keeps everything else out, too.
+    pub strict: bool,
     /// Whom watchers and commits are told as the writer.
     pub by: Arc<str>,
 }
@@ -39,6 +41,8 @@ pub enum Joined {
     Contained,
     /// Only the histories differ, and the other side is to join them.
     Left,
+    /// These files cannot enter, so nothing does.
+    Refused(Vec<Rejected>),
     /// It is now.
     Done {
         /// Keys that changed here.
@@ -188,6 +192,9 @@ impl Joiner {
             Ok::<_, JoinError>(plan)
         });
         let Some(plan) = planned.await.expect("a merge does not panic")? else { return Ok(Joined::Contained) };
+        if how.strict && !plan.rejected.is_empty() {
+            return Ok(Joined::Refused(plan.rejected));
+        }
         // Of two that could both join the histories, one does, so that they do not chase each other.
         if plan.same_tree && !plan.fast_forward && !how.impatient && head.data > theirs {
             return Ok(Joined::Left);

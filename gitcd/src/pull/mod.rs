@@ -7,6 +7,7 @@
 pub mod admit;
 mod join;
 mod local;
+pub mod owner;
 pub mod people;
 pub mod plan;
 mod puller;

@@ -20,7 +20,7 @@ const RETRY: Duration = Duration::from_secs(2);
 
 /// How what people commit is merged.
 pub fn how(by: &str) -> How {
-    How { policy: Policy::Later, scope: Scope::default(), fast_forward: true, impatient: true, by: by.into() }
+    How { policy: Policy::Later, scope: Scope::default(), fast_forward: true, impatient: true, strict: false, by: by.into() }
 }
 
 /// Follows the branch's data reference until told to stop.
@@ -61,7 +61,7 @@ pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped:
                     }
                     statuses.change(&reference, |status| status.joined(found, conflicts, &rejected));
                 }
-                Ok(Joined::Contained | Joined::Left) => {}
+                Ok(Joined::Contained | Joined::Left | Joined::Refused(_)) => {}
                 Err(error) => {
                     tracing::error!(commit = %found, error = chain(&error), "a commit of somebody else's cannot be merged");
                     statuses.change(&reference, |status| status.error = Some(chain(&error)));

@@ -305,10 +305,11 @@ impl Puller {
             scope: scope.clone(),
             fast_forward: remote.fast_forward,
             impatient: !patient,
+            strict: false,
             by: format!("merge of {}", remote.name).into(),
         };
         match self.joiner.join(theirs, &how).await? {
-            Joined::Contained => waiting.left = None,
+            Joined::Contained | Joined::Refused(_) => waiting.left = None,
             Joined::Left => {
                 if waiting.left.is_none_or(|(oid, _)| oid != theirs) {
                     let patience = PATIENCE.mul_f64(rand::rng().random_range(0.5..1.0));

@@ -77,11 +77,21 @@ impl RemoteStatus {
         self.conflicts += conflicts as u64;
         self.merged = Some(theirs.to_string());
         self.merged_at = Some(now());
+        self.refused(rejected);
+    }
+
+    pub(super) fn refused(&mut self, rejected: &[Rejected]) {
         for Rejected { path, reason } in rejected {
             self.rejected.insert(path.clone(), reason.clone());
         }
+        while self.rejected.len() > MOST_REJECTED {
+            self.rejected.pop_last();
+        }
     }
 }
+
+/// So many rejected files are told.
+const MOST_REJECTED: usize = 100;
 
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())

@@ -69,6 +69,7 @@ impl Branch {
             transport: Transport::default(),
             tls: None,
             pull: pull::Config::default(),
+            served: pull::owner::Served::default(),
         };
         let mut branch = Self { config, server: None, _folder: folder };
         branch.start().await;

@@ -11,6 +11,7 @@ mod authority;
 mod collector;
 mod compaction;
 mod pages;
+mod people;
 mod restore;
 #[cfg(feature = "otlp")]
 mod traces;

@@ -1,0 +1,102 @@
+//! Pushes to served branches go through the store.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+
+use super::join::{How, Joined, Joiner};
+use super::people;
+use super::status::Statuses;
+use crate::error::chain;
+use crate::host::{Owner, Refusal, Update};
+
+/// The branches that this process serves. Cheap to share.
+#[derive(Clone, Debug, Default)]
+pub struct Served(Arc<Mutex<HashMap<(PathBuf, String), Branch>>>);
+
+#[derive(Clone, Debug)]
+struct Branch {
+    joiner: Arc<Joiner>,
+    statuses: Statuses,
+    metadata: String,
+}
+
+/// Where pushes go that are to be merged, whatever the branch is at.
+const FOR: &str = "refs/for/";
+
+impl Served {
+    /// Lets pushes to a branch go through its store.
+    pub fn add(&self, joiner: Arc<Joiner>, statuses: Statuses) {
+        let config = joiner.config();
+        let key = (canonical(&config.repository), config.data_reference.clone());
+        let metadata = config.metadata_reference.clone();
+        self.0.lock().insert(key, Branch { joiner, statuses, metadata });
+    }
+
+    fn find(&self, repository: &Path, reference: &str) -> Option<Branch> {
+        self.0.lock().get(&(canonical(repository), reference.to_owned())).cloned()
+    }
+
+    fn is_metadata(&self, repository: &Path, reference: &str) -> bool {
+        let folder = canonical(repository);
+        self.0.lock().iter().any(|((known, _), branch)| *known == folder && branch.metadata == reference)
+    }
+}
+
+/// A repository as its folder and as the `.git` in it are the same one.
+fn canonical(repository: &Path) -> PathBuf {
+    let folder = crate::recovery::git_dir(repository);
+    folder.canonicalize().unwrap_or(folder)
+}
+
+impl Owner for Served {
+    fn update(&self, update: Update) -> Option<BoxFuture<'_, Result<(), Refusal>>> {
+        if self.is_metadata(&update.repository, &update.reference) {
+            let refused = async { Err(Refusal::new("the metadata of a branch is written by the gitcd that serves it")) };
+            return Some(refused.boxed());
+        }
+        let merges = update.reference.strip_prefix(FOR).map(|branch| format!("refs/heads/{branch}"));
+        let reference = merges.as_deref().unwrap_or(&update.reference);
+        let branch = self.find(&update.repository, reference)?;
+        let anywhere = merges.is_some();
+        Some(async move { take(branch, update, anywhere).await }.boxed())
+    }
+}
+
+async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<(), Refusal> {
+    let Some(new) = update.new else { return Err(Refusal::new("a branch that is being served cannot be deleted")) };
+    let joiner = &branch.joiner;
+    if !anywhere {
+        let head = joiner.commit().await.map_err(|error| Refusal::new(&chain(&error)))?;
+        if update.old != Some(head.data) {
+            let branch = update.reference.trim_start_matches("refs/heads/");
+            let advice = format!("the branch has moved on: fetch and merge, or push to {FOR}{branch} to have it merged");
+            return Err(Refusal::new(&advice));
+        }
+        let follows = joiner.is_ancestor(head.data, new).await.map_err(|error| Refusal::new(&chain(&error)))?;
+        if !follows {
+            return Err(Refusal::new("this would take commits off a branch that is being served"));
+        }
+    }
+    let by = format!("push of {}", update.user.as_deref().unwrap_or("somebody"));
+    let how = How { strict: true, ..people::how(&by) };
+    match joiner.join(new, &how).await {
+        Ok(Joined::Contained | Joined::Left) => Ok(()),
+        Ok(Joined::Refused(rejected)) => {
+            let files: Vec<_> = rejected.iter().map(|file| format!("{}: {}", file.path, file.reason)).collect();
+            tracing::info!(reference = update.reference, files = files.join("; "), "push refused");
+            branch.statuses.change(&update.reference, |status| status.refused(&rejected));
+            Err(Refusal::new(&files.join("; ")))
+        }
+        Ok(Joined::Done { keys, conflicts, rejected }) => {
+            tracing::info!(reference = update.reference, commit = %new, keys, conflicts, "push merged");
+            branch.statuses.change(&update.reference, |status| status.joined(new, conflicts, &rejected));
+            Ok(())
+        }
+        Err(error) => Err(Refusal::new(&chain(&error))),
+    }
+}

@@ -1,0 +1,130 @@
+//! People push to a branch that is being served, with stock Git.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use crate::support::build::{get, put};
+use crate::support::{Client, Kind, Launch, Server, eventually, free_port};
+
+const KEY: &str = "/registry/configmaps/shop/prices";
+const FILE: &str = "configmaps/shop/prices";
+
+fn map(value: &str) -> String {
+    let metadata = r#""metadata":{"name":"prices","namespace":"shop","uid":"u"}"#;
+    format!(r#"{{"kind":"ConfigMap","apiVersion":"v1",{metadata},"data":{{"tea":"{value}","cup":"1"}}}}"#) + "\n"
+}
+
+struct Clone {
+    folder: PathBuf,
+    _temporary: TempDir,
+}
+
+impl Clone {
+    fn git(&self, words: &[&str]) -> Output {
+        let author = ["-c", "user.name=p", "-c", "user.email=p@localhost"];
+        let mut command = Command::new("git");
+        command.arg("-C").arg(&self.folder).args(author).args(words).env("GIT_TERMINAL_PROMPT", "0");
+        command.output().expect("git runs")
+    }
+
+    fn done(&self, words: &[&str]) -> String {
+        let output = self.git(words);
+        assert!(output.status.success(), "git {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn edit(&self, from: &str, to: &str) {
+        let path = self.folder.join(FILE);
+        let text = std::fs::read_to_string(&path).expect("the file was checked out");
+        assert!(text.contains(from), "{text}");
+        std::fs::write(&path, text.replace(from, to)).expect("it can be written");
+        self.done(&["commit", "-qam", "by hand"]);
+    }
+}
+
+async fn served() -> (Server, Client, String) {
+    let port = free_port();
+    let server = Launch::new(Kind::Gitcd).argument(format!("--host-listen-urls=http://127.0.0.1:{port}")).start().await;
+    let client = server.client().await;
+    client.put(put(KEY, &map("3"))).await.ok();
+    (server, client, format!("http://127.0.0.1:{port}/repo.git"))
+}
+
+async fn committed(server: &Server, client: &Client) {
+    let revision = client.range(get(KEY)).await.ok().header.expect("it has one").revision;
+    let repository = server.repository();
+    eventually("the commit", async || (repository.committed_revision() >= revision).then_some(())).await;
+}
+
+fn clone(url: &str) -> Clone {
+    let temporary = tempfile::tempdir().expect("the temporary folder is writable");
+    let folder = temporary.path().join("clone");
+    let cloned = Command::new("git").args(["clone", "-q", "-b", "main", url]).arg(&folder).output().expect("git runs");
+    assert!(cloned.status.success(), "{}", String::from_utf8_lossy(&cloned.stderr));
+    Clone { folder, _temporary: temporary }
+}
+
+async fn value(client: &Client) -> String {
+    let found = client.range(get(KEY)).await.ok();
+    String::from_utf8_lossy(&found.kvs[0].value).into_owned()
+}
+
+#[tokio::test]
+async fn a_push_changes_a_key_at_once() {
+    let (server, client, url) = served().await;
+    committed(&server, &client).await;
+    let clone = clone(&url);
+    clone.edit(r#""tea": "3""#, r#""tea": "4""#);
+    clone.done(&["push", "-q", "origin", "main"]);
+    assert_eq!(value(&client).await, map("4"), "it is there when the push is done");
+    let head = clone.done(&["rev-parse", "HEAD"]);
+    assert_eq!(server.repository().reference("refs/heads/main"), head.trim(), "a fast-forward");
+    // And the branch goes on from there.
+    client.put(put(KEY, &map("5"))).await.ok();
+    committed(&server, &client).await;
+    clone.done(&["pull", "-q", "--ff-only"]);
+    assert!(std::fs::read_to_string(clone.folder.join(FILE)).unwrap().contains(r#""tea": "5""#));
+    server.repository().fsck();
+}
+
+#[tokio::test]
+async fn what_moved_on_is_refused_and_merged_where_that_is_asked_for() {
+    let (server, client, url) = served().await;
+    committed(&server, &client).await;
+    let clone = clone(&url);
+    client.put(put(KEY, &map("5"))).await.ok();
+    committed(&server, &client).await;
+    clone.edit(r#""cup": "1""#, r#""cup": "2""#);
+    let refused = clone.git(&["push", "-q", "origin", "main"]);
+    assert!(!refused.status.success());
+    clone.done(&["push", "-q", "origin", "main:refs/for/main"]);
+    assert_eq!(value(&client).await, map("5").replace(r#""cup":"1""#, r#""cup":"2""#));
+    clone.done(&["pull", "-q", "--ff-only"]);
+}
+
+#[tokio::test]
+async fn a_broken_file_is_refused_with_the_reason() {
+    let (server, client, url) = served().await;
+    committed(&server, &client).await;
+    let clone = clone(&url);
+    for (from, to, reason) in [
+        (r#""tea": "3""#, r#""tea": "#, "neither a JSON nor a YAML object"),
+        (r#""name": "prices""#, r#""name": "other""#, "metadata.name is"),
+    ] {
+        clone.edit(from, to);
+        let refused = clone.git(&["push", "origin", "main"]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && said.contains(FILE) && said.contains(reason), "{said}");
+        assert_eq!(value(&client).await, map("3"));
+        clone.done(&["reset", "-q", "--hard", "origin/main"]);
+    }
+    for reference in ["refs/gitcd/metadata/main", ":refs/heads/main"] {
+        let target = if reference.starts_with(':') { reference.to_owned() } else { format!("main:{reference}") };
+        let refused = clone.git(&["push", "-f", "origin", &target]);
+        assert!(!refused.status.success(), "{reference}");
+    }
+    // What is no branch of ours is nobody's business.
+    clone.done(&["push", "-q", "origin", "main:refs/heads/mine"]);
+}
