@@ -12,6 +12,7 @@ mod fetch;
 mod git;
 mod http;
 mod limits;
+mod mount;
 mod owner;
 mod process;
 mod push;
