@@ -35,3 +35,10 @@ fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
+
+/// Bytes that cannot be compressed.
+fn noise(length: usize) -> Vec<u8> {
+    let mut noise = vec![0; length];
+    rand::fill(&mut noise[..]);
+    noise
+}

@@ -90,7 +90,7 @@ fn damaged_and_oversized_packs_are_refused_with_the_reason() {
         assert!(text.contains("ng refs/heads/new unpacker error") && !text.contains("unpack ok"), "{text}");
         assert!(!text.contains(host.root().to_str().unwrap()), "{text}");
     }
-    let noise: Vec<u8> = (0..300_000).map(|_| rand::random()).collect();
+    let noise = super::noise(300_000);
     std::fs::write(work.path().join("noise"), noise).unwrap();
     work.git(&["add", "noise"]);
     work.commit("large");
