@@ -17,7 +17,7 @@ fn whenever_the_host_is_killed_pushes_are_done_or_not_and_nothing_stays() {
     // The first round shows how long it takes; the others end at all moments of that time, and a little later.
     let (mut whole, mut done) = (Duration::ZERO, 0);
     for round in 0_u32..ROUNDS {
-        let noise: Vec<u8> = (0..200_000).map(|_| rand::random()).collect();
+        let noise = super::noise(200_000);
         std::fs::write(work.path().join("noise"), noise).unwrap();
         work.git(&["add", "noise"]);
         work.commit(&format!("file{round}"));

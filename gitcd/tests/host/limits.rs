@@ -25,6 +25,45 @@ fn who_sends_nothing_any_more_is_given_up_and_makes_room_for_others() {
     assert!(host.leftovers().is_empty());
 }
 
+/// How many programs answer fetches from this host.
+fn programs(host: &Host) -> usize {
+    let root = host.root().display().to_string();
+    let is_one = |entry: &std::fs::DirEntry| {
+        std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            line.contains("upload-pack") && line.contains(&root)
+        })
+    };
+    std::fs::read_dir("/proc").expect("this is Linux").flatten().filter(is_one).count()
+}
+
+#[test]
+fn who_does_not_take_an_answer_or_goes_in_its_middle_ends_its_program() {
+    let mut host = Host::start(&["--idle-timeout=10m"]);
+    let work = host.work("work");
+    let noise = super::noise(32 << 20);
+    std::fs::write(work.path().join("noise"), noise).unwrap();
+    work.git(&["add", "noise"]);
+    let id = work.commit("large");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    let wish = [http::line(&format!("want {id}\n")), b"0000".to_vec(), http::line("done\n")].concat();
+    let begin = |host: &Host| {
+        let kind = "Content-Type: application/x-git-upload-pack-request";
+        let mut stream = http::begin(host.address(), "POST", "/a.git/git-upload-pack", &[kind], wish.len());
+        stream.write_all(&wish).unwrap();
+        // The answer has begun, and is too long for what lies between.
+        stream.read_exact(&mut [0; 1000]).unwrap();
+        assert!(programs(host) > 0);
+        stream
+    };
+    drop(begin(&host));
+    eventually("the end after the client's", || (programs(&host) == 0).then_some(()));
+    host.terminate();
+    host = host.argument("--idle-timeout=1s".to_owned()).running();
+    let _stream = begin(&host);
+    eventually("the end of patience", || (programs(&host) == 0).then_some(()));
+}
+
 #[test]
 fn a_client_that_goes_away_takes_its_programs_with_it() {
     let host = Host::start(&["--idle-timeout=10m"]);
@@ -32,19 +71,9 @@ fn a_client_that_goes_away_takes_its_programs_with_it() {
     let kind = "Content-Type: application/x-git-upload-pack-request";
     let mut stream = http::begin(host.address(), "POST", "/a/git-upload-pack", &[kind], 1000);
     stream.write_all(b"0032want").unwrap();
-    let programs = || {
-        let root = host.root().display().to_string();
-        let is_one = |entry: &std::fs::DirEntry| {
-            std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| {
-                let line = String::from_utf8_lossy(&line).into_owned();
-                line.contains("upload-pack") && line.contains(&root)
-            })
-        };
-        std::fs::read_dir("/proc").unwrap().flatten().filter(is_one).count()
-    };
-    eventually("a program", || (programs() > 0).then_some(()));
+    eventually("a program", || (programs(&host) > 0).then_some(()));
     drop(stream);
-    eventually("its end", || (programs() == 0).then_some(()));
+    eventually("its end", || (programs(&host) == 0).then_some(()));
 }
 
 #[test]

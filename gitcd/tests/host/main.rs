@@ -12,6 +12,7 @@ mod fetch;
 mod git;
 mod http;
 mod limits;
+mod mount;
 mod owner;
 mod process;
 mod push;
@@ -33,4 +34,11 @@ fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
         assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain for {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Bytes that cannot be compressed.
+fn noise(length: usize) -> Vec<u8> {
+    let mut noise = vec![0; length];
+    rand::fill(&mut noise[..]);
+    noise
 }

@@ -35,7 +35,10 @@ impl Host {
         Self { child: None, address: SocketAddr::from(([127, 0, 0, 1], 0)), arguments, folder }
     }
 
+    /// Adds `--flag=value`, in the place of what the flag has.
     pub(crate) fn argument(mut self, argument: String) -> Self {
+        let flag = argument.split('=').next().map(ToOwned::to_owned);
+        self.arguments.retain(|former| former.split('=').next() != flag.as_deref());
         self.arguments.push(argument);
         self
     }

@@ -112,7 +112,7 @@ fn an_atomic_push_with_one_bad_reference_changes_nothing() {
 fn large_pushes_come_in_portions() {
     let host = Host::start(&[]);
     let work = host.work("work");
-    let noise: Vec<u8> = (0..3 << 20).map(|_| rand::random()).collect();
+    let noise = super::noise(3 << 20);
     std::fs::write(work.path().join("noise"), noise).unwrap();
     work.git(&["add", "noise"]);
     work.git(&["commit", "--quiet", "--message=noise"]);

@@ -49,6 +49,33 @@ fn a_push_with_a_missing_object_is_refused() {
 }
 
 #[test]
+fn what_is_here_by_chance_does_not_make_a_push_complete() {
+    let host = Host::start(&[]);
+    let work = host.work("work");
+    let served = host.repository("a.git");
+    let before = served.references();
+    let lost = work.commit("lost");
+    let id = work.commit("third");
+    // The commit between, without its tree, as an interrupted `git prune` may leave it.
+    let content = work.git(&["cat-file", "commit", &lost]) + "\n";
+    let written = served.feed(&["hash-object", "-t", "commit", "-w", "--stdin"], &content);
+    assert_eq!(String::from_utf8_lossy(&written).trim(), lost);
+    let objects = format!("{id}\n{}\n{}\n{}\n", work.id("HEAD^{tree}"), work.id("HEAD:third"), work.id("HEAD:lost"));
+    let pack = work.feed(&["pack-objects", "--stdout", "-q"], &objects);
+    let commands = [(ZERO, &*id, "refs/heads/new"), (ZERO, &*work.id("origin/main"), "refs/heads/good")];
+    let text = http::post(host.address(), PATH, &[], &http::push(&commands, "report-status", &pack)).text();
+    assert!(text.contains("unpack ok") && text.contains("ng refs/heads/new missing necessary objects"), "{text}");
+    assert!(text.contains("ok refs/heads/good"), "{text}");
+    let body = http::push(&commands[..1], "report-status", &pack);
+    assert!(http::post(host.address(), PATH, &[], &body).text().contains("ng refs/heads/new missing"));
+    assert_eq!(served.references().lines().count(), before.lines().count() + 1);
+    // With the tree in the pack it is complete.
+    work.git(&["push", "--quiet", "origin", "main"]);
+    served.fsck();
+    assert_eq!(host.leftovers(), NOTHING);
+}
+
+#[test]
 fn damaged_and_oversized_packs_are_refused_with_the_reason() {
     let host = Host::start(&["--max-pack-bytes=100000"]);
     let work = host.work("work");
@@ -63,7 +90,7 @@ fn damaged_and_oversized_packs_are_refused_with_the_reason() {
         assert!(text.contains("ng refs/heads/new unpacker error") && !text.contains("unpack ok"), "{text}");
         assert!(!text.contains(host.root().to_str().unwrap()), "{text}");
     }
-    let noise: Vec<u8> = (0..300_000).map(|_| rand::random()).collect();
+    let noise = super::noise(300_000);
     std::fs::write(work.path().join("noise"), noise).unwrap();
     work.git(&["add", "noise"]);
     work.commit("large");
