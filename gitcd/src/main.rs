@@ -3,6 +3,10 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // `git` asks this program for credentials, and starts ssh through it.
+    if let Some(code) = gitcd::pull::program::helper() {
+        return ExitCode::from(u8::try_from(code).unwrap_or(1));
+    }
     match gitcd::cli::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

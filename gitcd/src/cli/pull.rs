@@ -1,5 +1,6 @@
 //! `gitcd pull`, and the flags that it has in common with `gitcd serve`.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -11,6 +12,7 @@ use crate::merge::Policy;
 use crate::merge::scope::{EVERYTHING, NOTHING, Scope};
 use crate::pull::Config;
 use crate::pull::owner::Served;
+use crate::pull::program::Credentials;
 use crate::pull::remote::Remote;
 use crate::server::{self, Server};
 use crate::{api, committer, store};
@@ -52,6 +54,18 @@ pub(super) struct Flags {
     /// Push it even if the pull failed [default: false]
     #[arg(long, env = "GITCD_PUSH_ON_PULL_FAILURES", value_name = "MAP")]
     push_on_pull_failures: Option<String>,
+    /// File with a URL, user and password a line, as Git stores them (.git-credentials); read again for every exchange
+    #[arg(long, env = "GITCD_CREDENTIALS_FILE", value_name = "FILE")]
+    credentials_file: Option<PathBuf>,
+    /// File that holds a token for remotes over HTTPS
+    #[arg(long, env = "GITCD_TOKEN_FILE", value_name = "FILE", conflicts_with = "credentials_file")]
+    token_file: Option<PathBuf>,
+    /// Private key for remotes over SSH
+    #[arg(long, env = "GITCD_SSH_KEY_FILE", value_name = "FILE")]
+    ssh_key_file: Option<PathBuf>,
+    /// Hosts that are trusted over SSH [default: those of the user]
+    #[arg(long, env = "GITCD_SSH_KNOWN_HOSTS_FILE", value_name = "FILE")]
+    ssh_known_hosts_file: Option<PathBuf>,
     /// How often to look at remotes; 0: serve does not pull, pull does it once
     #[arg(
         long,
@@ -61,6 +75,11 @@ pub(super) struct Flags {
         value_name = "DURATION"
     )]
     pull_ticker_duration: Duration,
+}
+
+/// `git` works in the repository's folder.
+fn absolute(path: Option<&Path>) -> Option<PathBuf> {
+    path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
 }
 
 fn ticker(text: &str) -> Result<Duration, String> {
@@ -78,6 +97,7 @@ pub(super) struct Remotes {
     no_fetches: PerBranch,
     push_after_merges: PerBranch,
     push_on_pull_failures: PerBranch,
+    credentials: Credentials,
     interval: Option<Duration>,
 }
 
@@ -99,6 +119,12 @@ impl Flags {
             no_fetches: per_branch("no-fetches", self.no_fetches.as_deref())?,
             push_after_merges: per_branch("push-after-merges", self.push_after_merges.as_deref())?,
             push_on_pull_failures: per_branch("push-on-pull-failures", self.push_on_pull_failures.as_deref())?,
+            credentials: Credentials {
+                store: absolute(self.credentials_file.as_deref()),
+                token: absolute(self.token_file.as_deref()),
+                ssh_key: absolute(self.ssh_key_file.as_deref()),
+                ssh_known_hosts: absolute(self.ssh_known_hosts_file.as_deref()),
+            },
             interval: (!self.pull_ticker_duration.is_zero()).then_some(self.pull_ticker_duration),
         })
     }
@@ -151,6 +177,7 @@ impl Remotes {
                 fetch: !truth("no-fetches", &self.no_fetches)?,
                 push_after_merge: truth("push-after-merges", &self.push_after_merges)?,
                 push_on_pull_failure: truth("push-on-pull-failures", &self.push_on_pull_failures)?,
+                credentials: self.credentials.clone(),
             });
         }
         Ok(Config { interval: self.interval.filter(|_| !remotes.is_empty()), remotes })

@@ -10,6 +10,7 @@ mod local;
 pub mod owner;
 pub mod people;
 pub mod plan;
+pub mod program;
 mod puller;
 pub mod remote;
 pub mod status;

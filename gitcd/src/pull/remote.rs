@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use git2::{Oid, Repository};
 
 use super::local;
+use super::program::{self, Credentials};
 use super::status::Condition;
 use crate::git::branch;
 use crate::git::refs::{RefError, Refs};
@@ -32,6 +33,8 @@ pub struct Remote {
     pub push_after_merge: bool,
     /// Whether it is pushed even if the pull failed.
     pub push_on_pull_failure: bool,
+    /// For remotes that ask for them.
+    pub credentials: Credentials,
 }
 
 /// What a remote has.
@@ -112,8 +115,30 @@ impl Remote {
     pub fn fetch(&self, config: &branch::Config) -> Result<Fetched, RemoteError> {
         match self.place(&config.repository)? {
             Place::Folder(folder) => self.fetch_folder(config, &folder),
-            Place::Url(url) => Err(self.error(Condition::Failed, format!("{url}: this kind of URL is not supported yet"))),
+            Place::Url(url) => self.fetch_url(config, &url),
         }
+    }
+
+    fn fetch_url(&self, config: &branch::Config, url: &str) -> Result<Fetched, RemoteError> {
+        let failed = |failed: program::Failed| self.error(failed.condition, failed.said);
+        let folder = git_dir(&config.repository);
+        let names = [&*self.data_reference, &config.data_reference, &config.metadata_reference];
+        let found = program::list(&folder, url, &self.credentials, &names).map_err(failed)?;
+        let [theirs, own, own_metadata] = found[..] else { unreachable!("there is one answer for each name") };
+        let known = self.known(config)?;
+        let wanted = [(&self.data_reference, theirs, known.theirs), (&config.data_reference, own, known.own)];
+        let mut pairs: Vec<_> = wanted
+            .iter()
+            .filter(|(_, there, here)| there.is_some() && there != here)
+            .map(|(name, ..)| ((*name).clone(), self.tracking(name)))
+            .collect();
+        pairs.dedup();
+        if !pairs.is_empty() {
+            program::fetch(&folder, url, &self.credentials, &pairs).map_err(failed)?;
+        }
+        // It may have moved on between the list and the fetch: what is here counts.
+        let now = self.known(config)?;
+        Ok(Fetched { theirs: theirs.and(now.theirs), own: own.and(now.own), own_metadata, bytes: 0 })
     }
 
     fn open(&self, folder: &Path) -> Result<(Repository, Refs), RemoteError> {
@@ -179,7 +204,11 @@ impl Remote {
     pub fn push(&self, config: &branch::Config, push: &Push) -> Result<u64, RemoteError> {
         match self.place(&config.repository)? {
             Place::Folder(folder) => self.push_folder(config, &folder, push),
-            Place::Url(url) => Err(self.error(Condition::Failed, format!("{url}: this kind of URL is not supported yet"))),
+            Place::Url(url) => {
+                program::push(&git_dir(&config.repository), &url, &self.credentials, &push.updates)
+                    .map_err(|failed| self.error(failed.condition, failed.said))?;
+                Ok(0)
+            }
         }
     }
 

@@ -12,6 +12,7 @@ mod collector;
 mod compaction;
 mod pages;
 mod people;
+mod remotes;
 mod restore;
 #[cfg(feature = "otlp")]
 mod traces;

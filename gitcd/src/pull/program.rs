@@ -1,0 +1,309 @@
+//! Remotes that only the `git` program can reach: HTTPS and SSH.
+//!
+//! Its credentials come from files that are read again each time. They reach `git` through its own way of asking for them: this very
+//! program is its `GIT_ASKPASS` and its `GIT_SSH`, so that no secret is in an argument, in the environment, in the repository's
+//! configuration or in what is logged.
+
+use std::io::Read as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use git2::Oid;
+
+use super::status::Condition;
+
+/// Where credentials come from.
+#[derive(Clone, Debug, Default)]
+pub struct Credentials {
+    /// A file as `git credential-store` writes it: a URL with user and password a line.
+    pub store: Option<PathBuf>,
+    /// A file that holds nothing but a token.
+    pub token: Option<PathBuf>,
+    /// A private key for SSH.
+    pub ssh_key: Option<PathBuf>,
+    /// The hosts whose keys are trusted.
+    pub ssh_known_hosts: Option<PathBuf>,
+}
+
+/// Why `git` did not do what it was asked for.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) condition: Condition,
+    pub(super) said: String,
+}
+
+const STORE: &str = "GITCD_ASK_STORE";
+const TOKEN: &str = "GITCD_ASK_TOKEN";
+const SSH_KEY: &str = "GITCD_SSH_KEY";
+const SSH_KNOWN_HOSTS: &str = "GITCD_SSH_KNOWN_HOSTS";
+/// What this program was started for.
+const AS: &str = "GITCD_RUN_AS";
+
+/// Longest time that one exchange may take.
+const LIMIT: Duration = Duration::from_mins(5);
+/// What is kept of what `git` says.
+const MAX_SAID: u64 = 64 << 10;
+
+/// The references of a remote.
+pub(super) fn list(
+    repository: &Path,
+    url: &str,
+    credentials: &Credentials,
+    references: &[&str],
+) -> Result<Vec<Option<Oid>>, Failed> {
+    let text = run(repository, credentials, &[&["ls-remote", "--", url], references].concat())?;
+    let find = |name: &&str| {
+        text.lines().find_map(|line| {
+            let (oid, found) = line.split_once('\t')?;
+            (found == *name).then(|| Oid::from_str(oid).ok())?
+        })
+    };
+    Ok(references.iter().map(find).collect())
+}
+
+/// Fetches references into others.
+pub(super) fn fetch(
+    repository: &Path,
+    url: &str,
+    credentials: &Credentials,
+    pairs: &[(String, String)],
+) -> Result<(), Failed> {
+    let specs: Vec<String> = pairs.iter().map(|(from, to)| format!("+{from}:{to}")).collect();
+    let mut words = vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--", url];
+    words.extend(specs.iter().map(String::as_str));
+    run(repository, credentials, &words).map(drop)
+}
+
+/// Pushes references that must be as expected, all or none if the other side can do that.
+pub(super) fn push(
+    repository: &Path,
+    url: &str,
+    credentials: &Credentials,
+    updates: &[(String, Oid, Option<Oid>)],
+) -> Result<(), Failed> {
+    let leases: Vec<String> = updates
+        .iter()
+        .map(|(name, _, expected)| {
+            format!("--force-with-lease={name}:{}", expected.map(|oid| oid.to_string()).unwrap_or_default())
+        })
+        .collect();
+    let specs: Vec<String> = updates.iter().map(|(name, new, _)| format!("{new}:{name}")).collect();
+    let words = |atomic: bool| {
+        let mut words = vec!["push", "--quiet"];
+        words.extend(atomic.then_some("--atomic"));
+        words.extend(leases.iter().map(String::as_str));
+        words.extend(["--", url]);
+        words.extend(specs.iter().map(String::as_str));
+        words.into_iter().map(ToOwned::to_owned).collect::<Vec<String>>()
+    };
+    let attempt = |atomic| {
+        let words = words(atomic);
+        run(repository, credentials, &words.iter().map(String::as_str).collect::<Vec<_>>()).map(drop)
+    };
+    match attempt(true) {
+        Err(failed) if failed.said.contains("does not support --atomic") => attempt(false),
+        outcome => outcome,
+    }
+}
+
+fn run(repository: &Path, credentials: &Credentials, words: &[&str]) -> Result<String, Failed> {
+    let failed = |said: String| Failed { condition: Condition::Failed, said };
+    let own = std::env::current_exe().map_err(|error| failed(format!("this program cannot be found: {error}")))?;
+    let mut command = Command::new("git");
+    command.arg("-C").arg(repository);
+    // Objects are as durable as gitcd's own before a reference leads to them.
+    for setting in ["core.fsync=committed,reference", "core.fsyncMethod=fsync", "credential.helper=", "gc.auto=0", "http.lowSpeedLimit=1", "http.lowSpeedTime=60"] {
+        command.args(["-c", setting]);
+    }
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GIT_")) {
+        command.env_remove(name);
+    }
+    command.env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C").env(AS, "helper").env("GIT_ASKPASS", &own);
+    for (name, file) in [
+        (STORE, &credentials.store),
+        (TOKEN, &credentials.token),
+        (SSH_KEY, &credentials.ssh_key),
+        (SSH_KNOWN_HOSTS, &credentials.ssh_known_hosts),
+    ] {
+        match file {
+            Some(file) => command.env(name, file),
+            None => command.env_remove(name),
+        };
+    }
+    command.env("GIT_SSH", &own).env("GIT_SSH_VARIANT", "ssh");
+    let missing = |error: std::io::Error| failed(format!("cannot run git: {error}; install Git to reach this remote"));
+    let mut child = command.spawn().map_err(missing)?;
+    let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
+    let reading = std::thread::spawn(move || {
+        let mut said = String::new();
+        let _cut = err.as_mut().map(|err| err.take(MAX_SAID).read_to_string(&mut said));
+        said
+    });
+    let printing = std::thread::spawn(move || {
+        let mut text = String::new();
+        let _cut = out.as_mut().map(|out| out.take(16 * MAX_SAID).read_to_string(&mut text));
+        text
+    });
+    let until = Instant::now() + LIMIT;
+    let mut pause = Duration::from_millis(1);
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Some(status),
+            Ok(None) if Instant::now() < until => {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(50));
+            }
+            _ => {
+                // With all that it started.
+                let group = rustix::process::Pid::from_child(&child);
+                let _ended = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+                let _waited = child.wait();
+                break None;
+            }
+        }
+    };
+    let (said, text) = (reading.join().unwrap_or_default(), printing.join().unwrap_or_default());
+    match status {
+        Some(status) if status.success() => Ok(text),
+        Some(_) => Err(Failed { condition: condition(&said), said: clean(&said) }),
+        None => Err(Failed { condition: Condition::Unreachable, said: format!("no end within {LIMIT:?}") }),
+    }
+}
+
+/// What a message of `git` means.
+fn condition(said: &str) -> Condition {
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    if has(&["stale info", "fetch first", "non-fast-forward", "cannot lock ref", "has moved on", "failed to update ref", "incorrect old value"]) {
+        Condition::Raced
+    } else if has(&["Authentication failed", "could not read Username", "could not read Password", "Permission denied", " 401", " 403", "access denied", "Host key verification failed"]) {
+        Condition::Denied
+    } else if has(&["No space left"]) {
+        Condition::NoSpace
+    } else if has(&["couldn't find remote ref"]) {
+        Condition::NoBranch
+    } else if has(&["Could not resolve", "unable to access", "Could not read from remote repository", "Connection", "not found", "does not appear to be a git repository"]) {
+        Condition::Unreachable
+    } else if has(&["fsck error", "bad object", "index-pack failed", "did not send all necessary objects", "missing"]) {
+        Condition::Damaged
+    } else {
+        Condition::Failed
+    }
+}
+
+/// One line, without the credentials that a URL may have.
+fn clean(said: &str) -> String {
+    let words = said.split_whitespace().map(|word| match (word.find("://"), word.find('@')) {
+        (Some(scheme), Some(at)) if scheme < at && !word[scheme + 3..at].contains('/') => {
+            format!("{}://{}", &word[..scheme], &word[at + 1..])
+        }
+        _ => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Takes the place of `git`'s helpers, if this process was started as one: returns what to exit with.
+pub fn helper() -> Option<i32> {
+    std::env::var_os(AS)?;
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    // `git` asks with one sentence; everything else is a call of ssh.
+    if let [prompt] = &words[..]
+        && (prompt.starts_with("Username") || prompt.starts_with("Password"))
+    {
+        return Some(match answer(prompt) {
+            Some(answer) => {
+                println!("{answer}");
+                0
+            }
+            None => 1,
+        });
+    }
+    let mut ssh = Command::new("ssh");
+    ssh.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=20"]).env_remove(AS);
+    if let Some(key) = std::env::var_os(SSH_KEY) {
+        ssh.arg("-i").arg(key).args(["-o", "IdentitiesOnly=yes"]);
+    }
+    if let Some(hosts) = std::env::var_os(SSH_KNOWN_HOSTS) {
+        let mut option = std::ffi::OsString::from("UserKnownHostsFile=");
+        option.push(hosts);
+        ssh.arg("-o").arg(option);
+    }
+    let error = ssh.args(&words).exec();
+    eprintln!("cannot run ssh: {error}; install it to reach this remote");
+    Some(127)
+}
+
+/// The answer to `Username for 'https://host': ` and `Password for 'https://user@host': `.
+fn answer(prompt: &str) -> Option<String> {
+    let url = prompt.split('\'').nth(1)?;
+    let wants_password = prompt.starts_with("Password");
+    if let Some(file) = std::env::var_os(TOKEN) {
+        let token = std::fs::read_to_string(file).ok()?;
+        return Some(if wants_password { token.trim().to_owned() } else { "token".to_owned() });
+    }
+    let lines = std::fs::read_to_string(std::env::var_os(STORE)?).ok()?;
+    lines.lines().find_map(|line| matching(line.trim(), url)).map(|(user, password)| if wants_password { password } else { user })
+}
+
+/// User and password of a line of a credentials file, if it is for this URL.
+fn matching(line: &str, url: &str) -> Option<(String, String)> {
+    let (scheme, rest) = line.split_once("://")?;
+    let (userinfo, place) = rest.rsplit_once('@')?;
+    let (user, password) = userinfo.split_once(':')?;
+    let (wanted_scheme, wanted) = url.split_once("://")?;
+    let (wanted_user, wanted_place) = match wanted.rsplit_once('@') {
+        Some((user, place)) => (Some(user), place),
+        None => (None, wanted),
+    };
+    let host = |place: &str| place.split('/').next().unwrap_or_default().to_owned();
+    let path = place.split_once('/').map(|(_, path)| path).filter(|path| !path.is_empty());
+    let is_for = scheme == wanted_scheme
+        && host(place) == host(wanted_place)
+        && path.is_none_or(|path| wanted_place.split_once('/').is_none_or(|(_, wanted)| wanted == path))
+        && wanted_user.is_none_or(|wanted| wanted == user);
+    is_for.then(|| (decoded(user), decoded(password)))
+}
+
+/// Without `%XX`.
+fn decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        let code = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                at += 3;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_credentials_is_for_its_host_and_user_only() {
+        let line = "https://ann:s%40c@git.example.org";
+        let found = Some(("ann".to_owned(), "s@c".to_owned()));
+        assert_eq!(matching(line, "https://git.example.org"), found);
+        assert_eq!(matching(line, "https://ann@git.example.org"), found);
+        for other in ["https://bob@git.example.org", "http://git.example.org", "https://git.example.com"] {
+            assert_eq!(matching(line, other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn credentials_in_what_git_says_are_not_repeated() {
+        let said = "fatal: unable to access 'https://ann:secret@h/x.git/': 401\n";
+        assert_eq!(clean(said), "fatal: unable to access 'https://h/x.git/': 401");
+    }
+}

@@ -1,0 +1,119 @@
+//! Branches that follow one another as processes: over folders, and over a Git host with tokens.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::support::build::{get, put};
+use crate::support::{Client, Kind, Launch, Repository, Server, eventually, free_port};
+
+const ONE: &str = "/registry/configmaps/n/one";
+const OTHER: &str = "/registry/configmaps/n/other";
+
+/// `gitcd host`, ended with the test.
+struct Host(Child);
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ended = self.0.kill();
+        let _waited = self.0.wait();
+    }
+}
+
+fn host(root: &Path, tokens: &Path, port: u16) -> Host {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
+    command.arg("host").arg(format!("--root={}", root.display())).arg(format!("--tokens={}", tokens.display()));
+    command.args(["--create-on-push", &format!("--listen-urls=http://127.0.0.1:{port}")]);
+    Host(command.stderr(Stdio::null()).spawn().expect("gitcd runs"))
+}
+
+fn write(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, text).expect("the folder is writable");
+    std::fs::rename(&new, path).expect("the folder is writable");
+}
+
+/// A branch that follows `url`, and what else it is told.
+async fn follower(url: &str, more: &[String]) -> (Server, Client, TempDir) {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let repository = folder.path().join("repo.git");
+    Repository::init(&repository).git(&["remote", "add", "up", url]);
+    let mut launch = Launch::new(Kind::Gitcd)
+        .folder(folder.path())
+        .argument("--remote-names=up")
+        .argument("--push-after-merges=true")
+        .argument("--pull-ticker-duration=200ms");
+    for argument in more {
+        launch = launch.argument(argument);
+    }
+    let server = launch.start().await;
+    let client = server.client().await;
+    (server, client, folder)
+}
+
+async fn arrives(client: &Client, key: &str, value: &str) {
+    eventually("the value on the other branch", async || {
+        let found = client.range(get(key)).await.ok();
+        (found.kvs.first()?.value == value.as_bytes()).then_some(())
+    })
+    .await;
+}
+
+fn bare(folder: &TempDir) -> PathBuf {
+    let path = folder.path().join("up.git");
+    let made = Command::new("git").args(["init", "-q", "--bare", "-b", "main"]).arg(&path).status();
+    assert!(made.expect("git runs").success());
+    path
+}
+
+#[tokio::test]
+async fn two_servers_share_a_branch_of_a_folder() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let upstream = bare(&folder);
+    let url = upstream.to_str().expect("it has a plain name");
+    let (_one, first, _kept) = follower(url, &[]).await;
+    let (_other, second, _too) = follower(url, &[]).await;
+    first.put(put(ONE, "1")).await.ok();
+    second.put(put(OTHER, "2")).await.ok();
+    arrives(&first, OTHER, "2").await;
+    arrives(&second, ONE, "1").await;
+    // The remote goes away and comes back.
+    let away = folder.path().join("away.git");
+    std::fs::rename(&upstream, &away).expect("it can be moved");
+    first.put(put(ONE, "3")).await.ok();
+    second.put(put(OTHER, "4")).await.ok();
+    std::fs::rename(&away, &upstream).expect("it can be moved back");
+    arrives(&first, OTHER, "4").await;
+    arrives(&second, ONE, "3").await;
+    Repository::at(&upstream).fsck();
+}
+
+#[tokio::test]
+async fn credentials_are_read_again_and_told_to_nobody() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let (tokens, store, port) = (folder.path().join("tokens"), folder.path().join("credentials"), free_port());
+    let rights = |token: &str| format!("- user: both\n  token: {token}\n  rights:\n  - repository: '*'\n    access: own\n");
+    let line = |token: &str| format!("http://both:{token}@127.0.0.1:{port}\n");
+    write(&tokens, &rights("first-secret"));
+    write(&store, &line("first-secret"));
+    let root = folder.path().join("root");
+    std::fs::create_dir(&root).expect("the folder is writable");
+    let _host = host(&root, &tokens, port);
+    let url = format!("http://127.0.0.1:{port}/up.git");
+    let credentials = format!("--credentials-file={}", store.display());
+    // The first push makes the repository.
+    let more = [credentials, "--push-on-pull-failures=true".to_owned()];
+    let (one, first, _kept) = follower(&url, &more).await;
+    let (_other, second, _too) = follower(&url, &more).await;
+    first.put(put(ONE, "1")).await.ok();
+    arrives(&second, ONE, "1").await;
+
+    write(&tokens, &rights("other-secret"));
+    first.put(put(ONE, "2")).await.ok();
+    eventually("the refusal to be told", async || one.output().contains("Authentication failed").then_some(())).await;
+    write(&store, &line("other-secret"));
+    arrives(&second, ONE, "2").await;
+    let output = one.output();
+    assert!(!output.contains("secret"), "{output}");
+}
