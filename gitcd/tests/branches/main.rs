@@ -1,6 +1,7 @@
 //! Branches that follow one another, in one process: what each has in the end, and what its watchers saw.
 
-mod latency;
+mod figures;
 mod random;
 mod two;
+mod watcher;
 mod world;

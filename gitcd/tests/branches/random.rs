@@ -7,6 +7,7 @@ use gitcd::merge::scope::Scope;
 use gitcd::pull::remote::Remote;
 use proptest::prelude::*;
 
+use crate::watcher::Watcher;
 use crate::world::{Branch, remote};
 
 /// Who pulls from whom.
@@ -86,6 +87,7 @@ fn edited(before: Option<String>, object: usize, field: &str, value: u8) -> Stri
 
 struct World {
     branches: Vec<Branch>,
+    watchers: Vec<Watcher>,
     cut: Vec<bool>,
     /// The last value of every field that only one branch sets.
     own: BTreeMap<(usize, usize), Option<u8>>,
@@ -115,7 +117,8 @@ impl World {
         for branch in &mut branches {
             branch.restart().await;
         }
-        Self { cut: vec![false; count], branches, own: BTreeMap::new(), deleted: Vec::new() }
+        let watchers = branches.iter().map(|branch| Watcher::new(branch.address())).collect();
+        Self { cut: vec![false; count], watchers, branches, own: BTreeMap::new(), deleted: Vec::new() }
     }
 
     async fn step(&mut self, step: &Step) {
@@ -188,6 +191,10 @@ async fn run(shape: Shape, count: usize, policy: Policy, steps: Vec<Step>) {
         assert_eq!(branch.content(), first, "{}", branch.config.branch.name);
         assert_eq!(branch.tree(), world.branches[0].tree());
     }
+    for (branch, watcher) in world.branches.iter().zip(&world.watchers) {
+        let revision = branch.server().store().revision().get();
+        assert_eq!(watcher.reached(revision).await, branch.content(), "as the watchers of {} see it", branch.config.branch.name);
+    }
     for ((number, object), value) in &world.own {
         let Some(value) = value else { continue };
         if world.deleted.contains(object) {
@@ -206,7 +213,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: shrinks(), ..ProptestConfig::default() })]
 
     #[test]
     fn all_branches_come_to_the_same_and_are_quiet(
@@ -224,4 +231,9 @@ proptest! {
 /// `GITCD_BRANCHES_CASES` for a long run.
 fn cases() -> u32 {
     std::env::var("GITCD_BRANCHES_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(12)
+}
+
+/// `GITCD_BRANCHES_SHRINKS` for a smaller example of a failure, which may take minutes.
+fn shrinks() -> u32 {
+    std::env::var("GITCD_BRANCHES_SHRINKS").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }

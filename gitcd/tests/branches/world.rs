@@ -1,12 +1,14 @@
 //! Some branches, each in a repository of its own, and who pulls from whom.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 use gitcd::api;
 use gitcd::committer;
+use gitcd::config::Listen;
 use gitcd::git::branch;
 use gitcd::keyspace::KeySpace;
 use gitcd::merge::Policy;
@@ -25,6 +27,12 @@ pub(crate) struct Branch {
     pub(crate) config: Config,
     pub(crate) server: Option<Server>,
     _folder: tempfile::TempDir,
+}
+
+/// The same after a restart.
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+    listener.local_addr().expect("it is bound")
 }
 
 pub(crate) fn remote(name: &str) -> Remote {
@@ -57,7 +65,7 @@ impl Branch {
         recovery::init(&branch, Beginning { revision: Revision::INITIAL, version: 1, force: false }).unwrap();
         let config = Config {
             branch,
-            listen: Vec::new(),
+            listen: vec![Listen { address: free_address(), tls: false }],
             advertise: Vec::new(),
             cluster_id: None,
             member_id: None,
@@ -121,6 +129,10 @@ impl Branch {
     pub(crate) async fn delete(&self, key: &str) {
         let keys = KeyRange::One(Bytes::copy_from_slice(key.as_bytes()));
         self.server().store().execute(Op::Delete(Delete { keys, previous: false }), None).await.unwrap();
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.config.listen[0].address
     }
 
     /// Every key that others see.

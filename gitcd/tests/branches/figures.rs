@@ -74,3 +74,56 @@ async fn a_write_reaches_the_other_branch_through_an_upstream() {
     println!("{packs} packs, {} commits", one.server().store().revision());
     assert_eq!(last, i64::from(200 * seconds) - 1);
 }
+
+fn object(name: usize, n: usize, m: usize) -> String {
+    format!(
+        "{{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"k{name}\",\"namespace\":\"n{}\",\"uid\":\"u{name}\"}},\"data\":{{\"n\":\"{n}\",\"m\":\"{m}\",\"text\":\"{}\"}}}}\n",
+        name % 10,
+        "x".repeat(500)
+    )
+}
+
+async fn put_all(branch: &Branch, values: Vec<(usize, String)>) {
+    use futures::StreamExt as _;
+    let writes = values.into_iter().map(|(name, value)| async move {
+        branch.put(&format!("/registry/configmaps/n{}/k{name}", name % 10), &value).await;
+    });
+    futures::stream::iter(writes).buffer_unordered(256).collect::<Vec<_>>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "prints figures for a person; run it with --ignored --nocapture"]
+async fn a_merge_of_a_thousand_changes_into_a_hundred_thousand_keys() {
+    const KEYS: usize = 100_000;
+    let (mut one, mut other) = (Branch::new("one").await, Branch::new("other").await);
+    one.follow(&other, remote("other"));
+    other.follow(&one, remote("one"));
+    one.restart().await;
+    other.restart().await;
+    put_all(&one, (0..KEYS).map(|name| (name, object(name, 0, 0))).collect()).await;
+    one.commit().await;
+    let start = Instant::now();
+    other.pull().await;
+    println!("first pull of {KEYS} keys: {:?}", start.elapsed());
+    assert_eq!(one.head(), other.head());
+    for round in 1..=5 {
+        // 1,000 on each side, every second one on both.
+        put_all(&one, (0..1000).map(|at| (at * 97, object(at * 97, round, round - 1))).collect()).await;
+        put_all(&other, (0..1000).map(|at| (at * 97 + at % 2, object(at * 97 + at % 2, if at % 2 == 0 { round - 1 } else { 0 }, round))).collect()).await;
+        one.commit().await;
+        other.commit().await;
+        let start = Instant::now();
+        let puller = one.server().puller().clone();
+        puller.pull(&puller.remotes()[0]).await.unwrap();
+        let merged = start.elapsed();
+        let start = Instant::now();
+        puller.pull(&puller.remotes()[0]).await.unwrap();
+        let unchanged = start.elapsed();
+        let start = Instant::now();
+        other.pull().await;
+        println!("fetch, merge and commit: {merged:?}; unchanged: {unchanged:?}; the other side's fast-forward: {:?}", start.elapsed());
+        assert_eq!(one.tree(), other.tree());
+        let json: serde_json::Value = serde_json::from_str(&one.get("/registry/configmaps/n0/k0").unwrap()).unwrap();
+        assert_eq!((&json["data"]["n"], &json["data"]["m"]), (&round.to_string().into(), &round.to_string().into()));
+    }
+}
