@@ -2,6 +2,7 @@
 
 mod git;
 mod kubernetes;
+mod people;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,8 @@ fn main() -> ExitCode {
         git::what_is_renewed_all_the_time_is_not_committed,
         git::fsck_is_clean_while_writes_go_on,
         git::a_plain_clone_has_the_objects_as_files,
+        people::a_push_changes_a_live_object_and_a_broken_one_changes_nothing,
+        people::informers_follow_merges_of_hundreds_of_keys,
     ];
     all.extend(on_git.into_iter().map(Scenario::on_git));
     run(&Options::default(), false, all)

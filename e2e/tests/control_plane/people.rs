@@ -1,0 +1,116 @@
+//! What a person commits and pushes into the repository of a control plane, with stock Git.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use trishanku_e2e::watch::Watch;
+use trishanku_e2e::{Cluster, git, wait};
+
+/// A clone, to be edited.
+fn clone(cluster: &Arc<Cluster>, name: &str) -> anyhow::Result<PathBuf> {
+    let repository = cluster.home().repository();
+    git::run(cluster.scratch(), &["clone", "--quiet", repository.to_str().context("the path is UTF-8")?, name])?;
+    let clone = cluster.scratch().join(name);
+    git::run(&clone, &["config", "user.name", "person"])?;
+    git::run(&clone, &["config", "user.email", "person@localhost"])?;
+    Ok(clone)
+}
+
+/// Commits everything and pushes it; the branch moves on all the time, so a push may have to be tried again.
+fn push(clone: &Path) -> anyhow::Result<()> {
+    git::run(clone, &["add", "--all"])?;
+    git::run(clone, &["commit", "--quiet", "-m", "by hand"])?;
+    wait::until_true("the push to be taken", || {
+        if git::run(clone, &["push", "--quiet", "origin", "main"]).is_ok() {
+            return Ok(true);
+        }
+        git::run(clone, &["pull", "--quiet", "--rebase"])?;
+        Ok(false)
+    })
+}
+
+fn edit(file: &Path, from: &str, to: &str) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(file)?;
+    ensure!(text.contains(from), "{text}");
+    Ok(std::fs::write(file, text.replace(from, to))?)
+}
+
+pub(crate) fn a_push_changes_a_live_object_and_a_broken_one_changes_nothing(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    cluster.namespace("people")?;
+    cluster.kubectl("create configmap prices --from-literal=tea=3 --from-literal=cup=1 -n people".split(' '))?;
+    let path = "configmaps/people/prices";
+    wait::until("the creation to be committed", || cluster.committed(path))?;
+    let watch = Watch::start(cluster, "/api/v1/namespaces/people/configmaps")?;
+    let clone = clone(cluster, "people")?;
+    edit(&clone.join(path), r#""tea": "3""#, r#""tea": "4""#)?;
+    push(&clone)?;
+    watch.wait("the change to be told", |seen| {
+        seen.events.iter().any(|event| event.kind == "MODIFIED" && event.name == "prices")
+    })?;
+    let live = cluster.object("configmap prices -n people")?;
+    ensure!(live["data"]["tea"] == "4" && live["data"]["cup"] == "1", "{live}");
+
+    git::run(&clone, &["pull", "--quiet", "--rebase"])?;
+    edit(&clone.join(path), r#""cup": "1""#, r#""cup": "#)?;
+    push(&clone)?;
+    wait::until_true("the old value to be restored", || {
+        Ok(cluster.committed(path)?.is_some_and(|text| text.contains(r#""cup": "1""#)))
+    })?;
+    let live = cluster.object("configmap prices -n people")?;
+    ensure!(live["data"]["cup"] == "1", "{live}");
+    // The API goes on.
+    cluster.kubectl("label configmap prices -n people checked=yes".split(' '))?;
+    Ok(())
+}
+
+pub(crate) fn informers_follow_merges_of_hundreds_of_keys(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    const MAPS: usize = 500;
+    cluster.namespace("many")?;
+    cluster.kubectl("create configmap first --from-literal=n=0 -n many".split(' '))?;
+    wait::until("the creation to be committed", || cluster.committed("configmaps/many/first"))?;
+    let watch = Watch::start(cluster, "/api/v1/namespaces/many/configmaps")?;
+    let clone = clone(cluster, "many")?;
+    let folder = clone.join("configmaps/many");
+    for number in 0..MAPS {
+        let metadata = format!(r#"{{"name": "made{number}", "namespace": "many"}}"#);
+        let text = format!(r#"{{"kind": "ConfigMap", "apiVersion": "v1", "metadata": {metadata}, "data": {{"n": "0"}}}}"#);
+        std::fs::write(folder.join(format!("made{number}")), text)?;
+    }
+    push(&clone)?;
+    let made = |cluster: &Cluster| -> anyhow::Result<Vec<(String, String, bool)>> {
+        let list = cluster.object("configmaps -n many")?;
+        let items = list["items"].as_array().context("a list has items")?;
+        let told = items.iter().map(|item| {
+            let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+            let has_identity = item["metadata"]["uid"].is_string() && item["metadata"]["creationTimestamp"].is_string();
+            (text(&item["metadata"]["name"]), text(&item["data"]["n"]), has_identity)
+        });
+        Ok(told.filter(|(name, ..)| name.starts_with("made")).collect())
+    };
+    wait::until_true("all to be there", || Ok(made(cluster)?.len() == MAPS))?;
+    ensure!(made(cluster)?.iter().all(|(_, _, has_identity)| *has_identity), "they have an identity");
+    watch.wait("each to be told once", |seen| {
+        let added = seen.events.iter().filter(|event| event.kind == "ADDED" && event.name.starts_with("made"));
+        added.count() == MAPS
+    })?;
+    // Half of them change and the others go, while the API server changes one of them.
+    git::run(&clone, &["pull", "--quiet", "--rebase"])?;
+    for number in 0..MAPS {
+        let file = folder.join(format!("made{number}"));
+        if number % 2 == 0 { edit(&file, r#""n": "0""#, r#""n": "1""#)? } else { std::fs::remove_file(&file)? }
+    }
+    cluster.kubectl("label configmap made0 -n many here=too".split(' '))?;
+    push(&clone)?;
+    wait::until_true("the changes to be there", || {
+        let made = made(cluster)?;
+        Ok(made.len() == MAPS / 2 && made.iter().all(|(_, n, _)| n == "1"))
+    })?;
+    let live = cluster.object("configmap made0 -n many")?;
+    ensure!(live["metadata"]["labels"]["here"] == "too", "{live}");
+    watch.wait("all deletions to be told", |seen| {
+        seen.events.iter().filter(|event| event.kind == "DELETED").count() == MAPS / 2
+    })?;
+    cluster.git(&["fsck", "--full"])?;
+    Ok(())
+}
