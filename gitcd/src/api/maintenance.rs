@@ -104,12 +104,33 @@ impl Maintenance for Backend {
         Ok(Response::new(Box::pin(parts)))
     }
 
-    async fn move_leader(&self, _: Request<pb::MoveLeaderRequest>) -> Result<Response<pb::MoveLeaderResponse>, Status> {
-        Err(status::bad_leader_transferee())
+    async fn move_leader(
+        &self,
+        request: Request<pb::MoveLeaderRequest>,
+    ) -> Result<Response<pb::MoveLeaderResponse>, Status> {
+        // Who leads already need not be moved to; there is nobody else.
+        if request.into_inner().target_id == self.member.member_id {
+            Ok(Response::new(pb::MoveLeaderResponse { header: None }))
+        } else {
+            Err(status::bad_leader_transferee())
+        }
     }
 
-    async fn downgrade(&self, _: Request<pb::DowngradeRequest>) -> Result<Response<pb::DowngradeResponse>, Status> {
-        Err(Status::unimplemented("gitcd: the storage has one version only"))
+    async fn downgrade(&self, request: Request<pb::DowngradeRequest>) -> Result<Response<pb::DowngradeResponse>, Status> {
+        use pb::downgrade_request::DowngradeAction;
+        let request = request.into_inner();
+        match DowngradeAction::try_from(request.action) {
+            Ok(DowngradeAction::Validate) => downgrade::check(&request.version)?,
+            Ok(DowngradeAction::Enable) => {
+                downgrade::check(&request.version)?;
+                return Err(status::one_storage_version());
+            }
+            // None is under way, which etcd does not mind.
+            Ok(DowngradeAction::Cancel) => {}
+            Err(_) => return Err(Status::unknown("etcdserver: unknown method")),
+        }
+        let header = Some(self.header(self.store.revision()));
+        Ok(Response::new(pb::DowngradeResponse { header, version: downgrade::CLUSTER_MINOR.to_owned() }))
     }
 }
 

@@ -36,9 +36,7 @@ impl Round<'_> {
             Command::Write { op, client, reply } => {
                 Answer::Write(reply, allowed.and_then(|()| self.write(&op, client)))
             }
-            Command::Merge { request, reply } => {
-                Answer::Merge(reply, allowed.and_then(|()| self.merge(*request)))
-            }
+            Command::Merge { request, reply } => Answer::Merge(reply, allowed.and_then(|()| self.merge(*request))),
             Command::Grant { id, ttl, reply } => Answer::Grant(reply, allowed.and_then(|()| self.grant(id, ttl))),
             Command::Revoke { id, only_if_due, reply } => {
                 Answer::Revision(reply, allowed.and_then(|()| self.revoke(id, only_if_due)))
