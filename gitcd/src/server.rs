@@ -229,6 +229,7 @@ fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr]) -> Bac
         limits: config.limits,
         progress_interval: config.progress_interval,
         repository: Arc::new(config.branch.repository.clone()),
+        pages: Arc::default(),
     }
 }
 

@@ -228,7 +228,15 @@ fn pair(store: &Store, found: &Found) -> Result<Option<KeyValue>, Status> {
 }
 
 fn one_of(keys: KeyRange) -> Range {
-    Range { keys, revision: None, limit: 0, count_only: false, sort: None, filter: Filter::default() }
+    Range {
+        keys,
+        revision: None,
+        limit: 0,
+        count_only: false,
+        sort: None,
+        filter: Filter::default(),
+        known_count: None,
+    }
 }
 
 fn one(key: &Bytes) -> Range {

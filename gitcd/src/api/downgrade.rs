@@ -26,7 +26,9 @@ fn parse(version: &str) -> Option<(u64, u64)> {
     let (major, minor) = (number()?, number()?);
     let is_whole = match numbers.next() {
         None => true,
-        Some(patch) => patch.bytes().all(|digit| digit.is_ascii_digit()) && !patch.is_empty() && numbers.next().is_none(),
+        Some(patch) => {
+            patch.bytes().all(|digit| digit.is_ascii_digit()) && !patch.is_empty() && numbers.next().is_none()
+        }
     };
     is_whole.then_some((major, minor))
 }
@@ -41,7 +43,11 @@ mod tests {
             check(version).unwrap();
         }
         for version in ["3.4.0", "3.6.0", "3.6", "4.5.0", "0.0.0"] {
-            assert_eq!(check(version).unwrap_err().message(), "etcdserver: invalid downgrade target version", "{version}");
+            assert_eq!(
+                check(version).unwrap_err().message(),
+                "etcdserver: invalid downgrade target version",
+                "{version}"
+            );
         }
         for version in ["", "x", "3", "3.x", "3.5.", "3.5.0.0", "v3.5.0", "-3.5.0"] {
             let message = check(version).unwrap_err().message().to_owned();

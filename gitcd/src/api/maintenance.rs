@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::{Stream, stream};
 use tonic::{Request, Response, Status};
 
-use super::{Backend, ETCD_VERSION, status};
+use super::{Backend, ETCD_VERSION, downgrade, status};
 use crate::backup;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::maintenance_server::Maintenance;
@@ -116,7 +116,10 @@ impl Maintenance for Backend {
         }
     }
 
-    async fn downgrade(&self, request: Request<pb::DowngradeRequest>) -> Result<Response<pb::DowngradeResponse>, Status> {
+    async fn downgrade(
+        &self,
+        request: Request<pb::DowngradeRequest>,
+    ) -> Result<Response<pb::DowngradeResponse>, Status> {
         use pb::downgrade_request::DowngradeAction;
         let request = request.into_inner();
         match DowngradeAction::try_from(request.action) {

@@ -13,6 +13,7 @@ mod kv;
 mod lease;
 mod lock;
 mod maintenance;
+mod pages;
 mod quick;
 mod quota;
 mod range;
@@ -25,6 +26,7 @@ use bytes::Bytes;
 
 pub use self::cluster::Member;
 pub use self::front::Front;
+pub use self::pages::Pages;
 use tonic_health::pb::health_server::HealthServer;
 
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
@@ -86,6 +88,8 @@ pub struct Backend {
     pub progress_interval: std::time::Duration,
     /// The repository, for sizes.
     pub repository: Arc<std::path::PathBuf>,
+    /// Lists under way.
+    pub pages: Arc<Pages>,
 }
 
 impl Backend {

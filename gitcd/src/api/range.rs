@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 use prost::Message;
 use prost::encoding::{encode_varint, encoded_len_varint, key_len};
 use tonic::Status;
@@ -19,8 +19,11 @@ pub(super) const PREFIX_BYTES: usize = 5;
 impl Backend {
     /// Looks up what is asked for.
     pub(super) fn find(&self, request: RangeRequest) -> Result<Found, Status> {
-        let range = check::range(request)?;
-        self.store.range(&range).map_err(status::from_store)
+        let mut range = check::range(request)?;
+        range.known_count = self.pages.count(&range);
+        let found = self.store.range(&range).map_err(status::from_store)?;
+        self.pages.remember(&range, &found);
+        Ok(found)
     }
 
     /// Answers with a message in its frame.
@@ -30,7 +33,7 @@ impl Backend {
         let value = |version: &Arc<Version>| {
             if keys_only { Ok(Bytes::new()) } else { version.value(self.store.segments()) }
         };
-        let pair = |version: Arc<Version>| Ok(Pair { value: value(&version)?, version });
+        let pair = |version: Arc<Version>| Ok(Pair::new(value(&version)?, version));
         let pairs = found.pairs.into_iter().map(pair).collect::<Result<Vec<_>, crate::store::version::ValueLost>>();
         let answer = Answer {
             header: self.header(found.revision),
@@ -39,12 +42,12 @@ impl Backend {
             count: found.count as u64,
         };
         let length = answer.length();
-        let mut frame = BytesMut::with_capacity(PREFIX_BYTES + length);
+        let mut frame = Vec::with_capacity(PREFIX_BYTES + length);
         frame.put_u8(0);
         let too_large = |_| Status::resource_exhausted("the answer has more than 4 GiB");
         frame.put_u32(u32::try_from(length).map_err(too_large)?);
         answer.write(&mut frame);
-        Ok(frame.freeze())
+        Ok(frame.into())
     }
 }
 
@@ -62,6 +65,8 @@ struct Answer {
 struct Pair {
     version: Arc<Version>,
     value: Bytes,
+    /// Of the message.
+    length: usize,
 }
 
 // Numbers of the fields in `mvccpb.KeyValue` and `etcdserverpb.RangeResponse`.
@@ -81,6 +86,14 @@ const VARINT: u32 = 0;
 const BYTES: u32 = 2;
 
 impl Pair {
+    fn new(value: Bytes, version: Arc<Version>) -> Self {
+        let mut pair = Self { version, value, length: 0 };
+        let bytes = bytes_length(KEY, &pair.version.key) + bytes_length(VALUE, &pair.value);
+        let numbers = pair.numbers().into_iter().map(|(field, number)| number_length(field, number));
+        pair.length = bytes + numbers.sum::<usize>();
+        pair
+    }
+
     fn numbers(&self) -> [(u32, u64); 4] {
         let version = &self.version;
         [
@@ -89,11 +102,6 @@ impl Pair {
             (VERSION, version.version as u64),
             (LEASE, version.lease as u64),
         ]
-    }
-
-    fn length(&self) -> usize {
-        let bytes = bytes_length(KEY, &self.version.key) + bytes_length(VALUE, &self.value);
-        bytes + self.numbers().into_iter().map(|(field, number)| number_length(field, number)).sum::<usize>()
     }
 
     fn write(&self, out: &mut impl BufMut) {
@@ -138,10 +146,7 @@ fn write_bytes(field: u32, bytes: &[u8], out: &mut impl BufMut) {
 impl Answer {
     fn length(&self) -> usize {
         let header = self.header.encoded_len();
-        let pairs = self.pairs.iter().map(|pair| {
-            let length = pair.length();
-            key_len(KVS) + encoded_len_varint(length as u64) + length
-        });
+        let pairs = self.pairs.iter().map(|pair| key_len(KVS) + encoded_len_varint(pair.length as u64) + pair.length);
         key_len(HEADER)
             + encoded_len_varint(header as u64)
             + header
@@ -157,7 +162,7 @@ impl Answer {
         self.header.encode_raw(out);
         for pair in &self.pairs {
             write_tag(KVS, BYTES, out);
-            encode_varint(pair.length() as u64, out);
+            encode_varint(pair.length as u64, out);
             pair.write(out);
         }
         write_number(MORE, u64::from(self.more), out);
@@ -186,7 +191,7 @@ mod tests {
             |(key, value, create, modified, version, lease)| {
                 let (create, modified) = (Revision::new(create), Revision::new(modified));
                 let version = Version::put(key, modified, create, version, lease, value.clone());
-                Pair { version: Arc::new(version), value }
+                Pair::new(value, Arc::new(version))
             },
         )
     }

@@ -12,6 +12,10 @@ use crate::listener::Connection;
 
 /// So much is gathered before it is written in any case.
 const GATHERED_BYTES: usize = 64 << 10;
+/// What is at least as large is not copied.
+const DIRECT_BYTES: usize = 8 << 10;
+/// Parts that one system call takes.
+const SLICES: usize = 8;
 /// What a connection without anything to say keeps of its buffer.
 const KEPT_BYTES: usize = 8 << 10;
 
@@ -52,10 +56,39 @@ impl Output {
         if self.written == 0 {
             return Poll::Ready(Ok(()));
         }
+        self.forget();
+        Pin::new(&mut self.connection).poll_flush(cx)
+    }
+}
+
+impl Output {
+    /// Writes what was gathered and then, at once, `bufs`; returns how much of these.
+    fn poll_write_through(&mut self, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        loop {
+            let rest = &self.gathered[self.written..];
+            let mut all = [io::IoSlice::new(&[]); SLICES];
+            all[0] = io::IoSlice::new(rest);
+            let number = bufs.len().min(SLICES - 1);
+            all[1..=number].copy_from_slice(&bufs[..number]);
+            let written = ready!(Pin::new(&mut self.connection).poll_write_vectored(cx, &all[..=number]))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let Some(through) = written.checked_sub(rest.len()) else {
+                self.written += written;
+                continue;
+            };
+            self.forget();
+            if through > 0 {
+                return Poll::Ready(Ok(through));
+            }
+        }
+    }
+
+    fn forget(&mut self) {
         self.gathered.clear();
         self.gathered.shrink_to(KEPT_BYTES);
         self.written = 0;
-        Pin::new(&mut self.connection).poll_flush(cx)
     }
 }
 
@@ -75,12 +108,16 @@ impl AsyncWrite for Gathering {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let length: usize = bufs.iter().map(|buf| buf.len()).sum();
         let mut output = self.0.lock();
+        if length >= DIRECT_BYTES {
+            return output.poll_write_through(cx, bufs);
+        }
         if output.gathered.len() >= GATHERED_BYTES {
             ready!(output.poll_write_out(cx))?;
         }
         bufs.iter().for_each(|buf| output.gathered.extend_from_slice(buf));
-        Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()))
+        Poll::Ready(Ok(length))
     }
 
     fn is_write_vectored(&self) -> bool {
