@@ -21,8 +21,13 @@ pub struct Member {
 
 #[tonic::async_trait]
 impl Cluster for Backend {
-    async fn member_add(&self, _: Request<pb::MemberAddRequest>) -> Result<Response<pb::MemberAddResponse>, Status> {
-        Err(status::single_member())
+    async fn member_add(
+        &self,
+        request: Request<pb::MemberAddRequest>,
+    ) -> Result<Response<pb::MemberAddResponse>, Status> {
+        let urls = request.into_inner().peer_ur_ls;
+        let is_good = !urls.is_empty() && urls.iter().all(|url| is_peer_url(url));
+        Err(if is_good { status::single_member() } else { status::bad_member_urls() })
     }
 
     async fn member_remove(
@@ -67,6 +72,19 @@ impl Cluster for Backend {
 impl Backend {
     fn known(&self, id: u64) -> Result<(), Status> {
         if id == self.member.member_id { Ok(()) } else { Err(status::member_not_found()) }
+    }
+}
+
+/// What etcd takes for the address of a member: scheme, host and port, no path.
+fn is_peer_url(url: &str) -> bool {
+    let Some((scheme, authority)) = url.trim().split_once("://") else { return false };
+    match scheme {
+        "unix" | "unixs" => true,
+        "http" | "https" => {
+            let host_and_port = authority.rsplit_once(':');
+            host_and_port.is_some_and(|(_, port)| !port.contains(']')) && !authority.contains('/')
+        }
+        _ => false,
     }
 }
 

@@ -204,7 +204,7 @@ fn revision_only(revision: Revision) -> pb::ResponseHeader {
 }
 
 /// Who asks, for the audit log: the name in its certificate if it showed one, and its software.
-fn client<T>(request: &Request<T>) -> Option<Arc<str>> {
+pub(super) fn client<T>(request: &Request<T>) -> Option<Arc<str>> {
     let agent = request.metadata().get("user-agent").and_then(|agent| agent.to_str().ok());
     let name = request.extensions().get::<Peer>().and_then(|peer| peer.name.as_deref());
     match (name, agent) {

@@ -101,7 +101,7 @@ impl Disk {
             }
             Step::Revoke(id) => {
                 let (reply, outcome) = reply();
-                (Command::Revoke { id, only_if_due: false, reply }, outcome)
+                (Command::Revoke { id, only_if_due: false, client: None, reply }, outcome)
             }
             Step::Compact(share) => {
                 let (reply, outcome) = reply();
