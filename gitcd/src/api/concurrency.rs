@@ -61,7 +61,7 @@ pub(super) async fn enter(store: &Store, name: &[u8], lease: i64, value: Bytes) 
         lease => lease,
     };
     let prefix = [name, b"/"].concat();
-    let key = Bytes::from([&prefix[..], format!("{lease:x}").as_bytes()].concat());
+    let key = Bytes::from([&prefix[..], hexadecimal(lease).as_bytes()].concat());
     let put = Put { key: key.clone(), value: Some(value), lease: Some(lease), previous: false };
     let txn = Txn {
         compares: vec![created_at(&key, Revision::ZERO)],
@@ -79,6 +79,12 @@ pub(super) async fn enter(store: &Store, name: &[u8], lease: i64, value: Bytes) 
         }
         _ => Ok(place),
     }
+}
+
+/// As Go writes it: with a sign, not as the number's bits.
+fn hexadecimal(lease: i64) -> String {
+    let sign = if lease < 0 { "-" } else { "" };
+    format!("{sign}{:x}", lease.unsigned_abs())
 }
 
 /// Waits until nobody is in front. Returns whether there was somebody.
