@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::status;
+use crate::git::path;
 use crate::proto::mvccpb::KeyValue;
 use crate::store::Store;
 use crate::store::index::KeyRange;
@@ -56,11 +57,12 @@ pub(super) fn starting_with(prefix: &[u8]) -> KeyRange {
 /// # Errors
 /// Those of a put: no such lease, no space.
 pub(super) async fn enter(store: &Store, name: &[u8], lease: i64, value: Bytes) -> Result<Place, Status> {
-    let lease = match lease {
-        0 => store.grant(0, SESSION_TTL).await.map_err(status::from_inner_client)?.0,
-        lease => lease,
-    };
     let prefix = [name, b"/"].concat();
+    // Before a lease is granted for nothing.
+    if !path::fits(&prefix) {
+        return Err(Status::unknown(status::too_deep().message()));
+    }
+    let lease = session(store, lease).await?;
     let key = Bytes::from([&prefix[..], hexadecimal(lease).as_bytes()].concat());
     let put = Put { key: key.clone(), value: Some(value), lease: Some(lease), previous: false };
     let txn = Txn {
@@ -78,6 +80,27 @@ pub(super) async fn enter(store: &Store, name: &[u8], lease: i64, value: Bytes) 
             Ok(Place { created: pair.create_revision, former: Some(former), ..place })
         }
         _ => Ok(place),
+    }
+}
+
+/// The given lease, or a new one for those who bring none.
+async fn session(store: &Store, lease: i64) -> Result<i64, Status> {
+    match lease {
+        0 => Ok(store.grant(0, SESSION_TTL).await.map_err(status::from_inner_client)?.0),
+        lease => Ok(lease),
+    }
+}
+
+/// What a put would refuse.
+///
+/// # Errors
+/// With the code that all errors of a client within the server have.
+pub(super) fn check(key: &[u8]) -> Result<(), Status> {
+    let refused = |status: Status| Err(Status::unknown(status.message()));
+    match key {
+        [] => refused(status::empty_key()),
+        key if !path::fits(key) => refused(status::too_deep()),
+        _ => Ok(()),
     }
 }
 
@@ -121,6 +144,7 @@ pub(super) async fn reach_head(store: &Arc<Store>, place: &Place) -> Result<bool
 /// # Errors
 /// Those of a deletion.
 pub(super) async fn leave(store: &Store, key: &Bytes, created: Revision) -> Result<Revision, Status> {
+    check(key)?;
     let delete = Delete { keys: KeyRange::One(key.clone()), previous: false };
     let txn = Txn { compares: vec![created_at(key, created)], success: vec![Op::Delete(delete)], failure: Vec::new() };
     Ok(transact(store, txn).await?.revision)
@@ -168,6 +192,8 @@ pub(super) async fn say(
     lease: i64,
     value: Bytes,
 ) -> Result<Option<Revision>, Status> {
+    check(key)?;
+    let lease = session(store, lease).await?;
     let put = Put { key: key.clone(), value: Some(value), lease: Some(lease), previous: false };
     let txn = Txn { compares: vec![created_at(key, created)], success: vec![Op::Put(put)], failure: Vec::new() };
     let done = transact(store, txn).await?;

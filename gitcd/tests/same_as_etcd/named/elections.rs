@@ -3,7 +3,7 @@
 use gitcd::proto::etcdserverpb::PutRequest;
 use gitcd::proto::v3electionpb::{CampaignRequest, LeaderKey, LeaderRequest, ProclaimRequest, ResignRequest};
 
-use crate::support::build::{delete, grant, list, put, revoke};
+use crate::support::build::{delete, grant, list, put, revoke, time_to_live};
 use crate::support::{Client, PATIENCE, same};
 
 async fn elect(client: &Client) -> LeaderKey {
@@ -26,7 +26,6 @@ fn keys(leader: &LeaderKey) -> Vec<(&'static str, Option<LeaderKey>)> {
         ("of another revision", other(|key| key.rev += 1)),
         ("of an older revision", other(|key| key.rev = 1)),
         ("of another lease", other(|key| key.lease = 2)),
-        ("without a lease", other(|key| key.lease = 0)),
         ("of another name", other(|key| key.name = "/f".into())),
         ("without a name", other(|key| key.name = "".into())),
         ("another key", other(|key| key.key = "/e/2".into())),
@@ -45,6 +44,19 @@ async fn proclaiming() {
         }
         client.lease_revoke(revoke(1)).await.ok();
         client.proclaim(ProclaimRequest { leader: Some(leader), value: "too late".into() }).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn proclaiming_without_a_lease_gets_one_of_a_minute() {
+    same(async |client| {
+        let leader = LeaderKey { lease: 0, ..elect(&client).await };
+        client.proclaim(ProclaimRequest { leader: Some(leader), value: "two".into() }).await.ok();
+        let aside = client.aside();
+        let pair = aside.range(list("/e")).await.ok().kvs.remove(0);
+        let lease = aside.lease_time_to_live(time_to_live(pair.lease)).await.ok();
+        client.note("lease", (pair.value, pair.lease > 1, lease.granted_ttl));
     })
     .await;
 }
