@@ -45,10 +45,10 @@ impl Front {
     /// Answers a request.
     pub fn call(self: &Arc<Self>, request: Request<Incoming>) -> Answer {
         let counted = self.requests.begin(request.uri().path());
-        let quick = if self.is_traced { Err(request) } else { Quick::new(request) };
-        let state = match quick {
-            Ok(quick) => State::Quick(quick),
-            Err(request) => self.route(request.map(Body::new)),
+        let state = if !self.is_traced && Quick::takes(&request) {
+            State::Quick(Quick::new(request))
+        } else {
+            self.route(request.map(Body::new))
         };
         Answer { front: self.clone(), counted, state }
     }

@@ -34,16 +34,20 @@ pub(super) enum Progress {
 }
 
 impl Quick {
-    /// Gives the request back if it is none.
-    pub(super) fn new(request: Request<Incoming>) -> Result<Self, Request<Incoming>> {
+    /// Whether it is one.
+    pub(super) fn takes<B>(request: &Request<B>) -> bool {
         let headers = request.headers();
         let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-        let is_quick = request.uri().path() == PATH
+        request.uri().path() == PATH
             && request.method() == Method::POST
             && request.version() == Version::HTTP_2
             && kind.is_some_and(|kind| kind == b"application/grpc" || kind == b"application/grpc+proto")
-            && !headers.contains_key("grpc-encoding");
-        if is_quick { Ok(Self { request: Some(request), read: Bytes::new(), range: None }) } else { Err(request) }
+            && !headers.contains_key("grpc-encoding")
+    }
+
+    /// For a request that [`Quick::takes`].
+    pub(super) fn new(request: Request<Incoming>) -> Self {
+        Self { request: Some(request), read: Bytes::new(), range: None }
     }
 
     pub(super) fn poll(&mut self, backend: &Backend, limit: usize, cx: &mut Context<'_>) -> Poll<Progress> {

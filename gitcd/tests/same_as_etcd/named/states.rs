@@ -3,6 +3,8 @@
 use gitcd::proto::etcdserverpb::alarm_request::AlarmAction;
 use gitcd::proto::etcdserverpb::{AlarmRequest, AlarmType, PutRequest};
 
+use tonic::Code;
+
 use crate::support::Client;
 use crate::support::build::{all, compact, delete, grant, put, revoke};
 
@@ -37,7 +39,7 @@ pub(super) async fn in_every_state(client: &Client, attempt: impl AsyncFn(&Clien
                 client.put(PutRequest { lease: 7, ..put("/registry/c", "1") }).await.ok();
             }
             5 => drop(client.lease_revoke(revoke(7)).await.ok()),
-            6 => drop(client.put(PutRequest { lease: 99, ..put("/registry/a", "3") }).await.result().unwrap_err()),
+            6 => drop(client.put(PutRequest { lease: 99, ..put("/registry/a", "3") }).await.refused(Code::NotFound)),
             7 => drop(client.compact(compact(4)).await.ok()),
             8 => drop(client.alarm(alarm(AlarmAction::Activate, AlarmType::Nospace)).await.ok()),
             _ => drop(client.alarm(alarm(AlarmAction::Activate, AlarmType::Corrupt)).await.ok()),
