@@ -327,13 +327,8 @@ impl Committer {
         if count > 0 {
             let started = Instant::now();
             let time = UNIX_EPOCH + Duration::from_millis(last.time_ms.max(0) as u64);
-            let revisions = Revisions {
-                first: first.revision.get(),
-                last: last.revision.get(),
-                time,
-                clients,
-                changes,
-            };
+            let revisions =
+                Revisions { first: first.revision.get(), last: last.revision.get(), time, clients, changes };
             let span = self.trace.commit(first.revision, last.revision, count);
             span.in_scope(|| self.branch.commit(&revisions)).inspect_err(|_| failed(&span))?;
             self.pace.observe(started.elapsed(), count);

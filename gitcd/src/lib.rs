@@ -33,4 +33,5 @@ pub mod snapshot;
 pub mod store;
 pub mod telemetry;
 pub mod tls;
+pub mod transport;
 pub mod watch;

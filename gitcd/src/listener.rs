@@ -14,7 +14,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use tonic::transport::server::Connected;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::metrics::Network;
@@ -49,11 +48,10 @@ enum Io {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl Connected for Connection {
-    type ConnectInfo = Peer;
-
-    fn connect_info(&self) -> Peer {
-        self.peer.clone()
+impl Connection {
+    /// Who is at the other end.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
     }
 }
 
@@ -63,7 +61,7 @@ pub fn incoming(
     listener: TcpListener,
     certificates: Option<Arc<Certificates>>,
     network: Arc<Network>,
-) -> impl Stream<Item = io::Result<Connection>> {
+) -> impl Stream<Item = Connection> {
     let incoming = Incoming {
         listener,
         certificates,
@@ -72,7 +70,7 @@ pub fn incoming(
         resume_at: None,
         complaints: Seldom::every(COMPLAIN_EVERY),
     };
-    stream::unfold(incoming, async |mut incoming| Some((Ok(incoming.next().await), incoming)))
+    stream::unfold(incoming, async |mut incoming| Some((incoming.next().await, incoming)))
 }
 
 struct Incoming {

@@ -11,7 +11,8 @@ use std::sync::atomic::AtomicU64;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-pub use self::requests::{Counting, Requests};
+pub(crate) use self::requests::Request;
+pub use self::requests::Requests;
 use crate::api::Member;
 use crate::committer;
 use crate::store::Store;

@@ -8,7 +8,7 @@ use sha1::{Digest, Sha1};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::api::{self, Backend, Member};
+use crate::api::{self, Backend, Front, Member};
 use crate::committer::{self, Committer};
 use crate::compactor::{self, Retention};
 use crate::config::Listen;
@@ -22,11 +22,11 @@ use crate::recovery::{self, OpenError, StateLock};
 use crate::store::{self, Store};
 use crate::telemetry;
 use crate::tls::{self, Certificates};
+use crate::transport;
+pub use crate::transport::Transport;
 
 /// How long open connections may take to end.
 const DRAIN: Duration = Duration::from_secs(5);
-/// What a stream or a connection may have under way; large enough that a local client never waits for it.
-const WINDOW_BYTES: u32 = 1 << 20;
 
 /// One branch to serve.
 #[derive(Clone, Debug)]
@@ -61,27 +61,6 @@ pub struct Config {
     pub pull: pull::Config,
     /// Where a Git host finds the branch, so that pushes go through its store.
     pub served: Served,
-}
-
-/// How connections are kept.
-#[derive(Clone, Copy, Debug)]
-pub struct Transport {
-    /// Requests and streams that a connection may have open; 0 for no limit, as in etcd.
-    pub max_concurrent_streams: u32,
-    /// How often a client is asked for a sign of life; zero for never.
-    pub keepalive_interval: Duration,
-    /// How long it has to answer; zero to not ask.
-    pub keepalive_timeout: Duration,
-}
-
-impl Default for Transport {
-    fn default() -> Self {
-        Self {
-            max_concurrent_streams: u32::MAX,
-            keepalive_interval: Duration::from_hours(2),
-            keepalive_timeout: Duration::from_secs(20),
-        }
-    }
 }
 
 /// Why a branch is not served.
@@ -181,18 +160,17 @@ impl Server {
             requests: requests.clone(),
             network: Arc::default(),
         });
+        let routes = telemetry::traced(api::routes(&backend), &config.branch.name);
+        let front = Front::new(backend, routes.merge(http::routes(source.clone())), requests);
         let (stop, stopped) = watch::channel(false);
         let listeners = listeners
             .into_iter()
             .zip(certificates)
             .map(|(listener, certificates)| {
-                let routes = telemetry::traced(api::routes(&backend, &requests), &config.branch.name);
-                let routes = routes.merge(http::routes(source.clone())).into();
-                let transport = transport(config.transport);
                 tokio::spawn(serve(
                     (listener, certificates, source.network.clone()),
-                    transport,
-                    routes,
+                    config.transport,
+                    front.clone(),
                     store.clone(),
                     stopped.clone(),
                 ))
@@ -280,6 +258,7 @@ fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr]) -> Bac
         limits: config.limits,
         progress_interval: config.progress_interval,
         repository: Arc::new(config.branch.repository.clone()),
+        pages: Arc::default(),
     }
 }
 
@@ -295,34 +274,18 @@ fn secured(listen: &Listen, certificates: Option<&Arc<Certificates>>) -> Result<
     Ok(None)
 }
 
-fn transport(settings: Transport) -> tonic::transport::Server {
-    let limit = (1..u32::MAX).contains(&settings.max_concurrent_streams).then_some(settings.max_concurrent_streams);
-    let keepalive = !settings.keepalive_interval.is_zero() && !settings.keepalive_timeout.is_zero();
-    tonic::transport::Server::builder()
-        .accept_http1(true)
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(4 * WINDOW_BYTES)
-        .max_frame_size(256 << 10)
-        .max_concurrent_streams(limit)
-        .http2_keepalive_interval(keepalive.then_some(settings.keepalive_interval))
-        .http2_keepalive_timeout(Some(settings.keepalive_timeout))
-}
-
 /// Serves a listener until `stopped`. One that ends before that takes the branch with it: a server that nobody reaches
 /// must not look healthy.
 async fn serve(
     (listener, certificates, network): (TcpListener, Option<Arc<Certificates>>, Arc<Network>),
-    mut transport: tonic::transport::Server,
-    routes: tonic::service::Routes,
+    settings: Transport,
+    front: Arc<Front>,
     store: Arc<Store>,
-    mut stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<bool>,
 ) {
-    let asked = stopped.clone();
-    let until = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
     let incoming = listener::incoming(listener, certificates, network);
-    let ended = transport.add_routes(routes).serve_with_incoming_shutdown(incoming, until).await;
-    if !*asked.borrow() {
-        let reason = ended.err().map(|error| format!(": {error}")).unwrap_or_default();
-        store.poison(&format!("a listener ended{reason}"));
+    transport::serve(incoming, settings, front, stopped.clone()).await;
+    if !*stopped.borrow() {
+        store.poison("a listener ended");
     }
 }

@@ -3,6 +3,7 @@
 //! The files are read for every new connection and parsed only if their bytes are others than before: three small files
 //! cost a few per cent of a handshake, and no clock, inode or watch can be wrong about what is in them.
 
+mod curve;
 mod expiry;
 
 use std::fmt::Display;
@@ -131,6 +132,9 @@ impl Contents {
         expiry::warn(&files.cert, &chain, SystemTime::now());
         let key = PrivateKeyDer::from_pem_slice(&self.key)
             .map_err(|_| unusable(&files.key, "it has no private key in PEM, or one with a passphrase"))?;
+        if let Some(problem) = chain.first().and_then(curve::problem) {
+            return Err(unusable(&files.cert, problem));
+        }
         let config = builder.with_single_cert(chain, key).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => {
                 unusable(&files.key, format!("it is not the key of the certificate in {}", files.cert.display()))
@@ -163,6 +167,7 @@ fn roots(path: &Path, pem: &[u8]) -> Result<RootCertStore, Unusable> {
     let mut last_error = None;
     let authorities = certificates(path, pem)?;
     expiry::warn(path, &authorities, SystemTime::now());
+    curve::warn(path, &authorities);
     for authority in authorities {
         if let Err(error) = roots.add(authority) {
             tracing::warn!(path = %path.display(), %error, "an authority for client certificates is not used");

@@ -36,7 +36,9 @@ fn edit(file: &Path, from: &str, to: &str) -> anyhow::Result<()> {
     Ok(std::fs::write(file, text.replace(from, to))?)
 }
 
-pub(crate) fn a_push_changes_a_live_object_and_a_broken_one_changes_nothing(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+pub(crate) fn a_push_changes_a_live_object_and_a_broken_one_changes_nothing(
+    cluster: &Arc<Cluster>,
+) -> anyhow::Result<()> {
     cluster.namespace("people")?;
     cluster.kubectl("create configmap prices --from-literal=tea=3 --from-literal=cup=1 -n people".split(' '))?;
     let path = "configmaps/people/prices";
@@ -74,7 +76,8 @@ pub(crate) fn informers_follow_merges_of_hundreds_of_keys(cluster: &Arc<Cluster>
     let folder = clone.join("configmaps/many");
     for number in 0..MAPS {
         let metadata = format!(r#"{{"name": "made{number}", "namespace": "many"}}"#);
-        let text = format!(r#"{{"kind": "ConfigMap", "apiVersion": "v1", "metadata": {metadata}, "data": {{"n": "0"}}}}"#);
+        let text =
+            format!(r#"{{"kind": "ConfigMap", "apiVersion": "v1", "metadata": {metadata}, "data": {{"n": "0"}}}}"#);
         std::fs::write(folder.join(format!("made{number}")), text)?;
     }
     push(&clone)?;

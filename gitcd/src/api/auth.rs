@@ -31,6 +31,36 @@ macro_rules! auth_without_users {
                 Ok(Response::new(pb::AuthDisableResponse { header: Some(self.header(self.store.revision())) }))
             }
 
+            async fn user_add(
+                &self,
+                request: Request<pb::AuthUserAddRequest>,
+            ) -> Result<Response<pb::AuthUserAddResponse>, Status> {
+                Err(if request.get_ref().name.is_empty() { status::user_empty() } else { status::no_users() })
+            }
+
+            async fn user_list(
+                &self,
+                _: Request<pb::AuthUserListRequest>,
+            ) -> Result<Response<pb::AuthUserListResponse>, Status> {
+                let header = Some(self.header(self.store.revision()));
+                Ok(Response::new(pb::AuthUserListResponse { header, users: Vec::new() }))
+            }
+
+            async fn role_add(
+                &self,
+                request: Request<pb::AuthRoleAddRequest>,
+            ) -> Result<Response<pb::AuthRoleAddResponse>, Status> {
+                Err(if request.get_ref().name.is_empty() { status::role_empty() } else { status::no_users() })
+            }
+
+            async fn role_list(
+                &self,
+                _: Request<pb::AuthRoleListRequest>,
+            ) -> Result<Response<pb::AuthRoleListResponse>, Status> {
+                let header = Some(self.header(self.store.revision()));
+                Ok(Response::new(pb::AuthRoleListResponse { header, roles: Vec::new() }))
+            }
+
             $(async fn $method(&self, _: Request<pb::$request>) -> Result<Response<pb::$response>, Status> {
                 Err(status::$refusal())
             })*
@@ -39,18 +69,14 @@ macro_rules! auth_without_users {
 }
 
 auth_without_users! {
-    auth_enable(AuthEnableRequest) -> AuthEnableResponse = no_users;
+    auth_enable(AuthEnableRequest) -> AuthEnableResponse = root_user_not_found;
     authenticate(AuthenticateRequest) -> AuthenticateResponse = auth_not_enabled;
-    user_add(AuthUserAddRequest) -> AuthUserAddResponse = no_users;
     user_get(AuthUserGetRequest) -> AuthUserGetResponse = user_not_found;
-    user_list(AuthUserListRequest) -> AuthUserListResponse = no_users;
     user_delete(AuthUserDeleteRequest) -> AuthUserDeleteResponse = user_not_found;
     user_change_password(AuthUserChangePasswordRequest) -> AuthUserChangePasswordResponse = user_not_found;
     user_grant_role(AuthUserGrantRoleRequest) -> AuthUserGrantRoleResponse = user_not_found;
     user_revoke_role(AuthUserRevokeRoleRequest) -> AuthUserRevokeRoleResponse = user_not_found;
-    role_add(AuthRoleAddRequest) -> AuthRoleAddResponse = no_users;
     role_get(AuthRoleGetRequest) -> AuthRoleGetResponse = role_not_found;
-    role_list(AuthRoleListRequest) -> AuthRoleListResponse = no_users;
     role_delete(AuthRoleDeleteRequest) -> AuthRoleDeleteResponse = role_not_found;
     role_grant_permission(AuthRoleGrantPermissionRequest) -> AuthRoleGrantPermissionResponse = role_not_found;
     role_revoke_permission(AuthRoleRevokePermissionRequest) -> AuthRoleRevokePermissionResponse = role_not_found;

@@ -40,6 +40,7 @@ pub(super) fn range(request: pb::RangeRequest) -> Result<Range, Status> {
             min_create: request.min_create_revision,
             max_create: request.max_create_revision,
         },
+        known_count: None,
     })
 }
 

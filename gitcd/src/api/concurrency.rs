@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::status;
+use crate::git::path;
 use crate::proto::mvccpb::KeyValue;
 use crate::store::Store;
 use crate::store::index::KeyRange;
@@ -56,12 +57,13 @@ pub(super) fn starting_with(prefix: &[u8]) -> KeyRange {
 /// # Errors
 /// Those of a put: no such lease, no space.
 pub(super) async fn enter(store: &Store, name: &[u8], lease: i64, value: Bytes) -> Result<Place, Status> {
-    let lease = match lease {
-        0 => store.grant(0, SESSION_TTL).await.map_err(status::from_inner_client)?.0,
-        lease => lease,
-    };
     let prefix = [name, b"/"].concat();
-    let key = Bytes::from([&prefix[..], format!("{lease:x}").as_bytes()].concat());
+    // Before a lease is granted for nothing.
+    if !path::fits(&prefix) {
+        return Err(Status::unknown(status::too_deep().message()));
+    }
+    let lease = session(store, lease).await?;
+    let key = Bytes::from([&prefix[..], hexadecimal(lease).as_bytes()].concat());
     let put = Put { key: key.clone(), value: Some(value), lease: Some(lease), previous: false };
     let txn = Txn {
         compares: vec![created_at(&key, Revision::ZERO)],
@@ -79,6 +81,33 @@ pub(super) async fn enter(store: &Store, name: &[u8], lease: i64, value: Bytes) 
         }
         _ => Ok(place),
     }
+}
+
+/// The given lease, or a new one for those who bring none.
+async fn session(store: &Store, lease: i64) -> Result<i64, Status> {
+    match lease {
+        0 => Ok(store.grant(0, SESSION_TTL).await.map_err(status::from_inner_client)?.0),
+        lease => Ok(lease),
+    }
+}
+
+/// What a put would refuse.
+///
+/// # Errors
+/// With the code that all errors of a client within the server have.
+pub(super) fn check(key: &[u8]) -> Result<(), Status> {
+    let refused = |status: Status| Err(Status::unknown(status.message()));
+    match key {
+        [] => refused(status::empty_key()),
+        key if !path::fits(key) => refused(status::too_deep()),
+        _ => Ok(()),
+    }
+}
+
+/// As Go writes it: with a sign, not as the number's bits.
+fn hexadecimal(lease: i64) -> String {
+    let sign = if lease < 0 { "-" } else { "" };
+    format!("{sign}{:x}", lease.unsigned_abs())
 }
 
 /// Waits until nobody is in front. Returns whether there was somebody.
@@ -115,6 +144,7 @@ pub(super) async fn reach_head(store: &Arc<Store>, place: &Place) -> Result<bool
 /// # Errors
 /// Those of a deletion.
 pub(super) async fn leave(store: &Store, key: &Bytes, created: Revision) -> Result<Revision, Status> {
+    check(key)?;
     let delete = Delete { keys: KeyRange::One(key.clone()), previous: false };
     let txn = Txn { compares: vec![created_at(key, created)], success: vec![Op::Delete(delete)], failure: Vec::new() };
     Ok(transact(store, txn).await?.revision)
@@ -162,6 +192,8 @@ pub(super) async fn say(
     lease: i64,
     value: Bytes,
 ) -> Result<Option<Revision>, Status> {
+    check(key)?;
+    let lease = session(store, lease).await?;
     let put = Put { key: key.clone(), value: Some(value), lease: Some(lease), previous: false };
     let txn = Txn { compares: vec![created_at(key, created)], success: vec![Op::Put(put)], failure: Vec::new() };
     let done = transact(store, txn).await?;
@@ -228,7 +260,15 @@ fn pair(store: &Store, found: &Found) -> Result<Option<KeyValue>, Status> {
 }
 
 fn one_of(keys: KeyRange) -> Range {
-    Range { keys, revision: None, limit: 0, count_only: false, sort: None, filter: Filter::default() }
+    Range {
+        keys,
+        revision: None,
+        limit: 0,
+        count_only: false,
+        sort: None,
+        filter: Filter::default(),
+        known_count: None,
+    }
 }
 
 fn one(key: &Bytes) -> Range {

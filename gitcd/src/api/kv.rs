@@ -23,11 +23,11 @@ const PAIRS_PER_PART: usize = 1000;
 
 #[tonic::async_trait]
 impl Kv for Backend {
+    /// For requests that [`super::front`] does not answer itself.
     async fn range(&self, request: Request<pb::RangeRequest>) -> Result<Response<pb::RangeResponse>, Status> {
         let request = request.into_inner();
         let keys_only = request.keys_only;
-        let range = check::range(request)?;
-        let found = self.store.range(&range).map_err(status::from_store)?;
+        let found = self.find(request)?;
         Ok(Response::new(self.range_response(&found, keys_only, true)?))
     }
 
@@ -204,7 +204,7 @@ fn revision_only(revision: Revision) -> pb::ResponseHeader {
 }
 
 /// Who asks, for the audit log: the name in its certificate if it showed one, and its software.
-fn client<T>(request: &Request<T>) -> Option<Arc<str>> {
+pub(super) fn client<T>(request: &Request<T>) -> Option<Arc<str>> {
     let agent = request.metadata().get("user-agent").and_then(|agent| agent.to_str().ok());
     let name = request.extensions().get::<Peer>().and_then(|peer| peer.name.as_deref());
     match (name, agent) {

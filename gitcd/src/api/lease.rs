@@ -6,6 +6,7 @@ use std::time::Instant;
 use futures::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
+use super::kv::client;
 use super::{Backend, quota, status};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::lease_server::Lease;
@@ -32,7 +33,8 @@ impl Lease for Backend {
         request: Request<pb::LeaseRevokeRequest>,
     ) -> Result<Response<pb::LeaseRevokeResponse>, Status> {
         self.intact()?;
-        let revision = self.store.revoke(request.into_inner().id).await.map_err(status::from_store)?;
+        let client = client(&request);
+        let revision = self.store.revoke(request.into_inner().id, client).await.map_err(status::from_store)?;
         Ok(Response::new(pb::LeaseRevokeResponse { header: Some(self.header(revision)) }))
     }
 

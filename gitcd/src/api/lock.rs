@@ -29,9 +29,7 @@ impl Lock for Backend {
 
     async fn unlock(&self, request: Request<pb::UnlockRequest>) -> Result<Response<pb::UnlockResponse>, Status> {
         let key = request.into_inner().key;
-        if key.is_empty() {
-            return Err(Status::unknown(status::empty_key().message()));
-        }
+        concurrency::check(&key)?;
         let delete = Delete { keys: KeyRange::One(key), previous: false };
         let done = self.store.execute(Op::Delete(delete), None).await.map_err(status::from_inner_client)?;
         Ok(Response::new(pb::UnlockResponse { header: Some(self.header(done.revision())) }))

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::{Stream, stream};
 use tonic::{Request, Response, Status};
 
-use super::{Backend, ETCD_VERSION, status};
+use super::{Backend, ETCD_VERSION, downgrade, status};
 use crate::backup;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::maintenance_server::Maintenance;
@@ -58,11 +58,12 @@ impl Maintenance for Backend {
 
     async fn hash_kv(&self, request: Request<pb::HashKvRequest>) -> Result<Response<pb::HashKvResponse>, Status> {
         let asked = request.into_inner().revision;
-        let asked = (asked > 0).then(|| Revision::new(asked));
+        // One below 0 is taken, too, and has no keys.
+        let asked = (asked != 0).then(|| Revision::new(asked));
         let compacted = self.store.compacted();
         match asked {
             Some(asked) if asked > self.store.revision() => return Err(status::future()),
-            Some(asked) if asked < compacted => return Err(status::compacted()),
+            Some(asked) if asked > Revision::ZERO && asked < compacted => return Err(status::compacted()),
             _ => {}
         }
         let (revision, hash) = self.hash_at(asked).await?;
@@ -104,12 +105,36 @@ impl Maintenance for Backend {
         Ok(Response::new(Box::pin(parts)))
     }
 
-    async fn move_leader(&self, _: Request<pb::MoveLeaderRequest>) -> Result<Response<pb::MoveLeaderResponse>, Status> {
-        Err(status::bad_leader_transferee())
+    async fn move_leader(
+        &self,
+        request: Request<pb::MoveLeaderRequest>,
+    ) -> Result<Response<pb::MoveLeaderResponse>, Status> {
+        // Who leads already need not be moved to; there is nobody else.
+        if request.into_inner().target_id == self.member.member_id {
+            Ok(Response::new(pb::MoveLeaderResponse { header: None }))
+        } else {
+            Err(status::bad_leader_transferee())
+        }
     }
 
-    async fn downgrade(&self, _: Request<pb::DowngradeRequest>) -> Result<Response<pb::DowngradeResponse>, Status> {
-        Err(Status::unimplemented("gitcd: the storage has one version only"))
+    async fn downgrade(
+        &self,
+        request: Request<pb::DowngradeRequest>,
+    ) -> Result<Response<pb::DowngradeResponse>, Status> {
+        use pb::downgrade_request::DowngradeAction;
+        let request = request.into_inner();
+        match DowngradeAction::try_from(request.action) {
+            Ok(DowngradeAction::Validate) => downgrade::check(&request.version)?,
+            Ok(DowngradeAction::Enable) => {
+                downgrade::check(&request.version)?;
+                return Err(status::one_storage_version());
+            }
+            // None is under way, which etcd does not mind.
+            Ok(DowngradeAction::Cancel) => {}
+            Err(_) => return Err(Status::unknown("etcdserver: unknown method")),
+        }
+        let header = Some(self.header(self.store.revision()));
+        Ok(Response::new(pb::DowngradeResponse { header, version: downgrade::CLUSTER_MINOR.to_owned() }))
     }
 }
 
@@ -122,7 +147,8 @@ impl Backend {
                 let all = KeyRange::From(Bytes::new());
                 (current, index.range(&all, asked.unwrap_or(current)).cloned().collect::<Vec<_>>())
             });
-            let mut hasher = crc32fast::Hasher::new();
+            // Not 0 for an empty store: clients take that for no hash.
+            let mut hasher = crc32fast::Hasher::new_with_initial(1);
             for version in pairs {
                 let value = version.value(store.segments())?;
                 for field in [&version.key[..], &value[..]] {

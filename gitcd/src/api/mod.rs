@@ -5,12 +5,16 @@ mod auth;
 mod check;
 mod cluster;
 mod concurrency;
+mod downgrade;
 mod election;
+mod front;
 mod health;
 mod kv;
 mod lease;
 mod lock;
 mod maintenance;
+mod pages;
+mod quick;
 mod quota;
 mod range;
 mod status;
@@ -21,11 +25,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 pub use self::cluster::Member;
+pub use self::front::Front;
+pub use self::pages::Pages;
 use tonic_health::pb::health_server::HealthServer;
 
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 
-use crate::metrics::{Counting, Requests};
 use crate::proto::etcdserverpb::ResponseHeader;
 use crate::proto::etcdserverpb::auth_server::AuthServer;
 use crate::proto::etcdserverpb::cluster_server::ClusterServer;
@@ -83,6 +88,8 @@ pub struct Backend {
     pub progress_interval: std::time::Duration,
     /// The repository, for sizes.
     pub repository: Arc<std::path::PathBuf>,
+    /// Lists under way.
+    pub pages: Arc<Pages>,
 }
 
 impl Backend {
@@ -108,10 +115,14 @@ impl Backend {
     }
 }
 
+/// Larger messages than are taken are decoded, so that the answer is etcd's error and not the transport's.
+fn decode_limit(limits: &Limits) -> usize {
+    2 * (limits.max_request_bytes + OVERHEAD_BYTES)
+}
+
 /// All gRPC services of a branch.
-pub fn routes(backend: &Backend, requests: &Requests) -> axum::Router {
-    // Larger messages are decoded, so that the answer is etcd's error and not the transport's.
-    let decode_limit = 2 * (backend.limits.max_request_bytes + OVERHEAD_BYTES);
+pub fn routes(backend: &Backend) -> axum::Router {
+    let decode_limit = decode_limit(&backend.limits);
     let mut routes = tonic::service::Routes::builder();
     routes
         .add_service(
@@ -132,13 +143,7 @@ pub fn routes(backend: &Backend, requests: &Requests) -> axum::Router {
         .add_service(ElectionServer::new(backend.clone()))
         .add_service(HealthServer::new(backend.clone()))
         .add_service(reflection());
-    let all = routes
-        .routes()
-        .into_axum_router()
-        .route_service(range::PATH, range::Range { backend: backend.clone(), decode_limit })
-        .fallback(unknown)
-        .layer(tower::util::MapResponseLayer::new(status::of_transport));
-    all.layer(Counting(requests.clone()))
+    routes.routes().into_axum_router().fallback(unknown)
 }
 
 /// What nobody serves: a method of gRPC is answered in its way, anything else as a page that is not there.

@@ -1,80 +1,53 @@
 //! `KV.Range` without a message in between: pairs go from the store into the response's buffer, which is made in the right
 //! size. For a list this is half of the work.
 
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use axum::body::Body;
 use bytes::{BufMut, Bytes};
-use http::{Request, Response};
+use prost::Message;
 use prost::encoding::{encode_varint, encoded_len_varint, key_len};
-use prost::{DecodeError, Message};
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
-use tonic::server::{Grpc, UnaryService};
-use tonic::{Code, Status};
-use tower::Service;
+use tonic::Status;
 
 use super::{Backend, check, status};
 use crate::proto::etcdserverpb::{RangeRequest, ResponseHeader};
+use crate::store::query::Found;
 use crate::store::version::Version;
 
-/// Where the method is served.
-pub(super) const PATH: &str = "/etcdserverpb.KV/Range";
-
-/// The method as a service of its own.
-#[derive(Clone, Debug)]
-pub(super) struct Range {
-    pub(super) backend: Backend,
-    pub(super) decode_limit: usize,
-}
-
-impl Service<Request<Body>> for Range {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Self { backend, decode_limit } = self.clone();
-        Box::pin(async move {
-            let mut grpc = Grpc::new(RangeCodec).max_decoding_message_size(decode_limit);
-            Ok(grpc.unary(Handler(backend), request).await.map(Body::new))
-        })
-    }
-}
-
-struct Handler(Backend);
-
-impl UnaryService<RangeRequest> for Handler {
-    type Response = Answer;
-    type Future = std::future::Ready<Result<tonic::Response<Answer>, Status>>;
-
-    fn call(&mut self, request: tonic::Request<RangeRequest>) -> Self::Future {
-        std::future::ready(self.0.answer(request.into_inner()).map(tonic::Response::new))
-    }
-}
+/// What gRPC has in front of a message: whether it is compressed, and its length.
+pub(super) const PREFIX_BYTES: usize = 5;
 
 impl Backend {
-    fn answer(&self, request: RangeRequest) -> Result<Answer, Status> {
-        let keys_only = request.keys_only;
-        let range = check::range(request)?;
+    /// Looks up what is asked for.
+    pub(super) fn find(&self, request: RangeRequest) -> Result<Found, Status> {
+        let mut range = check::range(request)?;
+        range.known_count = self.pages.count(&range);
         let found = self.store.range(&range).map_err(status::from_store)?;
+        self.pages.remember(&range, &found);
+        Ok(found)
+    }
+
+    /// Answers with a message in its frame.
+    pub(super) fn range_frame(&self, request: RangeRequest) -> Result<Bytes, Status> {
+        let keys_only = request.keys_only;
+        let found = self.find(request)?;
         let value = |version: &Arc<Version>| {
             if keys_only { Ok(Bytes::new()) } else { version.value(self.store.segments()) }
         };
-        let pair = |version: Arc<Version>| Ok(Pair { value: value(&version)?, version });
+        let pair = |version: Arc<Version>| Ok(Pair::new(value(&version)?, version));
         let pairs = found.pairs.into_iter().map(pair).collect::<Result<Vec<_>, crate::store::version::ValueLost>>();
-        Ok(Answer {
+        let answer = Answer {
             header: self.header(found.revision),
             pairs: pairs.map_err(|lost| status::from_store(lost.into()))?,
             more: found.more,
             count: found.count as u64,
-        })
+        };
+        let length = answer.length();
+        let mut frame = Vec::with_capacity(PREFIX_BYTES + length);
+        frame.put_u8(0);
+        let too_large = |_| Status::resource_exhausted("the answer has more than 4 GiB");
+        frame.put_u32(u32::try_from(length).map_err(too_large)?);
+        answer.write(&mut frame);
+        Ok(frame.into())
     }
 }
 
@@ -92,6 +65,8 @@ struct Answer {
 struct Pair {
     version: Arc<Version>,
     value: Bytes,
+    /// Of the message.
+    length: usize,
 }
 
 // Numbers of the fields in `mvccpb.KeyValue` and `etcdserverpb.RangeResponse`.
@@ -111,6 +86,14 @@ const VARINT: u32 = 0;
 const BYTES: u32 = 2;
 
 impl Pair {
+    fn new(value: Bytes, version: Arc<Version>) -> Self {
+        let mut pair = Self { version, value, length: 0 };
+        let bytes = bytes_length(KEY, &pair.version.key) + bytes_length(VALUE, &pair.value);
+        let numbers = pair.numbers().into_iter().map(|(field, number)| number_length(field, number));
+        pair.length = bytes + numbers.sum::<usize>();
+        pair
+    }
+
     fn numbers(&self) -> [(u32, u64); 4] {
         let version = &self.version;
         [
@@ -119,11 +102,6 @@ impl Pair {
             (VERSION, version.version as u64),
             (LEASE, version.lease as u64),
         ]
-    }
-
-    fn length(&self) -> usize {
-        let bytes = bytes_length(KEY, &self.version.key) + bytes_length(VALUE, &self.value);
-        bytes + self.numbers().into_iter().map(|(field, number)| number_length(field, number)).sum::<usize>()
     }
 
     fn write(&self, out: &mut impl BufMut) {
@@ -166,68 +144,29 @@ fn write_bytes(field: u32, bytes: &[u8], out: &mut impl BufMut) {
 }
 
 impl Answer {
-    /// Appends the protobuf message; `reserve` is told its size before.
-    fn write<B: BufMut>(&self, out: &mut B, reserve: impl FnOnce(&mut B, usize)) {
+    fn length(&self) -> usize {
         let header = self.header.encoded_len();
-        let pairs = self.pairs.iter().map(|pair| {
-            let length = pair.length();
-            key_len(KVS) + encoded_len_varint(length as u64) + length
-        });
-        let length = key_len(HEADER)
+        let pairs = self.pairs.iter().map(|pair| key_len(KVS) + encoded_len_varint(pair.length as u64) + pair.length);
+        key_len(HEADER)
             + encoded_len_varint(header as u64)
             + header
             + pairs.sum::<usize>()
             + number_length(MORE, u64::from(self.more))
-            + number_length(COUNT, self.count);
-        reserve(out, length);
+            + number_length(COUNT, self.count)
+    }
+
+    /// Appends the protobuf message.
+    fn write(&self, out: &mut impl BufMut) {
         write_tag(HEADER, BYTES, out);
-        encode_varint(header as u64, out);
+        encode_varint(self.header.encoded_len() as u64, out);
         self.header.encode_raw(out);
         for pair in &self.pairs {
             write_tag(KVS, BYTES, out);
-            encode_varint(pair.length() as u64, out);
+            encode_varint(pair.length as u64, out);
             pair.write(out);
         }
         write_number(MORE, u64::from(self.more), out);
         write_number(COUNT, self.count, out);
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct RangeCodec;
-
-impl Codec for RangeCodec {
-    type Encode = Answer;
-    type Decode = RangeRequest;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for RangeCodec {
-    type Item = Answer;
-    type Error = Status;
-
-    fn encode(&mut self, answer: Answer, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        answer.write(out, EncodeBuf::reserve);
-        Ok(())
-    }
-}
-
-impl Decoder for RangeCodec {
-    type Item = RangeRequest;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<RangeRequest>, Status> {
-        let malformed = |error: DecodeError| Status::new(Code::Internal, error.to_string());
-        RangeRequest::decode(buffer).map(Some).map_err(malformed)
     }
 }
 
@@ -252,7 +191,7 @@ mod tests {
             |(key, value, create, modified, version, lease)| {
                 let (create, modified) = (Revision::new(create), Revision::new(modified));
                 let version = Version::put(key, modified, create, version, lease, value.clone());
-                Pair { version: Arc::new(version), value }
+                Pair::new(value, Arc::new(version))
             },
         )
     }
@@ -265,9 +204,10 @@ mod tests {
             let header = ResponseHeader { revision, member_id, ..ResponseHeader::default() };
             let kvs = pairs.iter().map(|pair| crate::api::key_value(&pair.version, pair.value.clone())).collect();
             let message = RangeResponse { header: Some(header), kvs, more, count: count as i64 };
-            let (mut written, mut reserved) = (Vec::new(), 0);
-            Answer { header, pairs, more, count }.write(&mut written, |_, bytes| reserved = bytes);
-            prop_assert_eq!(reserved, written.len());
+            let mut written = Vec::new();
+            let answer = Answer { header, pairs, more, count };
+            answer.write(&mut written);
+            prop_assert_eq!(answer.length(), written.len());
             prop_assert_eq!(written, message.encode_to_vec());
         }
     }

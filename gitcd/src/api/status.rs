@@ -36,6 +36,17 @@ statuses! {
     auth_not_enabled = FailedPrecondition "etcdserver: authentication is not enabled";
     user_not_found = FailedPrecondition "etcdserver: user name not found";
     role_not_found = FailedPrecondition "etcdserver: role name not found";
+    root_user_not_found = FailedPrecondition "etcdserver: root user does not exist";
+    user_empty = InvalidArgument "etcdserver: user name is empty";
+    role_empty = InvalidArgument "etcdserver: role name is empty";
+    member_not_found = NotFound "etcdserver: member not found";
+    // etcd's table of codes has no line for this one.
+    not_enough_started = Unknown "etcdserver: re-configuration failed due to not enough started members";
+    not_a_learner = FailedPrecondition "etcdserver: can only promote a learner member";
+    bad_member_urls = InvalidArgument "etcdserver: given member URLs are invalid";
+    wrong_downgrade_version = InvalidArgument "etcdserver: wrong downgrade target version format";
+    invalid_downgrade_version = InvalidArgument "etcdserver: invalid downgrade target version";
+    one_storage_version = Unimplemented "gitcd: the storage has one version only";
     no_users = Unimplemented "gitcd: there are no users and roles; clients are known by their TLS certificates";
     single_member = Unimplemented "gitcd: a branch has one member; other writers take another branch";
 }

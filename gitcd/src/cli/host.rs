@@ -176,7 +176,8 @@ impl HostFlags {
         let root = repository.parent().context("a repository lies in a folder")?;
         let config = Config {
             tokens: self.host_tokens.clone(),
-            anonymous: anonymous(self.host_anonymous, self.host_tokens.is_some(), &listen).context("--host-anonymous")?,
+            anonymous: anonymous(self.host_anonymous, self.host_tokens.is_some(), &listen)
+                .context("--host-anonymous")?,
             owner: Some(Arc::new(owner)),
             only: Some(repository.to_owned()),
             ..Config::new(root)

@@ -207,9 +207,7 @@ fn read(odb: &Odb<'_>, oid: Oid) -> Result<Commit, GraphError> {
 fn parse(data: &[u8]) -> Option<Commit> {
     let end = data.windows(2).position(|pair| pair == b"\n\n").unwrap_or(data.len());
     let mut lines = data[..end].split(|byte| *byte == b'\n');
-    let id = |line: &[u8], name: &[u8]| {
-        Oid::from_str(std::str::from_utf8(line.strip_prefix(name)?).ok()?).ok()
-    };
+    let id = |line: &[u8], name: &[u8]| Oid::from_str(std::str::from_utf8(line.strip_prefix(name)?).ok()?).ok();
     let tree = id(lines.next()?, b"tree ")?;
     let mut parents = Vec::new();
     let mut time = 0;

@@ -55,7 +55,13 @@ impl Pack {
     ///
     /// # Errors
     /// [`TransferError::Read`].
-    pub fn tree(&mut self, odb: &Odb<'_>, there: &Odb<'_>, before: Option<Oid>, tree: Oid) -> Result<(), TransferError> {
+    pub fn tree(
+        &mut self,
+        odb: &Odb<'_>,
+        there: &Odb<'_>,
+        before: Option<Oid>,
+        tree: Oid,
+    ) -> Result<(), TransferError> {
         if before == Some(tree) || self.seen.contains(&tree) || has(there, tree) {
             return Ok(());
         }

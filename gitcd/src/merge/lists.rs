@@ -59,7 +59,8 @@ impl Fields<'_> {
         let [base, one, other] = versions;
         let (in_base, in_one, in_other) = (index(base, names)?, index(one, names)?, index(other, names)?);
         let keys = |items: &[Value]| items.iter().filter_map(|item| key(item, names)).collect::<Vec<_>>();
-        let conditions = names == ["type"] && matches!(self.path.last(), Some(Step::Field(name)) if name == "conditions");
+        let conditions =
+            names == ["type"] && matches!(self.path.last(), Some(Step::Field(name)) if name == "conditions");
         let mut merged = Vec::new();
         for key in order(keys(base).into_iter(), keys(one).into_iter(), keys(other).into_iter()) {
             let before = in_base.get(&key).map(|at| &base[*at]);
@@ -87,9 +88,8 @@ impl Fields<'_> {
             return one.cloned();
         }
         self.path.push(step);
-        let dated = |side: Option<&Value>, name: &str| {
-            side.and_then(|side| side.at(&[name])?.as_text().map(Cow::into_owned))
-        };
+        let dated =
+            |side: Option<&Value>, name: &str| side.and_then(|side| side.at(&[name])?.as_text().map(Cow::into_owned));
         let later = DATED.into_iter().map(|name| dated(one, name).cmp(&dated(other, name))).find(|order| order.is_ne());
         let chosen = match later {
             Some(order) => {
@@ -132,7 +132,8 @@ fn key(item: &Value, names: &[&str]) -> Option<Key> {
 
 /// What one side added is there, what one side removed is not. `None` if there is something else than scalars, or twice the same.
 fn set(versions: [&[Value]; 3]) -> Option<Vec<Value>> {
-    let texts = |items: &[Value]| items.iter().map(|item| item.as_text().map(Cow::into_owned)).collect::<Option<Vec<_>>>();
+    let texts =
+        |items: &[Value]| items.iter().map(|item| item.as_text().map(Cow::into_owned)).collect::<Option<Vec<_>>>();
     let [base, one, other] = versions;
     let (in_base, in_one, in_other) = (texts(base)?, texts(one)?, texts(other)?);
     let distinct = |texts: &[String]| texts.iter().collect::<HashSet<_>>().len() == texts.len();
@@ -145,7 +146,9 @@ fn set(versions: [&[Value]; 3]) -> Option<Vec<Value>> {
         if was { has.0 && has.1 } else { has.0 || has.1 }
     });
     let find = |text: &String| {
-        let at = |texts: &[String], items: &[Value]| texts.iter().position(|found| found == text).map(|at| items[at].clone());
+        let at = |texts: &[String], items: &[Value]| {
+            texts.iter().position(|found| found == text).map(|at| items[at].clone())
+        };
         at(&in_other, other).or_else(|| at(&in_one, one))
     };
     kept.map(find).collect()

@@ -8,11 +8,7 @@ use super::value::{Map, Value};
 
 /// The merged value of a field that has a rule of its own, by its path from the object.
 #[expect(clippy::option_option, reason = "no rule, and a rule that leaves nothing, are different answers")]
-pub(super) fn special(
-    path: &[Step],
-    base: Option<&Value>,
-    sides: [Option<&Value>; 2],
-) -> Option<Option<Value>> {
+pub(super) fn special(path: &[Step], base: Option<&Value>, sides: [Option<&Value>; 2]) -> Option<Option<Value>> {
     let [Step::Field(part), Step::Field(name)] = path else { return None };
     let earlier = |later: bool| {
         let times = sides.map(|side| side.and_then(Value::as_text));
@@ -26,7 +22,9 @@ pub(super) fn special(
         ("metadata", "managedFields") => managed(base, sides),
         ("metadata", "creationTimestamp") => earlier(false),
         // Set by `finish`, from both sides whole.
-        ("metadata", "generation" | "deletionTimestamp" | "deletionGracePeriodSeconds") => sides[1].or(sides[0]).cloned(),
+        ("metadata", "generation" | "deletionTimestamp" | "deletionGracePeriodSeconds") => {
+            sides[1].or(sides[0]).cloned()
+        }
         // The lower one: what it has not seen yet it will look at again.
         ("status", "observedGeneration") if sides[0] != sides[1] && base != sides[0] && base != sides[1] => {
             numbers[0].min(numbers[1]).map(Value::number)
@@ -43,7 +41,9 @@ fn managed(base: Option<&Value>, sides: [Option<&Value>; 2]) -> Option<Value> {
     let entries = |list: Option<&'_ Value>| -> BTreeMap<Vec<String>, Value> {
         let items = list.and_then(Value::as_list).unwrap_or_default();
         let key = |item: &Value| {
-            ENTRY.map(|name| item.at(&[name]).and_then(Value::as_text).map(Cow::into_owned).unwrap_or_default()).to_vec()
+            ENTRY
+                .map(|name| item.at(&[name]).and_then(Value::as_text).map(Cow::into_owned).unwrap_or_default())
+                .to_vec()
         };
         items.iter().map(|item| (key(item), item.clone())).collect()
     };
@@ -56,7 +56,9 @@ fn managed(base: Option<&Value>, sides: [Option<&Value>; 2]) -> Option<Value> {
         let entry = match (base.get(key), one.get(key), other.get(key)) {
             (before, Some(one), Some(other)) => Some(entry(before, one, other)),
             // Gone on one side: with it goes what the other has not changed.
-            (Some(before), Some(left), None) | (Some(before), None, Some(left)) => (left != before).then(|| left.clone()),
+            (Some(before), Some(left), None) | (Some(before), None, Some(left)) => {
+                (left != before).then(|| left.clone())
+            }
             (None, left, None) | (None, None, left) => left.cloned(),
             (Some(_), None, None) => None,
         };

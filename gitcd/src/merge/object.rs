@@ -191,12 +191,7 @@ fn deleted(prefer: Prefer, base: Option<&Value>, left: Option<&Value>, of_side: 
 }
 
 /// Objects of one name that are not the same: one of them is taken, whole.
-fn replaced(
-    prefer: Prefer,
-    base: Option<&Value>,
-    sides: [&Value; 2],
-    of_side: impl Fn(usize) -> Outcome,
-) -> Merged {
+fn replaced(prefer: Prefer, base: Option<&Value>, sides: [&Value; 2], of_side: impl Fn(usize) -> Outcome) -> Merged {
     let is_old = sides.map(|side| base.is_some_and(|base| identity(side) == identity(base)));
     let created = sides.map(|side| side.at(&["metadata", "creationTimestamp"]).and_then(Value::as_text));
     let winner = match (prefer, is_old) {

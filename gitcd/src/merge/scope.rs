@@ -95,10 +95,12 @@ impl Scope {
     pub fn trailers(&self, theirs: git2::Oid) -> String {
         let mut text = format!("Scope-Of: {theirs}\n");
         if let Some(include) = &self.include {
-            writeln!(text, "Scope-Include: {}", escape(include.as_str().as_bytes())).expect("a string takes everything");
+            writeln!(text, "Scope-Include: {}", escape(include.as_str().as_bytes()))
+                .expect("a string takes everything");
         }
         if let Some(exclude) = &self.exclude {
-            writeln!(text, "Scope-Exclude: {}", escape(exclude.as_str().as_bytes())).expect("a string takes everything");
+            writeln!(text, "Scope-Exclude: {}", escape(exclude.as_str().as_bytes()))
+                .expect("a string takes everything");
         }
         for key in &self.except {
             writeln!(text, "Scope-Without: {}", escape(key)).expect("a string takes everything");
@@ -111,9 +113,8 @@ impl Scope {
     pub fn parse(message: &[u8]) -> Option<(git2::Oid, Self)> {
         let message = std::str::from_utf8(message).ok()?;
         let lines = || message.lines().rev().take_while(|line| !line.is_empty());
-        let values = |name: &'static str| {
-            lines().filter_map(move |line| unescape(line.strip_prefix(name)?.strip_prefix(": ")?))
-        };
+        let values =
+            |name: &'static str| lines().filter_map(move |line| unescape(line.strip_prefix(name)?.strip_prefix(": ")?));
         let text = |name| values(name).next().and_then(|value| String::from_utf8(value).ok());
         let of = git2::Oid::from_str(&text("Scope-Of")?).ok()?;
         let include = text("Scope-Include").unwrap_or_else(|| EVERYTHING.into());

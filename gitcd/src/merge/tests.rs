@@ -100,7 +100,10 @@ fn labels_containers_env_finalizers_and_owners_of_two_writers_survive() {
         pod["spec"]["containers"][1]["image"] = "side:2".into();
         pod["spec"]["containers"].as_array_mut().unwrap().push(json!({"name": "more", "image": "more:1"}));
         pod["metadata"]["finalizers"] = json!([]);
-        pod["metadata"]["ownerReferences"].as_array_mut().unwrap().push(json!({"kind": "Job", "name": "j", "uid": "j1"}));
+        pod["metadata"]["ownerReferences"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"kind": "Job", "name": "j", "uid": "j1"}));
         pod["status"]["conditions"][1]["status"] = "True".into();
         pod["spec"]["nodeName"] = "n1".into();
     });
@@ -123,18 +126,23 @@ fn labels_containers_env_finalizers_and_owners_of_two_writers_survive() {
 
 #[test]
 fn a_field_that_both_changed_is_that_of_the_later_writer_and_the_other_is_told() {
-    let managed = |time: &str| json!([{"manager": "m", "operation": "Update", "apiVersion": "apps/v1", "time": time,
-        "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
+    let managed = |time: &str| {
+        json!([{"manager": "m", "operation": "Update", "apiVersion": "apps/v1", "time": time,
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:replicas": {}}}}])
+    };
     let base = json!({"kind": "Deployment", "apiVersion": "apps/v1",
         "metadata": {"name": "d", "uid": "u", "generation": 1, "managedFields": managed("2026-01-01T00:00:00Z")},
         "spec": {"replicas": 1, "paused": false}});
-    let version = |replicas: i32, time: &str| edited(&base, |object| {
-        object["spec"]["replicas"] = replicas.into();
-        object["metadata"]["managedFields"] = managed(time);
-        object["metadata"]["generation"] = 2.into();
-    });
+    let version = |replicas: i32, time: &str| {
+        edited(&base, |object| {
+            object["spec"]["replicas"] = replicas.into();
+            object["metadata"]["managedFields"] = managed(time);
+            object["metadata"]["generation"] = 2.into();
+        })
+    };
     for (first, second, winner) in [("05", "07", 3), ("07", "05", 2)] {
-        let (one, other) = (version(2, &format!("2026-01-{first}T00:00:00Z")), version(3, &format!("2026-01-{second}T00:00:00Z")));
+        let (one, other) =
+            (version(2, &format!("2026-01-{first}T00:00:00Z")), version(3, &format!("2026-01-{second}T00:00:00Z")));
         let merged = both_ways(Policy::Later, &base, &one, &other);
         assert_eq!(result(&merged)["spec"]["replicas"], winner);
         let (kept, lost) = if winner == 3 { ("3", "2") } else { ("2", "3") };
@@ -161,11 +169,13 @@ fn spec_on_one_side_and_status_on_the_other_both_survive() {
 fn a_new_content_gets_a_new_generation() {
     let base = json!({"kind": "Tank", "apiVersion": "demo.example.org/v1", "metadata": {"name": "t", "uid": "u", "generation": 4},
         "spec": {"a": 1, "b": 1}, "status": {"observedGeneration": 4}});
-    let version = |field: &str| edited(&base, |tank| {
-        tank["spec"][field] = 2.into();
-        tank["metadata"]["generation"] = 5.into();
-        tank["status"]["observedGeneration"] = 5.into();
-    });
+    let version = |field: &str| {
+        edited(&base, |tank| {
+            tank["spec"][field] = 2.into();
+            tank["metadata"]["generation"] = 5.into();
+            tank["status"]["observedGeneration"] = 5.into();
+        })
+    };
     let merged = clean(&base, &version("a"), &version("b"));
     assert_eq!(merged["spec"], json!({"a": 2, "b": 2}));
     assert_eq!(merged["metadata"]["generation"], 6);
@@ -232,7 +242,9 @@ fn objects_of_one_name_are_never_mixed() {
 #[test]
 fn values_without_fields_are_taken_whole() {
     let schemas = Schemas::builtin();
-    let run = |ours: &[u8], theirs: &[u8]| merge(&schemas, Policy::Later, Some(b"k8s\0a"), Some(Side::of(ours)), Some(Side::of(theirs)));
+    let run = |ours: &[u8], theirs: &[u8]| {
+        merge(&schemas, Policy::Later, Some(b"k8s\0a"), Some(Side::of(ours)), Some(Side::of(theirs)))
+    };
     let (one, other) = (&b"k8s\0\n\x02v1b"[..], &b"k8s:enc:aesgcm:v1:key:\xff"[..]);
     let (merged, swapped) = (run(one, other), run(other, one));
     assert_eq!(merged.conflicts, swapped.conflicts);
@@ -241,7 +253,8 @@ fn values_without_fields_are_taken_whole() {
 
 #[test]
 fn what_is_in_a_secret_is_not_told() {
-    let base = json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s", "uid": "u"}, "data": {"k": "b2xk"}});
+    let base =
+        json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s", "uid": "u"}, "data": {"k": "b2xk"}});
     let version = |value: &str| edited(&base, |secret| secret["data"]["k"] = value.into());
     let merged = both_ways(Policy::Later, &base, &version("b25l"), &version("dHdv"));
     let told = Some("(secret)".to_owned());
@@ -253,7 +266,13 @@ fn yaml_stays_yaml() {
     let schemas = Schemas::builtin();
     let text = |a: u8, b: u8| format!("apiVersion: v1\nkind: ConfigMap\ndata:\n  a: '{a}'\n  b: '{b}'\n");
     let (base, one, other) = (text(1, 1), text(2, 1), text(1, 2));
-    let merged = merge(&schemas, Policy::Later, Some(base.as_bytes()), Some(Side::of(one.as_bytes())), Some(Side::of(other.as_bytes())));
+    let merged = merge(
+        &schemas,
+        Policy::Later,
+        Some(base.as_bytes()),
+        Some(Side::of(one.as_bytes())),
+        Some(Side::of(other.as_bytes())),
+    );
     assert_eq!(merged.outcome, Outcome::New(text(2, 2).into_bytes()));
 }
 
@@ -275,7 +294,8 @@ fn any_object() -> impl Strategy<Value = Json> {
         proptest::collection::vec(scalar, 0..3).prop_map(Json::from),
         proptest::collection::vec(named, 0..3).prop_map(Json::from),
     ];
-    let inner = proptest::collection::btree_map("[a-d]", leaf, 0..4).prop_map(|map| Json::Object(map.into_iter().collect()));
+    let inner =
+        proptest::collection::btree_map("[a-d]", leaf, 0..4).prop_map(|map| Json::Object(map.into_iter().collect()));
     proptest::collection::btree_map("[a-d]", inner, 0..4).prop_map(|map| Json::Object(map.into_iter().collect()))
 }
 

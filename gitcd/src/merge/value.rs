@@ -391,7 +391,17 @@ mod tests {
 
     #[test]
     fn what_is_no_object_with_distinct_fields_is_not_read() {
-        for text in [&b"[1]"[..], b"1", b"", b"{\"a\":1,\"\\u0061\":2}", b"k8s\0\n\x02v1", b"k8s:enc:aescbc:v1:key:\x9f", b"a: !t 1", b"word", b"{\"a\": , \"b\": 1}"] {
+        for text in [
+            &b"[1]"[..],
+            b"1",
+            b"",
+            b"{\"a\":1,\"\\u0061\":2}",
+            b"k8s\0\n\x02v1",
+            b"k8s:enc:aescbc:v1:key:\x9f",
+            b"a: !t 1",
+            b"word",
+            b"{\"a\": , \"b\": 1}",
+        ] {
             assert!(Value::parse(text).is_none(), "{}", text.escape_ascii());
         }
         assert_eq!(Value::parse(b"a: 1\nb: [x]\n").map(|(_, syntax)| syntax), Some(Syntax::Yaml));

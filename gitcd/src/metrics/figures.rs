@@ -20,8 +20,10 @@ const SLOW_REVISIONS: usize = 1000;
 impl Collector for Source {
     fn encode(&self, encoder: DescriptorEncoder) -> Result<(), Error> {
         let mut out = Out { encoder };
-        self.own(&mut out)?;
-        self.etcd(&mut out)?;
+        // Looks at every stream.
+        let slow = self.store.hub().slow(self.store.revision(), SLOW_REVISIONS);
+        self.own(&mut out, slow)?;
+        self.etcd(&mut out, slow)?;
         process(&mut out)
     }
 }
@@ -55,7 +57,7 @@ fn load(counter: &AtomicU64) -> f64 {
 }
 
 impl Source {
-    fn own(&self, out: &mut Out) -> Result<(), Error> {
+    fn own(&self, out: &mut Out, slow: usize) -> Result<(), Error> {
         let (store, commits) = (&self.store, &self.committer);
         let counters = &store.counters;
         let (keys, log) = store.sizes();
@@ -74,8 +76,8 @@ impl Source {
         out.gauge("gitcd_keys", "Keys in the index, deleted ones that history still knows included", keys as f64)?;
         out.gauge("gitcd_log_entries", "Writes that watches can still be resumed from", log as f64)?;
         out.gauge("gitcd_watchers", "Open watches", store.hub().watchers() as f64)?;
-        let slow = store.hub().slow(revision, SLOW_REVISIONS) as f64;
-        out.gauge("gitcd_slow_watchers", "Open watches that are 1,000 revisions or more behind", slow)?;
+        let help = "Open watches that are 1,000 revisions or more behind";
+        out.gauge("gitcd_slow_watchers", help, slow as f64)?;
         out.gauge("gitcd_leases", "Granted leases", store.leases().len() as f64)?;
         out.gauge("gitcd_old_value_bytes", "Superseded values in memory", load(&counters.old_value_bytes))?;
         out.gauge("gitcd_journal_bytes", "Size of the journal's segments", store.segments().bytes() as f64)?;
@@ -103,7 +105,7 @@ impl Source {
         })
     }
 
-    fn etcd(&self, out: &mut Out) -> Result<(), Error> {
+    fn etcd(&self, out: &mut Out, slow: usize) -> Result<(), Error> {
         let store = &self.store;
         let counters = &store.counters;
         let revision = store.revision().get() as f64;
@@ -162,8 +164,8 @@ impl Source {
         out.gauge("etcd_debugging_mvcc_watcher_total", "Total number of watchers", watchers)?;
         let streams = store.hub().streams() as f64;
         out.gauge("etcd_debugging_mvcc_watch_stream_total", "Total number of watch streams", streams)?;
-        let slow = store.hub().slow(store.revision(), SLOW_REVISIONS) as f64;
-        out.gauge("etcd_debugging_mvcc_slow_watcher_total", "Total number of unsynced slow watchers", slow)?;
+        let help = "Total number of unsynced slow watchers";
+        out.gauge("etcd_debugging_mvcc_slow_watcher_total", help, slow as f64)?;
         let events = load(&counters.events);
         out.counter("etcd_debugging_mvcc_events", "Total number of events sent by this member", events)?;
         let granted = load(&counters.leases_granted);

@@ -1,16 +1,16 @@
 //! Counts gRPC requests by service, method and code, under the names that etcd has from go-grpc-prometheus.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Response};
 use http_body::Frame;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
-use tower::{Layer, Service};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 #[expect(clippy::struct_field_names, reason = "the fields are the labels' names")]
@@ -29,11 +29,43 @@ struct Handled {
     grpc_code: &'static str,
 }
 
-/// The requests of a branch.
-#[derive(Clone, Debug, Default)]
+/// The requests of a branch. Every method has its counters from the start, as in etcd: a request looks up nothing but its
+/// method, by its path.
+#[derive(Clone, Debug)]
 pub struct Requests {
     started: Family<Started, Counter>,
     handled: Family<Handled, Counter>,
+    methods: Arc<[Counters]>,
+}
+
+/// What is counted of one method.
+#[derive(Debug)]
+struct Counters {
+    path: String,
+    is_unary: bool,
+    started: Counter,
+    handled: [Counter; CODES.len()],
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        let (started, handled) = (Family::<Started, Counter>::default(), Family::<Handled, Counter>::default());
+        let counters = |Method { service, name, kind }| Counters {
+            path: format!("/{service}/{name}"),
+            is_unary: kind == UNARY,
+            started: started.get_or_create_owned(&Started {
+                grpc_type: kind,
+                grpc_service: service,
+                grpc_method: name,
+            }),
+            handled: CODES.map(|code| {
+                let labels = Handled { grpc_type: kind, grpc_service: service, grpc_method: name, grpc_code: code };
+                handled.get_or_create_owned(&labels)
+            }),
+        };
+        let methods = methods().map(counters).collect();
+        Self { started, handled, methods }
+    }
 }
 
 impl Requests {
@@ -41,6 +73,14 @@ impl Requests {
         registry.register("grpc_server_started", "Total number of RPCs started on the server", self.started.clone());
         let help = "Total number of RPCs completed on the server, regardless of success or failure";
         registry.register("grpc_server_handled", help, self.handled.clone());
+    }
+
+    /// Counts the beginning of a request, if it is for a known method.
+    pub(crate) fn begin(&self, path: &str) -> Option<Request> {
+        // The methods that are called most come first.
+        let method = self.methods.iter().position(|method| method.path == path)?;
+        self.methods[method].started.inc();
+        Some(Request { methods: self.methods.clone(), method, code: CANCELED })
     }
 }
 
@@ -73,81 +113,39 @@ const SERVICES: &[Methods] = &[
         &["Alarm", "Status", "Defragment", "Hash", "HashKV", "MoveLeader", "Downgrade"],
         &[("Snapshot", SERVER_STREAM)],
     ),
-    ("etcdserverpb.Auth", &["AuthStatus", "AuthEnable", "AuthDisable", "Authenticate"], &[]),
+    (
+        "etcdserverpb.Auth",
+        &[
+            "AuthEnable",
+            "AuthDisable",
+            "AuthStatus",
+            "Authenticate",
+            "UserAdd",
+            "UserGet",
+            "UserList",
+            "UserDelete",
+            "UserChangePassword",
+            "UserGrantRole",
+            "UserRevokeRole",
+            "RoleAdd",
+            "RoleGet",
+            "RoleList",
+            "RoleDelete",
+            "RoleGrantPermission",
+            "RoleRevokePermission",
+        ],
+        &[],
+    ),
     ("v3lockpb.Lock", &["Lock", "Unlock"], &[]),
     ("v3electionpb.Election", &["Campaign", "Proclaim", "Leader", "Resign"], &[("Observe", SERVER_STREAM)]),
     ("grpc.health.v1.Health", &["Check"], &[("Watch", SERVER_STREAM)]),
 ];
 
-impl Method {
-    fn of(path: &str) -> Option<Self> {
-        let (service, name) = path.strip_prefix('/')?.split_once('/')?;
-        let (service, unary, streams) = SERVICES.iter().find(|(known, ..)| *known == service)?;
-        let one = unary.iter().find(|known| **known == name).map(|name| (*name, UNARY));
-        let (name, kind) = one.or_else(|| streams.iter().find(|(known, _)| *known == name).copied())?;
-        Some(Self { service, name, kind })
-    }
-}
-
-/// The layer that counts.
-#[derive(Clone, Debug)]
-pub struct Counting(pub Requests);
-
-impl<S> Layer<S> for Counting {
-    type Service = Counted<S>;
-
-    fn layer(&self, inner: S) -> Counted<S> {
-        Counted { requests: self.0.clone(), inner }
-    }
-}
-
-/// A service whose requests are counted.
-#[derive(Clone, Debug)]
-pub struct Counted<S> {
-    requests: Requests,
-    inner: S,
-}
-
-impl<S, B> Service<Request<B>> for Counted<S>
-where
-    S: Service<Request<B>, Response = Response<Body>>,
-    S::Future: Send + 'static,
-{
-    type Response = Response<Body>;
-    type Error = S::Error;
-    type Future =
-        futures::future::Either<S::Future, Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Some(method) = Method::of(request.uri().path()) else {
-            return futures::future::Either::Left(self.inner.call(request));
-        };
-        let Method { service, name, kind } = method;
-        self.requests
-            .started
-            .get_or_create(&Started { grpc_type: kind, grpc_service: service, grpc_method: name })
-            .inc();
-        // Counted when it is dropped, however the request ends.
-        let end = End { requests: self.requests.clone(), method, code: CANCELED };
-        let answer = self.inner.call(request);
-        futures::future::Either::Right(Box::pin(async move {
-            let answer = answer.await?;
-            if let Some(code) = code_in(answer.headers()) {
-                end.with(code);
-                return Ok(answer);
-            }
-            if method.kind == UNARY {
-                // An error would be in the headers: a handler of one answer has ended by now.
-                end.with(OK);
-                return Ok(answer);
-            }
-            Ok(answer.map(|inner| Body::new(Ending { inner, end })))
-        }))
-    }
+fn methods() -> impl Iterator<Item = Method> {
+    SERVICES.iter().flat_map(|(service, unary, streams)| {
+        let unary = unary.iter().map(|name| (*name, UNARY));
+        unary.chain(streams.iter().copied()).map(move |(name, kind)| Method { service, name, kind })
+    })
 }
 
 const OK: usize = 0;
@@ -178,31 +176,46 @@ fn code_in(headers: &HeaderMap) -> Option<usize> {
     Some(if code < CODES.len() { code } else { 2 })
 }
 
+/// A request under way. Counted when it is dropped, however it ends: a client may go away at any time.
 #[derive(Debug)]
-struct End {
-    requests: Requests,
-    method: Method,
+pub(crate) struct Request {
+    methods: Arc<[Counters]>,
+    method: usize,
     code: usize,
 }
 
-impl End {
-    fn with(mut self, code: usize) {
-        self.code = code;
+impl Request {
+    /// It ended with this code.
+    pub(crate) fn end(mut self, code: tonic::Code) {
+        self.code = code as usize;
+    }
+
+    /// It is answered; a stream ends later.
+    pub(crate) fn answered(self, answer: Response<Body>) -> Response<Body> {
+        let mut request = self;
+        if let Some(code) = code_in(answer.headers()) {
+            request.code = code;
+            return answer;
+        }
+        if request.methods[request.method].is_unary {
+            // An error would be in the headers: a handler of one answer has ended by now.
+            request.code = OK;
+            return answer;
+        }
+        answer.map(|inner| Body::new(Ending { inner, request }))
     }
 }
 
-impl Drop for End {
+impl Drop for Request {
     fn drop(&mut self) {
-        let Method { service, name, kind } = self.method;
-        let labels = Handled { grpc_type: kind, grpc_service: service, grpc_method: name, grpc_code: CODES[self.code] };
-        self.requests.handled.get_or_create(&labels).inc();
+        self.methods[self.method].handled[self.code].inc();
     }
 }
 
 /// The body of a stream, whose code is in its trailers.
 struct Ending {
     inner: Body,
-    end: End,
+    request: Request,
 }
 
 impl HttpBody for Ending {
@@ -214,7 +227,7 @@ impl HttpBody for Ending {
         if let Some(Ok(frame)) = &frame
             && let Some(code) = frame.trailers_ref().and_then(code_in)
         {
-            self.end.code = code;
+            self.request.code = code;
         }
         Poll::Ready(frame)
     }
@@ -230,11 +243,18 @@ mod tests {
 
     #[test]
     fn only_known_methods_are_counted() {
-        let method = Method::of("/etcdserverpb.KV/Range").unwrap();
-        assert_eq!((method.service, method.name, method.kind), ("etcdserverpb.KV", "Range", UNARY));
-        assert_eq!(Method::of("/etcdserverpb.Watch/Watch").unwrap().kind, BIDI_STREAM);
+        let requests = Requests::default();
         for path in ["/etcdserverpb.KV/Invented", "/x/Range", "/metrics", ""] {
-            assert!(Method::of(path).is_none(), "{path}");
+            assert!(requests.begin(path).is_none(), "{path}");
         }
+        requests.begin("/etcdserverpb.KV/Range").unwrap().end(tonic::Code::NotFound);
+        drop(requests.begin("/etcdserverpb.Watch/Watch").unwrap());
+        let handled = |kind, service, name, code| {
+            let labels = Handled { grpc_type: kind, grpc_service: service, grpc_method: name, grpc_code: code };
+            requests.handled.get(&labels).unwrap().get()
+        };
+        assert_eq!(handled(UNARY, "etcdserverpb.KV", "Range", "NotFound"), 1);
+        assert_eq!(handled(UNARY, "etcdserverpb.KV", "Range", "OK"), 0);
+        assert_eq!(handled(BIDI_STREAM, "etcdserverpb.Watch", "Watch", "Canceled"), 1);
     }
 }

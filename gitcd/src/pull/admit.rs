@@ -41,7 +41,11 @@ pub fn admit(
         };
     }
     if let Some(old) = &old {
-        for (path, what) in [(&["kind"][..], "kind"), (&["metadata", "name"], "metadata.name"), (&["metadata", "namespace"], "metadata.namespace")] {
+        for (path, what) in [
+            (&["kind"][..], "kind"),
+            (&["metadata", "name"], "metadata.name"),
+            (&["metadata", "namespace"], "metadata.namespace"),
+        ] {
             if text(&new, path) != text(old, path) {
                 return Err(format!("{what} is {:?}, not {:?}", text(&new, path), text(old, path)));
             }
@@ -81,7 +85,9 @@ fn complete(
     if own.is_empty() && !name.is_empty() {
         let mut set = |field: &str, value: Value| {
             if let Some(Value::Map(metadata)) = map.get_mut("metadata")
-                && metadata.get(field).is_none_or(|value| value.as_text().is_none_or(|text| text.is_empty() || text == "null"))
+                && metadata
+                    .get(field)
+                    .is_none_or(|value| value.as_text().is_none_or(|text| text.is_empty() || text == "null"))
             {
                 metadata.set(field, value);
                 changed = true;
@@ -125,7 +131,9 @@ fn complete(
 }
 
 fn is_object(value: &Value) -> bool {
-    ["apiVersion", "kind"].iter().all(|name| value.at(&[name]).and_then(Value::as_text).is_some_and(|text| !text.is_empty()))
+    ["apiVersion", "kind"]
+        .iter()
+        .all(|name| value.at(&[name]).and_then(Value::as_text).is_some_and(|text| !text.is_empty()))
 }
 
 fn text(value: &Value, path: &[&str]) -> String {
@@ -171,7 +179,8 @@ fn timestamp(seconds: i64) -> String {
 mod tests {
     use super::*;
 
-    const MAP: &str = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n","uid":"u"},"data":{}}"#;
+    const MAP: &str =
+        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n","uid":"u"},"data":{}}"#;
 
     fn check(relative: &str, value: &str, before: Option<&str>) -> Result<Option<Vec<u8>>, String> {
         let origin = || Some(Origin { commit: git2::Oid::from_bytes(&[1; 20]).unwrap(), time: 1_793_000_000 });
@@ -201,8 +210,15 @@ mod tests {
         let new = MAP.replace(",\"uid\":\"u\"", "");
         let text = String::from_utf8(check("configmaps/n/a", &new, None).unwrap().unwrap()).unwrap();
         let uid = uuid(&format!("{} configmaps/n/a", "01".repeat(20)));
-        assert_eq!(text, MAP.replace("\"uid\":\"u\"", &format!("\"uid\":\"{uid}\",\"creationTimestamp\":\"2026-10-26T07:33:20Z\"")));
-        assert_eq!(check("configmaps/n/a", &new, Some(MAP)), Ok(Some(MAP.as_bytes().to_vec())), "it stays the same object");
+        assert_eq!(
+            text,
+            MAP.replace("\"uid\":\"u\"", &format!("\"uid\":\"{uid}\",\"creationTimestamp\":\"2026-10-26T07:33:20Z\""))
+        );
+        assert_eq!(
+            check("configmaps/n/a", &new, Some(MAP)),
+            Ok(Some(MAP.as_bytes().to_vec())),
+            "it stays the same object"
+        );
         let before = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","uid":"u","generation":3},"spec":{"replicas":1}}"#;
         let after = before.replace("\"replicas\":1", "\"replicas\":2");
         let completed = String::from_utf8(check("deployments/n/d", &after, Some(before)).unwrap().unwrap()).unwrap();

@@ -14,7 +14,8 @@ use crate::git::transfer::{self, TransferError};
 /// # Errors
 /// [`TransferError`], with nothing visible in `to`.
 pub(super) fn copy(from: &Repository, to: &Repository, wanted: &[Oid]) -> Result<u64, TransferError> {
-    let to_odb = to.odb().map_err(|error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() })?;
+    let to_odb =
+        to.odb().map_err(|error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() })?;
     let mut graph = Graph::default();
     let (mut queue, mut seen, mut commits) = (VecDeque::new(), HashSet::new(), Vec::new());
     queue.extend(wanted.iter().copied());
@@ -31,7 +32,8 @@ pub(super) fn copy(from: &Repository, to: &Repository, wanted: &[Oid]) -> Result
     }
     // Parents first, so that what has changed is made from what it was.
     commits.reverse();
-    let odb = from.odb().map_err(|error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() })?;
+    let odb =
+        from.odb().map_err(|error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() })?;
     let mut pack = transfer::Pack::default();
     let mut trees: HashMap<Oid, Oid> = HashMap::new();
     for (oid, commit) in &commits {

@@ -56,7 +56,8 @@ fn canonical(repository: &Path) -> PathBuf {
 impl Owner for Served {
     fn update(&self, update: Update) -> Option<BoxFuture<'_, Result<(), Refusal>>> {
         if self.is_metadata(&update.repository, &update.reference) {
-            let refused = async { Err(Refusal::new("the metadata of a branch is written by the gitcd that serves it")) };
+            let refused =
+                async { Err(Refusal::new("the metadata of a branch is written by the gitcd that serves it")) };
             return Some(refused.boxed());
         }
         let merges = update.reference.strip_prefix(FOR).map(|branch| format!("refs/heads/{branch}"));
@@ -74,7 +75,8 @@ async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<(), Refu
         let head = joiner.commit().await.map_err(|error| Refusal::new(&chain(&error)))?;
         if update.old != Some(head.data) {
             let branch = update.reference.trim_start_matches("refs/heads/");
-            let advice = format!("the branch has moved on: fetch and merge, or push to {FOR}{branch} to have it merged");
+            let advice =
+                format!("the branch has moved on: fetch and merge, or push to {FOR}{branch} to have it merged");
             return Err(Refusal::new(&advice));
         }
         let follows = joiner.is_ancestor(head.data, new).await.map_err(|error| Refusal::new(&chain(&error)))?;

@@ -20,7 +20,14 @@ const RETRY: Duration = Duration::from_secs(2);
 
 /// How what people commit is merged.
 pub fn how(by: &str) -> How {
-    How { policy: Policy::Later, scope: Scope::default(), fast_forward: true, impatient: true, strict: false, by: by.into() }
+    How {
+        policy: Policy::Later,
+        scope: Scope::default(),
+        fast_forward: true,
+        impatient: true,
+        strict: false,
+        by: by.into(),
+    }
 }
 
 /// Follows the branch's data reference until told to stop.
@@ -57,7 +64,11 @@ pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped:
                 Ok(Joined::Done { keys, conflicts, rejected }) => {
                     tracing::info!(commit = %found, keys, conflicts, rejected = rejected.len(), "took in a commit of somebody else's");
                     for file in &rejected {
-                        tracing::warn!(path = file.path, reason = file.reason, "file not taken; the next commit restores it");
+                        tracing::warn!(
+                            path = file.path,
+                            reason = file.reason,
+                            "file not taken; the next commit restores it"
+                        );
                     }
                     statuses.change(&reference, |status| status.joined(found, conflicts, &rejected));
                 }

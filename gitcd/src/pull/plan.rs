@@ -259,8 +259,13 @@ impl Planner<'_, '_> {
             match self.group_bases.get(&group) {
                 Some(bases) => bases.clone(),
                 None => {
-                    let left_out: Vec<Scope> =
-                        self.scopes.iter().zip(&group).filter(|(_, left_out)| **left_out).map(|(scope, _)| scope.clone()).collect();
+                    let left_out: Vec<Scope> = self
+                        .scopes
+                        .iter()
+                        .zip(&group)
+                        .filter(|(_, left_out)| **left_out)
+                        .map(|(scope, _)| scope.clone())
+                        .collect();
                     let skip = |scope: &Scope| left_out.contains(scope);
                     let bases = self.graph.meet(self.repository, self.ours, self.theirs, skip)?.bases;
                     self.group_bases.insert(group, bases.clone());
@@ -328,7 +333,8 @@ impl Planner<'_, '_> {
         if object.kind() != git2::ObjectType::Blob {
             return Err(failed(format!("it is a {}", object.kind().str())));
         }
-        let value = form::decode(form::guess(object.data()), object.data()).map_err(|error| failed(error.to_string()))?;
+        let value =
+            form::decode(form::guess(object.data()), object.data()).map_err(|error| failed(error.to_string()))?;
         Ok(Some(value.into()))
     }
 
@@ -349,7 +355,8 @@ impl Planner<'_, '_> {
     /// Whatever is in a namespace that the merge removes goes with it.
     fn namespaces(&mut self, ours: &Changes) -> Result<(), PlanError> {
         const NAMESPACES: &[u8] = b"namespaces/";
-        let name = |relative: &[u8]| relative.strip_prefix(NAMESPACES).map(|name| String::from_utf8_lossy(name).into_owned());
+        let name =
+            |relative: &[u8]| relative.strip_prefix(NAMESPACES).map(|name| String::from_utf8_lossy(name).into_owned());
         let relative = |key: &Key| self.rules.keys.relative(&key.key).to_vec();
         let gone_there = self.keys.iter().filter(|key| {
             let is_gone = matches!((&key.outcome, &key.theirs), (Outcome::Theirs, None) | (Outcome::Deleted, _));
@@ -361,7 +368,9 @@ impl Planner<'_, '_> {
             .iter()
             .filter(|(relative, change)| {
                 let comes_back = self.keys.iter().any(|key| {
-                    self.rules.keys.relative(&key.key) == *relative && key.outcome == Outcome::Theirs && key.theirs.is_some()
+                    self.rules.keys.relative(&key.key) == *relative
+                        && key.outcome == Outcome::Theirs
+                        && key.theirs.is_some()
                 });
                 change.to.is_none() && !comes_back
             })
@@ -370,9 +379,11 @@ impl Planner<'_, '_> {
         if gone_there.is_empty() && gone_here.is_empty() {
             return Ok(());
         }
-        let conflict = || vec![Conflict { field: String::new(), kept: None, lost: Some("its namespace is gone".into()) }];
+        let conflict =
+            || vec![Conflict { field: String::new(), kept: None, lost: Some("its namespace is gone".into()) }];
         let is_gone = |value: &[u8]| {
-            admit::namespace(value).is_some_and(|namespace| gone_there.contains(&namespace) || gone_here.contains(&namespace))
+            admit::namespace(value)
+                .is_some_and(|namespace| gone_there.contains(&namespace) || gone_here.contains(&namespace))
         };
         for key in &mut self.keys {
             let stays = match (&key.outcome, &key.theirs) {

@@ -114,7 +114,14 @@ fn run(repository: &Path, credentials: &Credentials, words: &[&str]) -> Result<S
     let mut command = Command::new("git");
     command.arg("-C").arg(repository);
     // Objects are as durable as gitcd's own before a reference leads to them.
-    for setting in ["core.fsync=committed,reference", "core.fsyncMethod=fsync", "credential.helper=", "gc.auto=0", "http.lowSpeedLimit=1", "http.lowSpeedTime=60"] {
+    for setting in [
+        "core.fsync=committed,reference",
+        "core.fsyncMethod=fsync",
+        "credential.helper=",
+        "gc.auto=0",
+        "http.lowSpeedLimit=1",
+        "http.lowSpeedTime=60",
+    ] {
         command.args(["-c", setting]);
     }
     command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
@@ -176,15 +183,39 @@ fn run(repository: &Path, credentials: &Credentials, words: &[&str]) -> Result<S
 /// What a message of `git` means.
 fn condition(said: &str) -> Condition {
     let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
-    if has(&["stale info", "fetch first", "non-fast-forward", "cannot lock ref", "has moved on", "failed to update ref", "incorrect old value"]) {
+    if has(&[
+        "stale info",
+        "fetch first",
+        "non-fast-forward",
+        "cannot lock ref",
+        "has moved on",
+        "failed to update ref",
+        "incorrect old value",
+    ]) {
         Condition::Raced
-    } else if has(&["Authentication failed", "could not read Username", "could not read Password", "Permission denied", " 401", " 403", "access denied", "Host key verification failed"]) {
+    } else if has(&[
+        "Authentication failed",
+        "could not read Username",
+        "could not read Password",
+        "Permission denied",
+        " 401",
+        " 403",
+        "access denied",
+        "Host key verification failed",
+    ]) {
         Condition::Denied
     } else if has(&["No space left"]) {
         Condition::NoSpace
     } else if has(&["couldn't find remote ref"]) {
         Condition::NoBranch
-    } else if has(&["Could not resolve", "unable to access", "Could not read from remote repository", "Connection", "not found", "does not appear to be a git repository"]) {
+    } else if has(&[
+        "Could not resolve",
+        "unable to access",
+        "Could not read from remote repository",
+        "Connection",
+        "not found",
+        "does not appear to be a git repository",
+    ]) {
         Condition::Unreachable
     } else if has(&["fsck error", "bad object", "index-pack failed", "did not send all necessary objects", "missing"]) {
         Condition::Damaged
@@ -244,7 +275,10 @@ fn answer(prompt: &str) -> Option<String> {
         return Some(if wants_password { token.trim().to_owned() } else { "token".to_owned() });
     }
     let lines = std::fs::read_to_string(std::env::var_os(STORE)?).ok()?;
-    lines.lines().find_map(|line| matching(line.trim(), url)).map(|(user, password)| if wants_password { password } else { user })
+    lines
+        .lines()
+        .find_map(|line| matching(line.trim(), url))
+        .map(|(user, password)| if wants_password { password } else { user })
 }
 
 /// User and password of a line of a credentials file, if it is for this URL.

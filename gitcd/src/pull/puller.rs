@@ -269,9 +269,12 @@ impl Puller {
     /// Fetches and merges.
     async fn take(&self, remote: &Remote, waiting: &mut Waiting) -> Result<Fetched, PullError> {
         let (wanted, config) = (remote.clone(), self.joiner.config().clone());
-        let fetched = tokio::task::spawn_blocking(move || {
-            if wanted.fetch { wanted.fetch(&config) } else { wanted.known(&config) }
-        });
+        let fetched =
+            tokio::task::spawn_blocking(
+                move || {
+                    if wanted.fetch { wanted.fetch(&config) } else { wanted.known(&config) }
+                },
+            );
         let fetched = fetched.await.expect("fetching does not panic")?;
         self.statuses.change(&remote.name, |status| {
             status.fetched_bytes += fetched.bytes;
@@ -342,7 +345,8 @@ impl Puller {
             return Err(RemoteError { remote: remote.name.clone(), condition: Condition::Raced, problem }.into());
         }
         let pushed = tokio::task::spawn_blocking(move || {
-            let failed = |problem: String| RemoteError { remote: wanted.name.clone(), condition: Condition::Failed, problem };
+            let failed =
+                |problem: String| RemoteError { remote: wanted.name.clone(), condition: Condition::Failed, problem };
             let refs = Refs::open(&git_dir(&config.repository)).map_err(|error| failed(error.to_string()))?;
             let read = |name: &str| refs.read(name).map_err(|error| failed(error.to_string()));
             // In this order: the metadata may describe a later commit than the one that is pushed, never an earlier one.

@@ -104,7 +104,8 @@ impl Remote {
 
     /// The reference here that follows `reference` there.
     pub fn tracking(&self, reference: &str) -> String {
-        let short = reference.strip_prefix("refs/heads/").or_else(|| reference.strip_prefix("refs/")).unwrap_or(reference);
+        let short =
+            reference.strip_prefix("refs/heads/").or_else(|| reference.strip_prefix("refs/")).unwrap_or(reference);
         format!("refs/remotes/{}/{short}", self.name)
     }
 
@@ -163,7 +164,8 @@ impl Remote {
             .map_err(|error| self.error(Condition::Failed, error.message()))?;
         let wanted: Vec<Oid> = [fetched.theirs, fetched.own].into_iter().flatten().collect();
         let bytes = local::copy(&there, &here, &wanted).map_err(|error| self.transfer(&error, true))?;
-        let own = Refs::open(&git_dir(&config.repository)).map_err(|error| self.error(Condition::Failed, error.to_string()))?;
+        let own = Refs::open(&git_dir(&config.repository))
+            .map_err(|error| self.error(Condition::Failed, error.to_string()))?;
         for (reference, found) in [(&self.data_reference, fetched.theirs), (&config.data_reference, fetched.own)] {
             let Some(found) = found else { continue };
             let tracking = self.tracking(reference);
@@ -232,5 +234,4 @@ impl Remote {
         }
         Ok(bytes)
     }
-
 }

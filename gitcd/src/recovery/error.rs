@@ -59,6 +59,14 @@ pub enum OpenError {
         /// The data reference.
         reference: String,
     },
+    /// There would be no revisions left.
+    #[error("revision {revision} cannot be raised by {bump}: too few would be left for writes; a billion is plenty")]
+    Bump {
+        /// The backup's.
+        revision: Revision,
+        /// What was asked for.
+        bump: i64,
+    },
     /// The prefixes are not those that the branch was served with.
     #[error(
         "the branch was served with other prefixes: {path:?} says\n{recorded}and now it is\n{given}\

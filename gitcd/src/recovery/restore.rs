@@ -15,6 +15,9 @@ use crate::store::revision::Revision;
 /// What a frame of the journal is filled to.
 const FRAME_BYTES: usize = 4 << 20;
 
+/// Half of all revisions: the other half is for writes to come.
+const MAX_BUMPED: i64 = i64::MAX / 2;
+
 /// Makes a branch with what a backup has: keys, history since the compaction, leases with their full time to live.
 ///
 /// With `bump`, the newest revision is raised by so much and everything before it is compacted: clients that have seen
@@ -32,7 +35,8 @@ pub fn restore(config: &Config, backup: &Backup, bump: Option<i64>) -> Result<Re
     let (base, compacted, pairs, writes) = match bump {
         None => (backup.header.base, backup.header.compact_revision, backup.pairs.clone(), &backup.writes[..]),
         Some(bump) => {
-            let revision = backup.header.revision.saturating_add(bump);
+            let bumped = backup.header.revision.checked_add(bump).filter(|revision| *revision <= MAX_BUMPED);
+            let revision = bumped.ok_or(OpenError::Bump { revision: Revision::new(backup.header.revision), bump })?;
             let pair = |(key, revision, put)| Write {
                 revision,
                 time_ms: 0,

@@ -28,7 +28,8 @@ impl Store {
                 let _ = tokio::time::timeout_at(deadline.into(), self.lease_granted.notified()).await;
                 continue;
             }
-            match self.send(|reply| writer::Command::Revoke { id, only_if_due: true, reply }).await {
+            let client = Some(writer::EXPIRY.into());
+            match self.send(|reply| writer::Command::Revoke { id, only_if_due: true, client, reply }).await {
                 // Or it was kept alive meanwhile.
                 Ok(_) | Err(Error::LeaseNotFound) => pause = first,
                 // Not before a restart, which gives every lease its whole time again.

@@ -363,12 +363,12 @@ impl Store {
         Ok(granted)
     }
 
-    /// Revokes a lease and deletes its keys, in one revision.
+    /// Revokes a lease and deletes its keys, in one revision of that client.
     ///
     /// # Errors
     /// [`Error::LeaseNotFound`].
-    pub async fn revoke(&self, id: i64) -> Result<Revision, Error> {
-        self.send(|reply| writer::Command::Revoke { id, only_if_due: false, reply }).await
+    pub async fn revoke(&self, id: i64, client: Option<Arc<str>>) -> Result<Revision, Error> {
+        self.send(|reply| writer::Command::Revoke { id, only_if_due: false, client, reply }).await
     }
 
     /// Starts a lease's time anew; its time to live in seconds, or `None` if it does not exist or has run out.

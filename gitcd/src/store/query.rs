@@ -31,6 +31,8 @@ pub struct Range {
     pub sort: Option<Sort>,
     /// Revisions outside these are left out (but counted).
     pub filter: Filter,
+    /// How many keys the range has at this revision, if that is known: it is not counted then.
+    pub known_count: Option<usize>,
 }
 
 /// An order other than by ascending key.
@@ -70,7 +72,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    fn is_none(&self) -> bool {
+    /// Whether it lets everything through.
+    pub fn is_none(&self) -> bool {
         self.min_mod == 0 && self.max_mod == 0 && self.min_create == 0 && self.max_create == 0
     }
 
@@ -141,7 +144,7 @@ impl Range {
             }
         }
         // The rest is only counted, which looks at no pair.
-        found.count += all.count();
+        found.count = self.known_count.unwrap_or_else(|| found.count + all.count());
         if self.count_only {
             return Ok(found);
         }

@@ -25,6 +25,7 @@ mod round;
 #[cfg(test)]
 pub(super) mod tests;
 
+pub(super) use self::round::EXPIRY;
 use self::round::Round;
 
 /// Bounds of the writer.
@@ -55,7 +56,7 @@ pub(super) enum Command {
     Write { op: Op, client: Option<Arc<str>>, reply: Reply<Done> },
     Merge { request: Box<merge::Request>, reply: Reply<merge::Done> },
     Grant { id: i64, ttl: i64, reply: Reply<(i64, i64)> },
-    Revoke { id: i64, only_if_due: bool, reply: Reply<Revision> },
+    Revoke { id: i64, only_if_due: bool, client: Option<Arc<str>>, reply: Reply<Revision> },
     Lease { id: i64, keep_alive: bool, reply: Reply<Option<Lease>> },
     Leases { reply: Reply<Vec<(i64, i64)>> },
     Compact { revision: Revision, reply: Reply<Revision> },

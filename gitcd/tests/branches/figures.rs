@@ -30,11 +30,20 @@ async fn a_write_reaches_the_other_branch_through_an_upstream() {
             for number in 0..200 * seconds {
                 ticks.tick().await;
                 let key = format!("/registry/configmaps/{name}/k{}", number % 50);
-                let value = format!("{{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"k{}\",\"namespace\":\"{name}\",\"uid\":\"{name}{}\"}},\"data\":{{\"n\":\"{number}\"}}}}\n", number % 50, number % 50);
+                let value = format!(
+                    "{{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"k{}\",\"namespace\":\"{name}\",\"uid\":\"{name}{}\"}},\"data\":{{\"n\":\"{number}\"}}}}\n",
+                    number % 50,
+                    number % 50
+                );
                 if let Some(sent) = &sent {
                     sent.lock()[number as usize] = Some(Instant::now());
                 }
-                let put = gitcd::store::txn::Put { key: key.into(), value: Some(value.into()), lease: Some(0), previous: false };
+                let put = gitcd::store::txn::Put {
+                    key: key.into(),
+                    value: Some(value.into()),
+                    lease: Some(0),
+                    previous: false,
+                };
                 store.execute(gitcd::store::txn::Op::Put(put), None).await.unwrap();
             }
         })
@@ -52,7 +61,11 @@ async fn a_write_reaches_the_other_branch_through_an_upstream() {
                 for change in entry.changes() {
                     if change.version.key.starts_with(b"/registry/configmaps/one/") {
                         let text = String::from_utf8_lossy(&change.version.value_in_memory()).into_owned();
-                        let Some(number) = text.split("\"n\":\"").nth(1).and_then(|rest| rest.split('"').next()?.parse::<i64>().ok()) else { continue };
+                        let Some(number) =
+                            text.split("\"n\":\"").nth(1).and_then(|rest| rest.split('"').next()?.parse::<i64>().ok())
+                        else {
+                            continue;
+                        };
                         last = last.max(number);
                         latencies.push(sent.lock()[number as usize].unwrap().elapsed());
                     }
@@ -68,7 +81,14 @@ async fn a_write_reaches_the_other_branch_through_an_upstream() {
     let (mut latencies, last) = watching.await.unwrap();
     latencies.sort();
     let at = |part: f64| latencies[((latencies.len() - 1) as f64 * part) as usize];
-    println!("{} seen, last {last}, p50 {:?}, p90 {:?}, p99 {:?}, max {:?}", latencies.len(), at(0.5), at(0.9), at(0.99), at(1.0));
+    println!(
+        "{} seen, last {last}, p50 {:?}, p90 {:?}, p99 {:?}, max {:?}",
+        latencies.len(),
+        at(0.5),
+        at(0.9),
+        at(0.99),
+        at(1.0)
+    );
     println!("{:?}", one.server().puller().statuses().all());
     let packs = std::fs::read_dir(one.path().join("objects/pack")).unwrap().count() / 2;
     println!("{packs} packs, {} commits", one.server().store().revision());
@@ -109,7 +129,13 @@ async fn a_merge_of_a_thousand_changes_into_a_hundred_thousand_keys() {
     for round in 1..=5 {
         // 1,000 on each side, every second one on both.
         put_all(&one, (0..1000).map(|at| (at * 97, object(at * 97, round, round - 1))).collect()).await;
-        put_all(&other, (0..1000).map(|at| (at * 97 + at % 2, object(at * 97 + at % 2, if at % 2 == 0 { round - 1 } else { 0 }, round))).collect()).await;
+        put_all(
+            &other,
+            (0..1000)
+                .map(|at| (at * 97 + at % 2, object(at * 97 + at % 2, if at % 2 == 0 { round - 1 } else { 0 }, round)))
+                .collect(),
+        )
+        .await;
         one.commit().await;
         other.commit().await;
         let start = Instant::now();
@@ -121,7 +147,10 @@ async fn a_merge_of_a_thousand_changes_into_a_hundred_thousand_keys() {
         let unchanged = start.elapsed();
         let start = Instant::now();
         other.pull().await;
-        println!("fetch, merge and commit: {merged:?}; unchanged: {unchanged:?}; the other side's fast-forward: {:?}", start.elapsed());
+        println!(
+            "fetch, merge and commit: {merged:?}; unchanged: {unchanged:?}; the other side's fast-forward: {:?}",
+            start.elapsed()
+        );
         assert_eq!(one.tree(), other.tree());
         let json: serde_json::Value = serde_json::from_str(&one.get("/registry/configmaps/n0/k0").unwrap()).unwrap();
         assert_eq!((&json["data"]["n"], &json["data"]["m"]), (&round.to_string().into(), &round.to_string().into()));

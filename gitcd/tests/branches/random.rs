@@ -26,15 +26,32 @@ enum Shape {
 #[derive(Clone, Debug)]
 enum Step {
     /// A field of an object that only this branch sets.
-    Own { branch: usize, object: usize, value: u8 },
+    Own {
+        branch: usize,
+        object: usize,
+        value: u8,
+    },
     /// A field that all set.
-    Shared { branch: usize, object: usize, value: u8 },
+    Shared {
+        branch: usize,
+        object: usize,
+        value: u8,
+    },
     /// A whole object goes.
-    Delete { branch: usize, object: usize },
-    Pull { branch: usize },
-    Restart { branch: usize },
+    Delete {
+        branch: usize,
+        object: usize,
+    },
+    Pull {
+        branch: usize,
+    },
+    Restart {
+        branch: usize,
+    },
     /// Some of them cannot reach others for a while.
-    Cut { branch: usize },
+    Cut {
+        branch: usize,
+    },
     Mend,
 }
 
@@ -104,7 +121,8 @@ impl World {
         for (own, others) in neighbours(shape, count).into_iter().enumerate() {
             for other in others {
                 let (low, high) = branches.split_at_mut(own.max(other));
-                let (follower, followed) = if own < other { (&mut low[own], &high[0]) } else { (&mut high[0], &low[other]) };
+                let (follower, followed) =
+                    if own < other { (&mut low[own], &high[0]) } else { (&mut high[0], &low[other]) };
                 // Complementary wherever two name a winner: the one with the greater number.
                 let policy = match policy {
                     Policy::Later => Policy::Later,
@@ -193,7 +211,12 @@ async fn run(shape: Shape, count: usize, policy: Policy, steps: Vec<Step>) {
     }
     for (branch, watcher) in world.branches.iter().zip(&world.watchers) {
         let revision = branch.server().store().revision().get();
-        assert_eq!(watcher.reached(revision).await, branch.content(), "as the watchers of {} see it", branch.config.branch.name);
+        assert_eq!(
+            watcher.reached(revision).await,
+            branch.content(),
+            "as the watchers of {} see it",
+            branch.config.branch.name
+        );
     }
     for ((number, object), value) in &world.own {
         let Some(value) = value else { continue };

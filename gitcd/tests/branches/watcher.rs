@@ -109,7 +109,8 @@ async fn follow(address: SocketAddr, seen: Arc<Mutex<Seen>>) {
 
 async fn open(address: SocketAddr, from: i64) -> Option<(Streaming<WatchResponse>, Sender<WatchRequest>)> {
     let mut client = WatchClient::connect(format!("http://{address}")).await.ok()?;
-    let create = WatchCreateRequest { key: "\0".into(), range_end: "\0".into(), start_revision: from, ..Default::default() };
+    let create =
+        WatchCreateRequest { key: "\0".into(), range_end: "\0".into(), start_revision: from, ..Default::default() };
     let (requests, queue) = channel(1);
     requests.send(WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) }).await.ok()?;
     let answers = client.watch(ReceiverStream::new(queue)).await.ok()?.into_inner();

@@ -17,10 +17,10 @@ use gitcd::pull;
 use gitcd::pull::remote::Remote;
 use gitcd::recovery::{self, Beginning};
 use gitcd::server::{Config, Server, Transport};
+use gitcd::store;
 use gitcd::store::index::KeyRange;
 use gitcd::store::revision::Revision;
 use gitcd::store::txn::{Delete, Op, Put};
-use gitcd::store;
 
 /// A branch and what serves it.
 pub(crate) struct Branch {
@@ -181,4 +181,3 @@ impl Branch {
         repository.find_commit(self.head()).unwrap().message().unwrap().to_owned()
     }
 }
-

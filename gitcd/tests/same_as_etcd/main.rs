@@ -16,6 +16,7 @@ mod lease;
 mod limits;
 mod lock;
 mod maintenance;
+mod named;
 mod put;
 mod range;
 mod txn;

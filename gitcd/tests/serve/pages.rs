@@ -137,16 +137,18 @@ async fn a_stream_is_counted_when_it_ends() {
     let watches = async |code: &str| {
         let page = server.page("/metrics").await;
         let mut lines = page.lines().filter(|line| line.starts_with("grpc_server_handled_total{"));
-        let line = lines.find(|line| line.contains("\"Watch\"") && line.contains(code));
+        let line = lines.find(|line| {
+            line.contains("grpc_method=\"Watch\"") && line.contains("etcdserverpb") && line.contains(code)
+        });
         line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
     };
     {
         let client = server.client().await;
         let mut watching = client.watch();
         watching.create(watch_prefix("/registry/")).await;
-        assert_eq!(watches("").await, None);
+        assert_eq!(watches("\"Canceled\"").await, Some(0));
     }
-    eventually("the end of the stream", async || watches("").await.filter(|count| *count == 1)).await;
+    eventually("the end of the stream", async || watches("\"Canceled\"").await.filter(|count| *count == 1)).await;
 }
 
 #[tokio::test]

@@ -93,7 +93,8 @@ async fn two_servers_share_a_branch_of_a_folder() {
 async fn credentials_are_read_again_and_told_to_nobody() {
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let (tokens, store, port) = (folder.path().join("tokens"), folder.path().join("credentials"), free_port());
-    let rights = |token: &str| format!("- user: both\n  token: {token}\n  rights:\n  - repository: '*'\n    access: own\n");
+    let rights =
+        |token: &str| format!("- user: both\n  token: {token}\n  rights:\n  - repository: '*'\n    access: own\n");
     let line = |token: &str| format!("http://both:{token}@127.0.0.1:{port}\n");
     write(&tokens, &rights("first-secret"));
     write(&store, &line("first-secret"));

@@ -125,6 +125,8 @@ async fn a_bumped_revision_makes_clients_list_again() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("snapshot");
     save(&server, &file).await;
+    let refusal = "too few would be left for writes";
+    refused(&restore(&file, folder.path(), &["--bump-revision=9223372036854775807"]), refusal);
     succeeds(&restore(&file, folder.path(), &["--bump-revision=1000"]));
     let mut restored = launch().folder(folder.path()).start().await;
     for _ in 0..2 {

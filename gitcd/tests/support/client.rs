@@ -12,16 +12,19 @@ use gitcd::proto::etcdserverpb::lease_client::LeaseClient;
 use gitcd::proto::etcdserverpb::maintenance_client::MaintenanceClient;
 use gitcd::proto::etcdserverpb::watch_client::WatchClient;
 use gitcd::proto::etcdserverpb::{
-    AlarmRequest, AlarmResponse, AuthDisableRequest, AuthDisableResponse, AuthRoleDeleteRequest,
-    AuthRoleDeleteResponse, AuthRoleGetRequest, AuthRoleGetResponse, AuthStatusRequest, AuthStatusResponse,
-    AuthUserDeleteRequest, AuthUserDeleteResponse, AuthUserGetRequest, AuthUserGetResponse, AuthenticateRequest,
-    AuthenticateResponse, CompactionRequest, CompactionResponse, DefragmentRequest, DefragmentResponse,
-    DeleteRangeRequest, DeleteRangeResponse, HashKvRequest, HashKvResponse, LeaseGrantRequest, LeaseGrantResponse,
-    LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest,
-    LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, MemberAddRequest, MemberAddResponse,
-    MemberListRequest, MemberListResponse, MemberPromoteRequest, MemberPromoteResponse, MemberRemoveRequest,
-    MemberRemoveResponse, MemberUpdateRequest, MemberUpdateResponse, MoveLeaderRequest, MoveLeaderResponse, PutRequest,
-    PutResponse, RangeRequest, RangeResponse, StatusRequest, StatusResponse, TxnRequest, TxnResponse,
+    AlarmRequest, AlarmResponse, AuthDisableRequest, AuthDisableResponse, AuthEnableRequest, AuthEnableResponse,
+    AuthRoleAddRequest, AuthRoleAddResponse, AuthRoleDeleteRequest, AuthRoleDeleteResponse, AuthRoleGetRequest,
+    AuthRoleGetResponse, AuthRoleListRequest, AuthRoleListResponse, AuthStatusRequest, AuthStatusResponse,
+    AuthUserAddRequest, AuthUserAddResponse, AuthUserDeleteRequest, AuthUserDeleteResponse, AuthUserGetRequest,
+    AuthUserGetResponse, AuthUserListRequest, AuthUserListResponse, AuthenticateRequest, AuthenticateResponse,
+    CompactionRequest, CompactionResponse, DefragmentRequest, DefragmentResponse, DeleteRangeRequest,
+    DeleteRangeResponse, DowngradeRequest, DowngradeResponse, HashKvRequest, HashKvResponse, HashRequest, HashResponse,
+    LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseLeasesRequest,
+    LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
+    MemberAddRequest, MemberAddResponse, MemberListRequest, MemberListResponse, MemberPromoteRequest,
+    MemberPromoteResponse, MemberRemoveRequest, MemberRemoveResponse, MemberUpdateRequest, MemberUpdateResponse,
+    MoveLeaderRequest, MoveLeaderResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, StatusRequest,
+    StatusResponse, TxnRequest, TxnResponse,
 };
 use gitcd::proto::v3electionpb::election_client::ElectionClient;
 use gitcd::proto::v3electionpb::{
@@ -125,6 +128,8 @@ impl Client {
         maintenance.alarm: AlarmRequest => AlarmResponse;
         maintenance.status: StatusRequest => StatusResponse;
         maintenance.defragment: DefragmentRequest => DefragmentResponse;
+        maintenance.hash: HashRequest => HashResponse;
+        maintenance.downgrade: DowngradeRequest => DowngradeResponse;
         maintenance.hash_kv: HashKvRequest => HashKvResponse;
         maintenance.move_leader: MoveLeaderRequest => MoveLeaderResponse;
         cluster.member_list: MemberListRequest => MemberListResponse;
@@ -135,6 +140,11 @@ impl Client {
         auth.auth_status: AuthStatusRequest => AuthStatusResponse;
         auth.auth_disable: AuthDisableRequest => AuthDisableResponse;
         auth.authenticate: AuthenticateRequest => AuthenticateResponse;
+        auth.auth_enable: AuthEnableRequest => AuthEnableResponse;
+        auth.user_add: AuthUserAddRequest => AuthUserAddResponse;
+        auth.user_list: AuthUserListRequest => AuthUserListResponse;
+        auth.role_add: AuthRoleAddRequest => AuthRoleAddResponse;
+        auth.role_list: AuthRoleListRequest => AuthRoleListResponse;
         auth.user_get: AuthUserGetRequest => AuthUserGetResponse;
         auth.user_delete: AuthUserDeleteRequest => AuthUserDeleteResponse;
         auth.role_get: AuthRoleGetRequest => AuthRoleGetResponse;

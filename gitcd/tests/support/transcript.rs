@@ -3,12 +3,13 @@
 use std::fmt::Debug;
 
 use gitcd::proto::etcdserverpb::{
-    AlarmResponse, AuthDisableResponse, AuthRoleDeleteResponse, AuthRoleGetResponse, AuthStatusResponse,
-    AuthUserDeleteResponse, AuthUserGetResponse, AuthenticateResponse, CompactionResponse, DefragmentResponse,
-    DeleteRangeResponse, HashKvResponse, HashResponse, LeaseGrantResponse, LeaseKeepAliveResponse, LeaseLeasesResponse,
-    LeaseRevokeResponse, LeaseTimeToLiveResponse, MemberAddResponse, MemberListResponse, MemberPromoteResponse,
-    MemberRemoveResponse, MemberUpdateResponse, MoveLeaderResponse, PutResponse, RangeResponse, ResponseHeader,
-    StatusResponse, TxnResponse, WatchResponse, response_op,
+    AlarmResponse, AuthDisableResponse, AuthEnableResponse, AuthRoleAddResponse, AuthRoleDeleteResponse,
+    AuthRoleGetResponse, AuthRoleListResponse, AuthStatusResponse, AuthUserAddResponse, AuthUserDeleteResponse,
+    AuthUserGetResponse, AuthUserListResponse, AuthenticateResponse, CompactionResponse, DefragmentResponse,
+    DeleteRangeResponse, DowngradeResponse, HashKvResponse, HashResponse, LeaseGrantResponse, LeaseKeepAliveResponse,
+    LeaseLeasesResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse, MemberAddResponse, MemberListResponse,
+    MemberPromoteResponse, MemberRemoveResponse, MemberUpdateResponse, MoveLeaderResponse, PutResponse, RangeResponse,
+    ResponseHeader, StatusResponse, TxnResponse, WatchResponse, response_op,
 };
 use gitcd::proto::v3electionpb::{CampaignResponse, LeaderResponse, ProclaimResponse, ResignResponse};
 use gitcd::proto::v3lockpb::{LockResponse, UnlockResponse};
@@ -78,6 +79,12 @@ macro_rules! only_headers_differ {
 
 only_headers_differ!(
     AuthDisableResponse,
+    AuthEnableResponse,
+    AuthRoleAddResponse,
+    AuthRoleListResponse,
+    AuthUserAddResponse,
+    AuthUserListResponse,
+    DowngradeResponse,
     AuthRoleDeleteResponse,
     AuthRoleGetResponse,
     AuthStatusResponse,

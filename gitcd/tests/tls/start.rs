@@ -33,6 +33,26 @@ async fn files_that_cannot_be_used_are_refused_by_name() {
 }
 
 #[tokio::test]
+async fn a_key_on_a_curve_that_is_not_supported_is_refused_with_those_that_are() {
+    let files = Files::new();
+    std::fs::write(files.cert(), include_str!("p521/p521.crt")).unwrap();
+    std::fs::write(files.key(), include_str!("p521/p521.key")).unwrap();
+    let exit = files.launch().spawn().exit().await;
+    assert_eq!(exit.status.code(), Some(1), "{}", exit.output);
+    let path = files.cert().display().to_string();
+    let says = |what: &str| exit.output.contains(what);
+    assert!(says(&path) && says("P-521, which is not supported; take P-256, P-384"), "{}", exit.output);
+}
+
+#[tokio::test]
+async fn an_authority_on_such_a_curve_is_warned_of() {
+    let files = Files::new();
+    std::fs::write(files.authority(), include_str!("p521/p521.crt")).unwrap();
+    let server = files.launch_mutual().start().await;
+    assert!(server.output().contains("P-521, which is not supported"), "{}", server.output());
+}
+
+#[tokio::test]
 async fn a_listener_without_its_certificates_is_refused() {
     let exit = Launch::new(Kind::Gitcd).secure().spawn().exit().await;
     assert!(!exit.status.success() && exit.output.contains("--tls-cert"), "{}", exit.output);

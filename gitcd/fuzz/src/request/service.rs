@@ -25,6 +25,7 @@ impl Service {
             limits: Limits::default(),
             progress_interval: Duration::from_hours(1),
             repository: Arc::default(),
+            pages: Arc::default(),
         })
     }
 

@@ -71,9 +71,8 @@ impl Branch {
             self.foreign = None;
             return Ok(());
         }
-        self.foreign = found.filter(|found| {
-            self.foreign == Some(*found) || is_to_be_merged(&self.repository, *found, self.head.data)
-        });
+        self.foreign = found
+            .filter(|found| self.foreign == Some(*found) || is_to_be_merged(&self.repository, *found, self.head.data));
         if self.foreign.is_none() {
             let reference = self.names.data.clone();
             return Err(FlushError::ForeignChange { reference, expected: self.head.data, found: show(found) });

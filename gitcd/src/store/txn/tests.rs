@@ -71,7 +71,7 @@ fn what_operations_of_nested_transactions_look_at_grows_with_their_number_and_no
     let range = |key| {
         let keys = KeyRange::One(key);
         let filter = crate::store::query::Filter::default();
-        Op::Range(Range { keys, revision: None, limit: 0, count_only: false, sort: None, filter })
+        Op::Range(Range { keys, revision: None, limit: 0, count_only: false, sort: None, filter, known_count: None })
     };
     let cases: [&dyn Fn(usize) -> Op; 3] =
         [&|number| put(name(number)), &|number| delete(KeyRange::One(name(number))), &|number| range(name(number))];

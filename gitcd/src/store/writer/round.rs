@@ -15,6 +15,9 @@ use crate::store::revision::Revision;
 use crate::store::txn::{self, Done, Op};
 use crate::store::version::Version;
 
+/// Who deletes the keys of a lease that ran out.
+pub(in crate::store) const EXPIRY: &str = "lease expiry";
+
 /// The part of a batch that runs under the locks.
 pub(super) struct Round<'a> {
     pub(super) index: &'a mut Index,
@@ -36,14 +39,21 @@ impl Round<'_> {
             Command::Write { op, client, reply } => {
                 Answer::Write(reply, allowed.and_then(|()| self.write(&op, client)))
             }
-            Command::Merge { request, reply } => {
-                Answer::Merge(reply, allowed.and_then(|()| self.merge(*request)))
-            }
+            Command::Merge { request, reply } => Answer::Merge(reply, allowed.and_then(|()| self.merge(*request))),
             Command::Grant { id, ttl, reply } => Answer::Grant(reply, allowed.and_then(|()| self.grant(id, ttl))),
-            Command::Revoke { id, only_if_due, reply } => {
-                Answer::Revision(reply, allowed.and_then(|()| self.revoke(id, only_if_due)))
+            Command::Revoke { id, only_if_due, client, reply } => {
+                Answer::Revision(reply, allowed.and_then(|()| self.revoke(id, only_if_due, client)))
             }
-            Command::Lease { id, keep_alive, reply } => Answer::Lease(reply, Ok(self.lease(id, keep_alive))),
+            Command::Lease { id, keep_alive, reply } => {
+                let overdue = keep_alive && self.is_overdue(id);
+                // Nobody hears that a lease is gone while its keys are there.
+                let ended = if overdue {
+                    allowed.and_then(|()| self.revoke(id, true, Some(EXPIRY.into())))
+                } else {
+                    Ok(Revision::ZERO)
+                };
+                Answer::Lease(reply, ended.map(|_| self.lease(id, keep_alive)))
+            }
             Command::Leases { reply } => Answer::Leases(reply, Ok(self.leases.list())),
             Command::Compact { revision, reply } => Answer::Revision(reply, self.compact(revision)),
             Command::Committed { .. } | Command::Trim { .. } | Command::Stop { .. } => return,
@@ -104,13 +114,14 @@ impl Round<'_> {
     }
 
     fn lease(&mut self, id: i64, keep_alive: bool) -> Option<Lease> {
-        let now = Instant::now();
         if keep_alive {
-            // One that has run out is as good as revoked.
-            self.leases.find(id).filter(|lease| lease.deadline > now)?;
-            self.leases.keep_alive(id, now);
+            self.leases.keep_alive(id, Instant::now());
         }
         self.leases.find(id).cloned()
+    }
+
+    fn is_overdue(&self, id: i64) -> bool {
+        self.leases.find(id).is_some_and(|lease| lease.deadline <= Instant::now())
     }
 
     fn grant(&mut self, id: i64, ttl: i64) -> Result<(i64, i64), Error> {
@@ -128,7 +139,7 @@ impl Round<'_> {
         Ok((id, ttl))
     }
 
-    fn revoke(&mut self, id: i64, only_if_due: bool) -> Result<Revision, Error> {
+    fn revoke(&mut self, id: i64, only_if_due: bool, client: Option<Arc<str>>) -> Result<Revision, Error> {
         let lease = self.leases.find(id).ok_or(Error::LeaseNotFound)?;
         if only_if_due && lease.deadline > Instant::now() {
             // Kept alive since the timer rang.
@@ -141,7 +152,7 @@ impl Round<'_> {
             lease.keys.iter().map(|key| Arc::new(Version::tombstone(key.clone(), revision))).collect();
         self.batch.leases.push(LeaseChange::Revoked(id, lease));
         if !tombstones.is_empty() {
-            self.apply(tombstones, Some("lease expiry".into()));
+            self.apply(tombstones, client);
         }
         Ok(self.index.revision())
     }

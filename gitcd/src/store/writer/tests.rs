@@ -101,7 +101,7 @@ impl Disk {
             }
             Step::Revoke(id) => {
                 let (reply, outcome) = reply();
-                (Command::Revoke { id, only_if_due: false, reply }, outcome)
+                (Command::Revoke { id, only_if_due: false, client: None, reply }, outcome)
             }
             Step::Compact(share) => {
                 let (reply, outcome) = reply();
@@ -171,6 +171,30 @@ impl Disk {
         }
         records
     }
+}
+
+#[test]
+fn nobody_hears_that_a_lease_is_gone_while_its_keys_are_there() {
+    let mut disk = Disk::new();
+    disk.batch(&[Step::Grant(1), Step::Put(0, 1)]);
+    disk.store()
+        .leases
+        .lock()
+        .keep_alive(1, Instant::now().checked_sub(Duration::from_hours(1)).expect("long after boot"));
+    let ask = |disk: &mut Disk, keep_alive| {
+        let (reply, mut answer) = Reply::channel();
+        disk.writer.batch(&mut VecDeque::from([Command::Lease { id: 1, keep_alive, reply }]));
+        answer.try_recv().expect("a batch answers everything")
+    };
+    // Looking at it does not end it, and neither does what cannot be made durable.
+    assert!(ask(&mut disk, false).unwrap().is_some());
+    fault::fail_next(Fault::Full);
+    assert_eq!(ask(&mut disk, true).map(|lease| lease.is_some()), Err(Error::NoSpace));
+    assert_eq!(disk.see().pairs.last().unwrap().len(), 1);
+    assert!(ask(&mut disk, true).unwrap().is_none());
+    assert!(disk.see().pairs.last().unwrap().is_empty(), "the key has gone first");
+    let entries = disk.store().log(Revision::new(3), 1);
+    assert_eq!(entries[0].client.as_deref(), Some(EXPIRY));
 }
 
 #[test]

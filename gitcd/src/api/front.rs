@@ -1,0 +1,150 @@
+//! What requests meet first: they are counted, bounded in time, and given to the service that they are for. A read does not
+//! get that far. It is answered here, since all the ways of a router and of a general gRPC server cost more than the
+//! read.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::future::RouteFuture;
+use http::{HeaderMap, Request, Response};
+use hyper::body::Incoming;
+use tokio::time::Sleep;
+use tonic::Status;
+use tower::Service;
+
+use super::quick::{Progress, Quick};
+use super::{Backend, status};
+use crate::metrics;
+use crate::metrics::Requests;
+use crate::telemetry;
+
+/// All services of a branch.
+#[derive(Clone, Debug)]
+pub struct Front {
+    backend: Backend,
+    routes: Router,
+    requests: Requests,
+    /// Largest message that is decoded.
+    decode_limit: usize,
+    /// Reads go to the router like all others, which makes spans for them.
+    is_traced: bool,
+}
+
+impl Front {
+    /// `routes` has the services of [`super::routes`].
+    pub fn new(backend: Backend, routes: Router, requests: Requests) -> Arc<Self> {
+        let decode_limit = super::decode_limit(&backend.limits);
+        Arc::new(Self { backend, routes, requests, decode_limit, is_traced: telemetry::on() })
+    }
+
+    /// Answers a request.
+    pub fn call(self: &Arc<Self>, request: Request<Incoming>) -> Answer {
+        let counted = self.requests.begin(request.uri().path());
+        let state = if !self.is_traced && Quick::takes(&request) {
+            State::Quick(Quick::new(request))
+        } else {
+            self.route(request.map(Body::new))
+        };
+        Answer { front: self.clone(), counted, state }
+    }
+
+    fn route(&self, request: Request<Body>) -> State {
+        let deadline = timeout(request.headers()).map(|timeout| Box::pin(tokio::time::sleep(timeout)));
+        State::Routed { answer: self.routes.clone().call(request), deadline }
+    }
+}
+
+/// The answer to a request, to wait for.
+pub struct Answer {
+    front: Arc<Front>,
+    counted: Option<metrics::Request>,
+    state: State,
+}
+
+enum State {
+    Quick(Quick),
+    Routed { answer: RouteFuture<Infallible>, deadline: Option<Pin<Box<Sleep>>> },
+}
+
+impl Future for Answer {
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            match &mut this.state {
+                State::Quick(quick) => match ready!(quick.poll(&this.front.backend, this.front.decode_limit, cx)) {
+                    Progress::Answered(answer, code) => {
+                        if let Some(counted) = this.counted.take() {
+                            counted.end(code);
+                        }
+                        return Poll::Ready(Ok(answer));
+                    }
+                    Progress::NotForUs(request) => this.state = this.front.route(request),
+                },
+                State::Routed { answer, deadline } => {
+                    let answer = match Pin::new(answer).poll(cx) {
+                        Poll::Ready(answer) => answer.unwrap_or_else(|never| match never {}),
+                        Poll::Pending => {
+                            let deadline =
+                                deadline.as_mut().map_or(Poll::Pending, |deadline| deadline.as_mut().poll(cx));
+                            ready!(deadline);
+                            Status::deadline_exceeded("context deadline exceeded").into_http()
+                        }
+                    };
+                    let answer = status::of_transport(answer);
+                    return Poll::Ready(Ok(match this.counted.take() {
+                        Some(counted) => counted.answered(answer),
+                        None => answer,
+                    }));
+                }
+            }
+        }
+    }
+}
+
+/// How long the client waits for an answer, if it says so in gRPC's form: at most eight digits and a unit.
+fn timeout(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let number: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(3600 * number),
+        "M" => Duration::from_secs(60 * number),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_have_a_unit_and_at_most_eight_digits() {
+        let parse = |text: &str| {
+            timeout(&HeaderMap::from_iter([(http::HeaderName::from_static("grpc-timeout"), text.parse().unwrap())]))
+        };
+        assert_eq!(parse("2H"), Some(Duration::from_hours(2)));
+        assert_eq!(parse("3M"), Some(Duration::from_mins(3)));
+        assert_eq!(parse("99999999S"), Some(Duration::from_secs(99_999_999)));
+        assert_eq!(parse("0m"), Some(Duration::ZERO));
+        assert_eq!(parse("7u"), Some(Duration::from_micros(7)));
+        assert_eq!(parse("12n"), Some(Duration::from_nanos(12)));
+        for wrong in ["", "S", "5", "5x", "-5S", "123456789S", "5 S"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+        assert_eq!(timeout(&HeaderMap::new()), None);
+    }
+}

@@ -1,0 +1,117 @@
+//! How many keys a list has left. etcd counts the whole range for every page of a list; here the first page counts, and every
+//! further one is told what the one before it left.
+
+use std::hash::{BuildHasher, RandomState};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::store::index::KeyRange;
+use crate::store::query::{Found, Range};
+use crate::store::revision::Revision;
+
+/// Lists that are under way at the same time, about. What is forgotten is counted again.
+const REMEMBERED: usize = 256;
+
+/// Ranges whose number of keys is known. Nothing becomes wrong with time: what a range had at a revision stays.
+#[derive(Debug)]
+pub struct Pages {
+    hasher: RandomState,
+    /// By hash; a newer one takes the place of an older one.
+    known: Mutex<Box<[Option<Known>]>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    keys: KeyRange,
+    at: Revision,
+    count: usize,
+}
+
+impl Default for Pages {
+    fn default() -> Self {
+        let known = Mutex::new((0..REMEMBERED).map(|_| None).collect());
+        Self { hasher: RandomState::new(), known }
+    }
+}
+
+impl Pages {
+    /// Number of keys in the range of a page that is not the first one.
+    pub(super) fn count(&self, range: &Range) -> Option<usize> {
+        let at = range.revision.filter(|_| range.limit > 0)?;
+        let known = self.known.lock();
+        let known = known[self.place(&range.keys, at)].as_ref();
+        known.filter(|known| known.at == at && known.keys == range.keys).map(|known| known.count)
+    }
+
+    /// Remembers what a page has left.
+    pub(super) fn remember(&self, range: &Range, found: &Found) {
+        // Otherwise its last pair is not where it ends.
+        let is_in_order = range.sort.is_none() && range.filter.is_none();
+        if !found.more || !is_in_order {
+            return;
+        }
+        let Some(last) = found.pairs.last() else { return };
+        let next: Bytes = [&last.key[..], &[0]].concat().into();
+        let keys = match &range.keys {
+            KeyRange::One(_) => return,
+            KeyRange::Span(_, end) => KeyRange::Span(next, end.clone()),
+            KeyRange::From(_) => KeyRange::From(next),
+        };
+        let at = range.revision.unwrap_or(found.revision);
+        let place = self.place(&keys, at);
+        self.known.lock()[place] = Some(Known { keys, at, count: found.count - found.pairs.len() });
+    }
+
+    fn place(&self, keys: &KeyRange, at: Revision) -> usize {
+        self.hasher.hash_one((keys, at.get())) as usize % REMEMBERED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::store::query::Filter;
+    use crate::store::version::Version;
+
+    fn page(start: &'static str, revision: Option<i64>) -> Range {
+        let keys = KeyRange::Span(start.into(), "z".into());
+        let revision = revision.map(Revision::new);
+        Range { keys, revision, limit: 1, count_only: false, sort: None, filter: Filter::default(), known_count: None }
+    }
+
+    fn found(key: &'static str, count: usize) -> Found {
+        let one = Revision::new(2);
+        let pair = Arc::new(Version::put(key.into(), one, one, 1, 0, Bytes::new()));
+        Found { revision: Revision::new(9), pairs: vec![pair], more: count > 1, count }
+    }
+
+    #[test]
+    fn the_next_page_at_the_same_revision_is_known_and_nothing_else() {
+        let pages = Pages::default();
+        pages.remember(&page("a", None), &found("a", 3));
+        assert_eq!(pages.count(&page("a\0", Some(9))), Some(2));
+        assert_eq!(pages.count(&page("a\0", Some(8))), None, "another revision");
+        assert_eq!(pages.count(&page("a\0", None)), None, "the newest revision may be another one by now");
+        assert_eq!(pages.count(&page("a", Some(9))), None, "another start");
+        let last = KeyRange::From(Bytes::from_static(b"a\0"));
+        assert_eq!(pages.count(&Range { keys: last, ..page("a\0", Some(9)) }), None, "another end");
+        pages.remember(&page("a\0", Some(9)), &found("b", 2));
+        assert_eq!(pages.count(&page("b\0", Some(9))), Some(1));
+        pages.remember(&page("b\0", Some(9)), &found("c", 1));
+        assert_eq!(pages.count(&page("c\0", Some(9))), None, "there was no more");
+    }
+
+    #[test]
+    fn a_page_in_another_order_or_with_a_filter_says_nothing_of_the_next_one() {
+        let pages = Pages::default();
+        let filter = Filter { min_mod: 1, ..Filter::default() };
+        pages.remember(&Range { filter, ..page("a", None) }, &found("a", 3));
+        let sort =
+            crate::store::query::Sort { by: crate::store::query::SortBy::Mod, descending: true, after_limit: false };
+        pages.remember(&Range { sort: Some(sort), ..page("a", None) }, &found("a", 3));
+        assert_eq!(pages.count(&page("a\0", Some(9))), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! HTTP on connections: HTTP/2 for gRPC, HTTP/1.1 for the pages beside it.
+
+mod executor;
+mod output;
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use self::executor::AtOnce;
+use self::output::Gathering;
+use crate::api::Front;
+use crate::listener::Connection;
+
+/// What a stream may have under way; large enough that a local client never waits for it.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+/// What a connection may have.
+const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+const FRAME_BYTES: u32 = 256 << 10;
+
+/// How connections are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Transport {
+    /// Requests and streams that a connection may have open; 0 for no limit, as in etcd.
+    pub max_concurrent_streams: u32,
+    /// How often a client is asked for a sign of life; zero for never.
+    pub keepalive_interval: Duration,
+    /// How long it has to answer; zero to not ask.
+    pub keepalive_timeout: Duration,
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        Self {
+            max_concurrent_streams: u32::MAX,
+            keepalive_interval: Duration::from_hours(2),
+            keepalive_timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+impl Transport {
+    fn builder(self) -> Builder<AtOnce> {
+        let limit = (1..u32::MAX).contains(&self.max_concurrent_streams).then_some(self.max_concurrent_streams);
+        let keepalive = !self.keepalive_interval.is_zero() && !self.keepalive_timeout.is_zero();
+        let mut builder = Builder::new(AtOnce);
+        // With a timer, a client has half a minute for its headers.
+        builder.http1().timer(TokioTimer::new());
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_frame_size(FRAME_BYTES)
+            .max_concurrent_streams(limit)
+            .keep_alive_interval(keepalive.then_some(self.keepalive_interval))
+            .keep_alive_timeout(self.keepalive_timeout)
+            // No gRPC server says it.
+            .auto_date_header(false);
+        builder
+    }
+}
+
+/// Serves connections as they come in, until `stopped`; then closes `incoming` and waits for requests under way. Returns early
+/// if `incoming` ends. Dropping it ends all connections.
+pub async fn serve(
+    incoming: impl Stream<Item = Connection>,
+    settings: Transport,
+    front: Arc<Front>,
+    stopped: watch::Receiver<bool>,
+) {
+    let builder = settings.builder();
+    let mut connections = JoinSet::new();
+    {
+        let mut incoming = pin!(incoming);
+        let mut asked = stopped.clone();
+        let mut asked = pin!(asked.wait_for(|stopped| *stopped));
+        loop {
+            tokio::select! {
+                _ = &mut asked => break,
+                connection = incoming.next() => {
+                    let Some(connection) = connection else { break };
+                    connections.spawn(drive(connection, builder.clone(), front.clone(), stopped.clone()));
+                }
+                Some(_) = connections.join_next() => {}
+            }
+        }
+    }
+    while connections.join_next().await.is_some() {}
+}
+
+async fn drive(
+    connection: Connection,
+    builder: Builder<AtOnce>,
+    front: Arc<Front>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let peer = connection.peer().clone();
+    let gathering = Gathering::new(connection);
+    let service = service_fn(|mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
+        front.call(request)
+    });
+    let mut http = pin!(builder.serve_connection(TokioIo::new(gathering.clone()), service));
+    let mut until = pin!(stopped.wait_for(|stopped| *stopped));
+    let mut is_stopping = false;
+    poll_fn(|cx| {
+        if !is_stopping && until.as_mut().poll(cx).is_ready() {
+            is_stopping = true;
+            http.as_mut().graceful_shutdown();
+        }
+        if let Poll::Ready(ended) = http.as_mut().poll(cx) {
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a connection ended");
+            }
+            return Poll::Ready(());
+        }
+        // What is written later wakes this task then.
+        match gathering.poll_write_out(cx) {
+            Poll::Ready(Err(_)) => Poll::Ready(()),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+        }
+    })
+    .await;
+}

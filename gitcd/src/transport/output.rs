@@ -1,0 +1,137 @@
+//! What a connection has to say, gathered.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::listener::Connection;
+
+/// So much is gathered before it is written in any case.
+const GATHERED_BYTES: usize = 64 << 10;
+/// What is at least as large is not copied.
+const DIRECT_BYTES: usize = 8 << 10;
+/// Parts that one system call takes.
+const SLICES: usize = 8;
+/// What a connection without anything to say keeps of its buffer.
+const KEPT_BYTES: usize = 8 << 10;
+
+/// A connection for the HTTP library, which writes after every frame of more than 256 bytes. Here it writes into a buffer, and
+/// whoever drives the connection calls [`Gathering::poll_write_out`] when there is nothing left to do: the answers
+/// to all requests that came in together leave in one system call.
+#[derive(Clone, Debug)]
+pub(super) struct Gathering(Arc<Mutex<Output>>);
+
+#[derive(Debug)]
+struct Output {
+    connection: Connection,
+    gathered: Vec<u8>,
+    /// How much of it is written already.
+    written: usize,
+}
+
+impl Gathering {
+    pub(super) fn new(connection: Connection) -> Self {
+        Self(Arc::new(Mutex::new(Output { connection, gathered: Vec::new(), written: 0 })))
+    }
+
+    /// Writes what was gathered.
+    pub(super) fn poll_write_out(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.lock().poll_write_out(cx)
+    }
+}
+
+impl Output {
+    fn poll_write_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.written < self.gathered.len() {
+            let rest = &self.gathered[self.written..];
+            match ready!(Pin::new(&mut self.connection).poll_write(cx, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                bytes => self.written += bytes,
+            }
+        }
+        if self.written == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        self.forget();
+        Pin::new(&mut self.connection).poll_flush(cx)
+    }
+}
+
+impl Output {
+    /// Writes what was gathered and then, at once, `bufs`; returns how much of these.
+    fn poll_write_through(&mut self, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        loop {
+            let rest = &self.gathered[self.written..];
+            let mut all = [io::IoSlice::new(&[]); SLICES];
+            all[0] = io::IoSlice::new(rest);
+            let number = bufs.len().min(SLICES - 1);
+            all[1..=number].copy_from_slice(&bufs[..number]);
+            let written = ready!(Pin::new(&mut self.connection).poll_write_vectored(cx, &all[..=number]))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let Some(through) = written.checked_sub(rest.len()) else {
+                self.written += written;
+                continue;
+            };
+            self.forget();
+            if through > 0 {
+                return Poll::Ready(Ok(through));
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        self.gathered.clear();
+        self.gathered.shrink_to(KEPT_BYTES);
+        self.written = 0;
+    }
+}
+
+impl AsyncRead for Gathering {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0.lock().connection).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Gathering {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[io::IoSlice::new(buf)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let length: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let mut output = self.0.lock();
+        if length >= DIRECT_BYTES {
+            return output.poll_write_through(cx, bufs);
+        }
+        if output.gathered.len() >= GATHERED_BYTES {
+            ready!(output.poll_write_out(cx))?;
+        }
+        bufs.iter().for_each(|buf| output.gathered.extend_from_slice(buf));
+        Poll::Ready(Ok(length))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Done by whoever drives the connection.
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut output = self.0.lock();
+        ready!(output.poll_write_out(cx))?;
+        Pin::new(&mut output.connection).poll_shutdown(cx)
+    }
+}

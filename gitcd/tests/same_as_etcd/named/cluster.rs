@@ -1,0 +1,65 @@
+//! Cluster: one member, which stays.
+
+use gitcd::proto::etcdserverpb::{
+    MemberAddRequest, MemberListRequest, MemberPromoteRequest, MemberRemoveRequest, MemberUpdateRequest,
+};
+use tonic::Code;
+
+use super::states::in_every_state;
+use crate::support::same;
+
+#[tokio::test]
+async fn members_in_every_state() {
+    same(async |client| {
+        in_every_state(&client, async |client| {
+            for linearizable in [true, false] {
+                client.member_list(MemberListRequest { linearizable }).await.ok();
+            }
+            let member = client.aside().member_list(MemberListRequest::default()).await.ok().members.remove(0);
+            client.note("peers", (member.peer_ur_ls.len(), member.peer_ur_ls[0].starts_with("http://127.0.0.1:")));
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_only_member_cannot_be_removed_or_promoted_and_others_are_not_known() {
+    same(async |client| {
+        let own = client.aside().member_list(MemberListRequest::default()).await.ok().members[0].id;
+        for (name, id) in [("no id", 0), ("an unknown one", 1), ("the one beside it", own ^ 1), ("the last one", !own)]
+        {
+            client.note("case", name);
+            let aside = client.aside();
+            client.note("remove", aside.member_remove(MemberRemoveRequest { id }).await.refused(Code::NotFound));
+            client.note("promote", aside.member_promote(MemberPromoteRequest { id }).await.refused(Code::NotFound));
+            let update = MemberUpdateRequest { id, peer_ur_ls: vec!["http://127.0.0.1:1".into()] };
+            client.note("update", aside.member_update(update).await.refused(Code::NotFound));
+        }
+        let aside = client.aside();
+        let refused = aside.member_promote(MemberPromoteRequest { id: own }).await.refused(Code::FailedPrecondition);
+        client.note("promote itself", refused);
+    })
+    .await;
+}
+
+/// etcd first refuses to go on without enough members, but by then takes changes for some seconds as unhealthy: the member
+/// has to have been there for a while.
+#[tokio::test]
+async fn members_with_bad_addresses_are_not_added() {
+    same(async |client| {
+        for urls in [
+            &[][..],
+            &[""],
+            &["x"],
+            &["127.0.0.1:1"],
+            &["ftp://127.0.0.1:1"],
+            &["http://127.0.0.1"],
+            &["http://127.0.0.1:1/x"],
+        ] {
+            let peer_ur_ls = urls.iter().map(|url| (*url).to_owned()).collect();
+            client.member_add(MemberAddRequest { peer_ur_ls, is_learner: false }).await.refused(Code::InvalidArgument);
+        }
+    })
+    .await;
+}

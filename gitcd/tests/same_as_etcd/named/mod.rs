@@ -1,0 +1,11 @@
+//! Tables of named cases: for each method whatever a client may try, in every state of the server that could matter to it.
+//!
+//! The name of a case is a step of the transcript, so that a difference is found by it.
+
+mod auth;
+mod cluster;
+mod elections;
+mod leases;
+mod locks;
+mod maintenance;
+mod states;

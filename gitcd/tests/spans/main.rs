@@ -1,0 +1,84 @@
+//! While nobody asks for traces, requests make no spans: that is a third of what a read costs.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use gitcd::api::Limits;
+use gitcd::config::Listen;
+use gitcd::git::branch;
+use gitcd::keyspace::KeySpace;
+use gitcd::proto::etcdserverpb::kv_client::KvClient;
+use gitcd::proto::etcdserverpb::{PutRequest, RangeRequest, TxnRequest};
+use gitcd::recovery::{self, Beginning};
+use gitcd::server::{Config, Server, Transport};
+use gitcd::store::revision::Revision;
+use gitcd::{committer, store};
+use tracing::span::{Attributes, Id};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Counts spans of every origin, at the levels that a server is usually run with.
+#[derive(Clone, Default)]
+struct Spans(Arc<AtomicUsize>);
+
+impl<S: tracing::Subscriber> Layer<S> for Spans {
+    fn on_new_span(&self, _: &Attributes<'_>, _: &Id, _: Context<'_, S>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn config(repository: &std::path::Path) -> Config {
+    Config {
+        branch: branch::Config {
+            repository: repository.to_owned(),
+            name: "default".into(),
+            data_reference: "refs/heads/main".into(),
+            metadata_reference: "refs/gitcd/metadata/main".into(),
+            keys: KeySpace::new("/registry", std::iter::empty::<&str>()),
+            committer_name: "gitcd".into(),
+            committer_email: "gitcd@localhost".into(),
+        },
+        listen: vec![Listen { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), tls: false }],
+        advertise: Vec::new(),
+        cluster_id: None,
+        member_id: None,
+        limits: Limits::default(),
+        journal_segment_bytes: 1 << 20,
+        store: store::Limits::default(),
+        committer: committer::Settings::default(),
+        progress_interval: Duration::from_hours(1),
+        retention: None,
+        transport: Transport::default(),
+        tls: None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_make_no_spans_unless_somebody_asks_for_traces() {
+    let spans = Spans::default();
+    tracing_subscriber::registry().with(spans.clone().with_filter(LevelFilter::INFO)).init();
+    tracing::info_span!("counted").in_scope(|| ());
+    assert_eq!(spans.0.swap(0, Ordering::Relaxed), 1, "the count is not blind");
+
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let config = config(&folder.path().join("repo.git"));
+    let beginning = Beginning { revision: Revision::INITIAL, version: 1, force: false };
+    recovery::init(&config.branch, beginning).expect("the branch is new");
+    let server = Server::start(config).await.expect("the branch is there");
+    let url = format!("http://{}", server.addresses()[0]);
+    let mut kv = KvClient::connect(url).await.expect("the server listens");
+    for _ in 0..3 {
+        let put = PutRequest { key: "/registry/a".into(), value: "1".into(), ..PutRequest::default() };
+        kv.put(put).await.expect("it is written");
+        let get = RangeRequest { key: "/registry/a".into(), ..RangeRequest::default() };
+        assert_eq!(kv.range(get.clone()).await.expect("it is read").into_inner().count, 1);
+        let list = RangeRequest { range_end: "/registry0".into(), ..get };
+        assert_eq!(kv.range(list).await.expect("it is read").into_inner().count, 1);
+        kv.txn(TxnRequest::default()).await.expect("it does nothing");
+    }
+    server.stop().await.expect("all is committed");
+    assert_eq!(spans.0.load(Ordering::Relaxed), 0);
+}
