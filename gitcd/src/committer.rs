@@ -284,9 +284,6 @@ impl Committer {
             self.heads.send_modify(|head| head.merges += 1);
             return Ok(());
         }
-        if self.branch.pending().commits > 0 {
-            self.flush()?;
-        }
         let entries = self.store.log(merge.first, merge.writes as usize);
         let (changes, _) = self.changes(&entries)?;
         let time = UNIX_EPOCH + Duration::from_millis(merge.time_ms.max(0) as u64);

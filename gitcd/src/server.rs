@@ -189,8 +189,19 @@ impl Server {
                 tokio::join!(people, puller.clone().run(stopped));
             })
         };
-        let _lock = opened.lock;
-        Ok(Self { store, writer, committer, listeners, addresses, stop, expiry, compaction, puller, pulling, _lock })
+        Ok(Self {
+            store,
+            writer,
+            committer,
+            listeners,
+            addresses,
+            stop,
+            expiry,
+            compaction,
+            puller,
+            pulling,
+            _lock: opened.lock,
+        })
     }
 
     /// Where it listens.
@@ -284,7 +295,7 @@ async fn serve(
     stopped: watch::Receiver<bool>,
 ) {
     let incoming = listener::incoming(listener, certificates, network);
-    transport::serve(incoming, settings, front, stopped.clone()).await;
+    transport::serve(incoming, settings, move |request| front.call(request), stopped.clone()).await;
     if !*stopped.borrow() {
         store.poison("a listener ended");
     }

@@ -3,14 +3,14 @@
 mod executor;
 mod output;
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -19,7 +19,6 @@ use tokio::task::JoinSet;
 
 use self::executor::AtOnce;
 use self::output::Gathering;
-use crate::api::Front;
 use crate::listener::Connection;
 
 /// What a stream may have under way; large enough that a local client never waits for it.
@@ -73,12 +72,15 @@ impl Transport {
 
 /// Serves connections as they come in, until `stopped`; then closes `incoming` and waits for requests under way. Returns early
 /// if `incoming` ends. Dropping it ends all connections.
-pub async fn serve(
+pub async fn serve<F, B>(
     incoming: impl Stream<Item = Connection>,
     settings: Transport,
-    front: Arc<Front>,
+    answer: impl Fn(hyper::Request<Incoming>) -> F + Clone + Send + Sync + 'static,
     stopped: watch::Receiver<bool>,
-) {
+) where
+    F: Future<Output = Result<hyper::Response<B>, Infallible>> + Send + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
     let builder = settings.builder();
     let mut connections = JoinSet::new();
     {
@@ -90,7 +92,7 @@ pub async fn serve(
                 _ = &mut asked => break,
                 connection = incoming.next() => {
                     let Some(connection) = connection else { break };
-                    connections.spawn(drive(connection, builder.clone(), front.clone(), stopped.clone()));
+                    connections.spawn(drive(connection, builder.clone(), answer.clone(), stopped.clone()));
                 }
                 Some(_) = connections.join_next() => {}
             }
@@ -99,17 +101,20 @@ pub async fn serve(
     while connections.join_next().await.is_some() {}
 }
 
-async fn drive(
+async fn drive<F, B>(
     connection: Connection,
     builder: Builder<AtOnce>,
-    front: Arc<Front>,
+    answer: impl Fn(hyper::Request<Incoming>) -> F + Sync,
     mut stopped: watch::Receiver<bool>,
-) {
+) where
+    F: Future<Output = Result<hyper::Response<B>, Infallible>> + Send + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
     let peer = connection.peer().clone();
     let gathering = Gathering::new(connection);
     let service = service_fn(|mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
-        front.call(request)
+        answer(request)
     });
     let mut http = pin!(builder.serve_connection(TokioIo::new(gathering.clone()), service));
     let mut until = pin!(stopped.wait_for(|stopped| *stopped));

@@ -144,10 +144,14 @@ fn tls_files((cert, key, trusted_ca): Given<'_>) -> anyhow::Result<Option<tls::F
 /// Flags of `gitcd serve` for a Git host beside the etcd API.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Git host")]
+#[expect(clippy::struct_field_names, reason = "the fields are the flags' names")]
 pub(super) struct HostFlags {
-    /// Serve the repository to Git clients, too: http://127.0.0.1:2480, and clone http://127.0.0.1:2480/NAME.git. Pushes to a branch
-    /// that is served here go through its store; refs/for/BRANCH takes them at any time
-    #[arg(long, env = "GITCD_HOST_LISTEN_URLS", value_name = "URLS")]
+    #[arg(
+        long,
+        env = "GITCD_HOST_LISTEN_URLS",
+        value_name = "URLS",
+        help = "Serve the repository to Git clients, too: with http://127.0.0.1:2480 they clone http://127.0.0.1:2480/NAME.git. Pushes to a branch that is served here go through its store; refs/for/BRANCH takes them at any time"
+    )]
     host_listen_urls: Option<String>,
     /// YAML file with users, their tokens and rights; see `gitcd host`
     #[arg(long, env = "GITCD_HOST_TOKENS", value_name = "FILE")]

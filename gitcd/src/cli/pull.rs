@@ -293,8 +293,7 @@ async fn pull(configs: Vec<server::Config>) -> anyhow::Result<()> {
         for (name, server) in &servers {
             let puller = server.puller();
             for remote in puller.remotes() {
-                let pulled = puller.pull(remote).await;
-                if let Err(error) = pulled {
+                if let Err(error) = puller.pull(remote).await {
                     let error = anyhow::Error::from(error).context(format!("branch {name:?}"));
                     tracing::error!("{error:#}");
                     outcome = Err(error);

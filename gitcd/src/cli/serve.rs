@@ -224,8 +224,8 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
         _ => bail!("branch {name:?}: --tls-cert and --tls-key belong together, and --tls-trusted-ca-certs needs both"),
     };
     let remotes = args.pull.read()?;
-    let named = [&listen, &advertise, &clusters, &members, &certs, &keys, &authorities, remotes.names()];
-    let names = branches.names(&named);
+    let maps = [&listen, &advertise, &clusters, &members, &certs, &keys, &authorities, remotes.names()];
+    let names = branches.names(&maps);
     branches.check(&names)?;
     let served = Served::default();
     let mut configs = Vec::new();

@@ -103,7 +103,7 @@ impl Graph {
         let mut bases: Vec<Oid> = found.into_iter().filter(|oid| flags[oid] & STALE == 0).collect();
         bases.sort();
         if bases.len() > 1 {
-            bases = self.independent(repository, bases, &left_out)?;
+            bases = self.independent(repository, &bases, &left_out)?;
         }
         let mut scopes: Vec<Arc<Scope>> = Vec::new();
         for (oid, flags) in &flags {
@@ -161,12 +161,11 @@ impl Graph {
                 }
                 *theirs |= painted;
                 let is_fresh = *theirs & STALE == 0;
-                match waiting.insert(*parent, is_fresh) {
-                    Some(before) => fresh = fresh + usize::from(is_fresh) - usize::from(before),
-                    None => {
-                        fresh += usize::from(is_fresh);
-                        queue.push((self.commit(repository, *parent)?.time, *parent));
-                    }
+                fresh += usize::from(is_fresh);
+                if let Some(before) = waiting.insert(*parent, is_fresh) {
+                    fresh -= usize::from(before);
+                } else {
+                    queue.push((self.commit(repository, *parent)?.time, *parent));
                 }
             }
         }
@@ -177,11 +176,11 @@ impl Graph {
     fn independent(
         &mut self,
         repository: &Repository,
-        bases: Vec<Oid>,
+        bases: &[Oid],
         left_out: &impl Fn(&Scope) -> bool,
     ) -> Result<Vec<Oid>, GraphError> {
         let mut kept = Vec::new();
-        for base in &bases {
+        for base in bases {
             let mut is_redundant = false;
             for other in bases.iter().filter(|other| *other != base) {
                 let (found, flags) = self.paint(repository, *base, *other, left_out)?;

@@ -12,6 +12,7 @@ use super::{Config, Host, StartError};
 use crate::config::Listen;
 use crate::listener;
 use crate::tls::{self, Certificates};
+use crate::transport::{self, Transport};
 
 /// How long pushes and fetches may take to end.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -83,16 +84,11 @@ impl Server {
                 (true, None) => return Err(ServeError::NoCertificate { address: listen.address }),
             };
             let incoming = listener::incoming(listener, certificates, Arc::default());
-            let (routes, mut stopped) = (host.router(), stopped.clone());
-            listeners.spawn(async move {
-                let until = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
-                let transport = tonic::transport::Server::builder().accept_http1(true);
-                let routes = tonic::service::Routes::from(routes);
-                if let Err(error) = { transport }.add_routes(routes).serve_with_incoming_shutdown(incoming, until).await
-                {
-                    tracing::error!(%error, "a listener has ended");
-                }
-            });
+            let (routes, stopped) = (host.router(), stopped.clone());
+            let answer = move |request: hyper::Request<hyper::body::Incoming>| {
+                tower::ServiceExt::oneshot(routes.clone(), request.map(axum::body::Body::new))
+            };
+            listeners.spawn(transport::serve(incoming, Transport::default(), answer, stopped));
         }
         Ok(Self { host, addresses, listeners, stop })
     }

@@ -218,18 +218,14 @@ impl Joiner {
     }
 
     async fn changed(&self, heads: &mut watch::Receiver<Head>) -> Result<(), JoinError> {
-        loop {
-            match tokio::time::timeout(LOOK, heads.changed()).await {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(_)) => return Err(JoinError::Stopped),
-                Err(_) => {
-                    if let Some(reason) = self.store.poisoned() {
-                        return Err(store::Error::Poisoned(reason).into());
-                    }
-                    // What was asked for may have come while nobody listened.
-                    return Ok(());
-                }
-            }
+        match tokio::time::timeout(LOOK, heads.changed()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(JoinError::Stopped),
+            // What was asked for may have come while nobody listened, or never will.
+            Err(_) => match self.store.poisoned() {
+                Some(reason) => Err(store::Error::Poisoned(reason).into()),
+                None => Ok(()),
+            },
         }
     }
 }

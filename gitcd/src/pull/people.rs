@@ -33,21 +33,21 @@ pub fn how(by: &str) -> How {
 /// Follows the branch's data reference until told to stop.
 pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped: watch::Receiver<bool>) {
     let (folder, reference) = (git_dir(&joiner.config().repository), joiner.config().data_reference.clone());
-    let watched = reference.clone();
+    let own = reference.clone();
     let opened = tokio::task::spawn_blocking(move || {
         Ok::<_, String>((
-            RefWatcher::new(&folder, move |name| name == watched).map_err(|error| chain(&error))?,
+            RefWatcher::new(&folder, move |name| name == own).map_err(|error| chain(&error))?,
             Refs::open(&folder).map_err(|error| chain(&error))?,
         ))
     });
-    let (watcher, refs) = match opened.await.expect("reading references does not panic") {
-        Ok((watcher, refs)) => (watcher, Arc::new(refs)),
+    let (following, refs) = match opened.await.expect("reading references does not panic") {
+        Ok((following, refs)) => (following, Arc::new(refs)),
         Err(error) => {
             tracing::error!(error, "commits of others on the branch are only noticed when it is written to");
             return;
         }
     };
-    let mut changes = watcher.changes();
+    let mut changes = following.changes();
     let mut heads = joiner.heads();
     let mut failed: Option<Oid> = None;
     loop {
@@ -89,9 +89,9 @@ pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped:
         };
         tokio::select! {
             () = resting => failed = None,
-            changed = changes.next() => if changed.is_none() { return },
+            moved = changes.next() => if moved.is_none() { return },
             // A flush may have found one before the system told.
-            changed = heads.changed() => if changed.is_err() { return },
+            flushed = heads.changed() => if flushed.is_err() { return },
             _ = stopped.wait_for(|stopped| *stopped) => return,
         }
     }

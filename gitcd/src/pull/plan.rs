@@ -190,7 +190,7 @@ impl Planner<'_, '_> {
     ) -> Result<(), PlanError> {
         let key = self.rules.keys.absolute(relative);
         let base = self.base(&key, relative, first_base)?;
-        if base.blob() == Some(theirs) {
+        if base.is(theirs) {
             return Ok(());
         }
         if self.rules.keys.placement(&key) != Placement::Data {
@@ -225,7 +225,7 @@ impl Planner<'_, '_> {
                 }
             }
         }
-        let unchanged_here = base.blob() == Some(ours);
+        let unchanged_here = base.is(ours);
         let hash = |blob: Oid| blob.as_bytes().try_into().expect("an object id has 20 bytes");
         let merged = if unchanged_here {
             crate::merge::Merged { outcome: Outcome::Theirs, conflicts: Vec::new() }
@@ -256,21 +256,15 @@ impl Planner<'_, '_> {
     fn base(&mut self, key: &[u8], relative: &[u8], first: Option<Oid>) -> Result<Base, PlanError> {
         let group: Vec<bool> = self.scopes.iter().map(|scope| !scope.covers(key)).collect();
         let bases = if group.contains(&true) {
-            match self.group_bases.get(&group) {
-                Some(bases) => bases.clone(),
-                None => {
-                    let left_out: Vec<Scope> = self
-                        .scopes
-                        .iter()
-                        .zip(&group)
-                        .filter(|(_, left_out)| **left_out)
-                        .map(|(scope, _)| scope.clone())
-                        .collect();
-                    let skip = |scope: &Scope| left_out.contains(scope);
-                    let bases = self.graph.meet(self.repository, self.ours, self.theirs, skip)?.bases;
-                    self.group_bases.insert(group, bases.clone());
-                    bases
-                }
+            if let Some(bases) = self.group_bases.get(&group) {
+                bases.clone()
+            } else {
+                let left_out: Vec<Scope> =
+                    self.scopes.iter().zip(&group).filter(|(_, out)| **out).map(|(scope, _)| scope.clone()).collect();
+                let skip = |scope: &Scope| left_out.contains(scope);
+                let bases = self.graph.meet(self.repository, self.ours, self.theirs, skip)?.bases;
+                self.group_bases.insert(group, bases.clone());
+                bases
             }
         } else if self.bases.len() < 2 {
             return Ok(Base::Blob(first));
@@ -289,7 +283,7 @@ impl Planner<'_, '_> {
             let next = Base::Blob(blob);
             found = Some(match found.take() {
                 None => (*commit, next),
-                Some((before, value)) if value.blob() == Some(blob) => (before, value),
+                Some((before, value)) if value.is(blob) => (before, value),
                 Some((before, value)) => {
                     let below = if depth < MAX_CRISSCROSS {
                         let bases = self.graph.meet(self.repository, before, *commit, |_| false)?.bases;
@@ -358,12 +352,12 @@ impl Planner<'_, '_> {
         let name =
             |relative: &[u8]| relative.strip_prefix(NAMESPACES).map(|name| String::from_utf8_lossy(name).into_owned());
         let relative = |key: &Key| self.rules.keys.relative(&key.key).to_vec();
-        let gone_there = self.keys.iter().filter(|key| {
+        let removed_by_them = self.keys.iter().filter(|key| {
             let is_gone = matches!((&key.outcome, &key.theirs), (Outcome::Theirs, None) | (Outcome::Deleted, _));
             is_gone && key.in_ours
         });
-        let gone_there: Vec<String> = gone_there.filter_map(|key| name(&relative(key))).collect();
-        let gone_here: Vec<String> = ours
+        let removed_by_them: Vec<String> = removed_by_them.filter_map(|key| name(&relative(key))).collect();
+        let removed_by_us: Vec<String> = ours
             .keys
             .iter()
             .filter(|(relative, change)| {
@@ -376,14 +370,14 @@ impl Planner<'_, '_> {
             })
             .filter_map(|(relative, _)| name(relative))
             .collect();
-        if gone_there.is_empty() && gone_here.is_empty() {
+        if removed_by_them.is_empty() && removed_by_us.is_empty() {
             return Ok(());
         }
         let conflict =
             || vec![Conflict { field: String::new(), kept: None, lost: Some("its namespace is gone".into()) }];
         let is_gone = |value: &[u8]| {
             admit::namespace(value)
-                .is_some_and(|namespace| gone_there.contains(&namespace) || gone_here.contains(&namespace))
+                .is_some_and(|namespace| removed_by_them.contains(&namespace) || removed_by_us.contains(&namespace))
         };
         for key in &mut self.keys {
             let stays = match (&key.outcome, &key.theirs) {
@@ -453,11 +447,9 @@ enum Base {
 }
 
 impl Base {
-    fn blob(&self) -> Option<Option<Oid>> {
-        match self {
-            Self::Blob(blob) => Some(*blob),
-            Self::Value(_) => None,
-        }
+    /// Whether it is this blob, or nothing.
+    fn is(&self, wanted: Option<Oid>) -> bool {
+        matches!(self, Self::Blob(blob) if *blob == wanted)
     }
 }
 

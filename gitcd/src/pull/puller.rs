@@ -105,7 +105,7 @@ impl Notices {
             }
             self.changes = None;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
@@ -192,7 +192,7 @@ impl Puller {
                 }
             };
             // Whoever has just pushed leaves the others the time to do so: else the fastest would win every race.
-            let breath = started.elapsed().mul_f64(rand::rng().random_range(0.5..1.5)).min(LONGEST_BREATH);
+            let breath = started.elapsed().mul_f64(rand::rng().random_range(0.5..2.0)).min(LONGEST_BREATH);
             tokio::select! {
                 () = tokio::time::sleep(breath) => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,

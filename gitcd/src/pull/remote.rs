@@ -16,6 +16,7 @@ use crate::recovery::git_dir;
 
 /// A remote of a branch.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are flags of their own, not states")]
 pub struct Remote {
     /// Its name in the repository's configuration, such as `origin`.
     pub name: String,

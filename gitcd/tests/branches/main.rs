@@ -1,5 +1,7 @@
 //! Branches that follow one another, in one process: what each has in the end, and what its watchers saw.
 
+#![expect(clippy::unwrap_used, reason = "where the harness itself fails, the test ends")]
+
 mod figures;
 mod random;
 mod two;

@@ -121,7 +121,7 @@ impl World {
         for (own, others) in neighbours(shape, count).into_iter().enumerate() {
             for other in others {
                 let (low, high) = branches.split_at_mut(own.max(other));
-                let (follower, followed) =
+                let (follower, other_branch) =
                     if own < other { (&mut low[own], &high[0]) } else { (&mut high[0], &low[other]) };
                 // Complementary wherever two name a winner: the one with the greater number.
                 let policy = match policy {
@@ -129,7 +129,8 @@ impl World {
                     _ if own > other => Policy::Ours,
                     _ => Policy::Theirs,
                 };
-                follower.follow(followed, Remote { policy, scope: Scope::default(), ..remote(&format!("b{other}")) });
+                follower
+                    .follow(other_branch, Remote { policy, scope: Scope::default(), ..remote(&format!("b{other}")) });
             }
         }
         for branch in &mut branches {

@@ -73,7 +73,7 @@ impl Branch {
             journal_segment_bytes: 1 << 20,
             store: store::Limits::default(),
             committer: committer::Settings::default(),
-            progress_interval: Duration::from_secs(600),
+            progress_interval: Duration::from_mins(10),
             retention: None,
             transport: Transport::default(),
             tls: None,

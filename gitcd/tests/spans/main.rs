@@ -53,6 +53,8 @@ fn config(repository: &std::path::Path) -> Config {
         retention: None,
         transport: Transport::default(),
         tls: None,
+        pull: gitcd::pull::Config::default(),
+        served: gitcd::pull::owner::Served::default(),
     }
 }
 

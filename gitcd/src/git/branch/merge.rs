@@ -42,24 +42,24 @@ impl Branch {
     /// Joins the histories. A merge commit depends on nothing but its parents: these are sorted, author and time come from them.
     /// So two branches that merge one another make the same commit.
     ///
-    /// Everything before it must be flushed. Takes what [`Branch::commit`] takes, and a walk over the commits that only one side has.
+    /// Takes what [`Branch::commit`] takes, and a walk over the commits that only one side has.
     ///
     /// # Errors
     /// [`CommitError`]; nothing has been added then.
     pub fn merge(&mut self, merging: &Merging) -> Result<Joined, CommitError> {
         let Merging { revisions, theirs, blobs, fast_forward, notes } = merging;
         self.check(revisions)?;
-        debug_assert_eq!(self.data_commit, self.head.data, "ancestors are looked up in the repository");
-        let ours = self.data_commit;
+        let (ours, visible) = (self.data_commit, self.head.data);
         let mut graph = Graph::default();
         let unreadable = |error: super::super::graph::GraphError| CommitError::Theirs { said: error.to_string() };
         let their_commit = graph.commit(&self.repository, *theirs).map_err(unreadable)?;
-        let is_contained = graph.is_ancestor(&self.repository, *theirs, ours).map_err(unreadable)?;
+        // What is in the open pack follows the last visible commit, and nobody else can have it.
+        let is_contained = graph.is_ancestor(&self.repository, *theirs, visible).map_err(unreadable)?;
         if is_contained {
             self.commit(revisions)?;
             return Ok(Joined::Contained);
         }
-        let follows = graph.is_ancestor(&self.repository, ours, *theirs).map_err(unreadable)?;
+        let follows = ours == visible && graph.is_ancestor(&self.repository, ours, *theirs).map_err(unreadable)?;
         let mut subject = Subject::default();
         for change in &revisions.changes {
             match &change.action {
@@ -70,6 +70,10 @@ impl Branch {
                 Action::Delete => self.delete(&change.key, &mut subject),
             }
         }
+        let our_time = match self.time.filter(|_| ours != visible) {
+            Some(time) => time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64),
+            None => graph.commit(&self.repository, ours).map_err(unreadable)?.time,
+        };
         self.time = Some(revisions.time);
         let tree = self.data.write(&mut self.pack);
         self.overhead += self.data.take_overhead();
@@ -79,7 +83,6 @@ impl Branch {
         }
         let mut parents = [ours, *theirs];
         parents.sort();
-        let our_time = graph.commit(&self.repository, ours).map_err(unreadable)?.time;
         let (time, later) = (our_time, ours).max((their_commit.time, *theirs));
         let short = parents.map(|parent| parent.to_string()[..10].to_owned());
         let text = format!("merge {} and {}\n\n{notes}", short[0], short[1]);
