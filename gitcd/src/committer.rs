@@ -232,7 +232,8 @@ impl Committer {
     /// Stages what is new, flushes if it is time.
     fn step(&mut self, durable: Revision, stopped: bool) -> Result<(), Failure> {
         let hurry = self.store.take_hurry();
-        while let Some(merge) = self.store.next_merge() {
+        // A merge is told of a moment before its writes are durable.
+        while let Some(merge) = self.store.next_merge().filter(|merge| merge.last() <= self.store.revision()) {
             self.stage_through(merge.before(), stopped)?;
             self.merge(&merge)?;
             self.store.merged();
@@ -285,6 +286,10 @@ impl Committer {
             return Ok(());
         }
         let entries = self.store.log(merge.first, merge.writes as usize);
+        if entries.len() as i64 != merge.writes {
+            let found = entries.len();
+            return Err(Failure::Lasting(format!("a merge of {} writes has {found} in the log", merge.writes)));
+        }
         let (changes, _) = self.changes(&entries)?;
         let time = UNIX_EPOCH + Duration::from_millis(merge.time_ms.max(0) as u64);
         let (first, last) = (merge.first.get(), merge.last().get());
