@@ -3,6 +3,7 @@
 
 mod figures;
 mod process;
+mod remotes;
 mod requests;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use prometheus_client::registry::Registry;
 pub use self::requests::{Counting, Requests};
 use crate::api::Member;
 use crate::committer;
+use crate::status::Reporter;
 use crate::store::Store;
 
 /// Bytes that went over the listeners' connections, those of TLS not counted.
@@ -38,6 +40,8 @@ pub struct Source {
     pub store: Arc<Store>,
     /// Its committer.
     pub committer: Arc<committer::Counters>,
+    /// Its remotes.
+    pub status: Arc<Reporter>,
     /// Its requests.
     pub requests: Requests,
     /// Its connections.
