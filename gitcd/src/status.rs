@@ -35,7 +35,8 @@ impl Status {
     /// Whether all branches take writes, and all remotes are synced.
     pub fn is_good(&self) -> bool {
         self.branches.iter().all(|branch| {
-            branch.writes_refused.is_none() && branch.remotes.iter().all(|remote| remote.known.condition == Condition::Synced)
+            branch.writes_refused.is_none()
+                && branch.remotes.iter().all(|remote| remote.known.condition == Condition::Synced)
         })
     }
 }

@@ -84,7 +84,10 @@ fn references(repository: &Repository) -> anyhow::Result<(Names, Vec<Oid>)> {
             if is_symbolic {
                 continue;
             }
-            names.entry(commit.id()).or_default().push(String::from_utf8_lossy(reference.shorthand_bytes()).into_owned());
+            names
+                .entry(commit.id())
+                .or_default()
+                .push(String::from_utf8_lossy(reference.shorthand_bytes()).into_owned());
             starts.push(commit.id());
         }
     }

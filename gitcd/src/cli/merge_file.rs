@@ -57,7 +57,8 @@ const EXAMPLES: &str = "Examples:
 const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    let done = if args.install { install::install(args.repo.as_deref()).map(|()| ExitCode::SUCCESS) } else { files(args) };
+    let done =
+        if args.install { install::install(args.repo.as_deref()).map(|()| ExitCode::SUCCESS) } else { files(args) };
     done.unwrap_or_else(|error| {
         eprintln!("gitcd: {error:#}");
         ExitCode::from(2)

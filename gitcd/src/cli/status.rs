@@ -95,7 +95,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 async fn ask(client: &Client, url: &str, patience: Duration) -> anyhow::Result<(serde_json::Value, Status)> {
     let asked = tokio::time::timeout(patience, client.get(url, "/status"));
     let body = asked.await.with_context(|| format!("no answer in {patience:?}"))??;
-    let text: serde_json::Value = serde_json::from_slice(&body).context("this is not a gitcd: its answer is no JSON")?;
+    let text: serde_json::Value =
+        serde_json::from_slice(&body).context("this is not a gitcd: its answer is no JSON")?;
     let status = serde_json::from_value(text.clone()).context("the answer is not understood; is this a gitcd?")?;
     Ok((text, status))
 }

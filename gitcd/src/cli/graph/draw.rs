@@ -40,7 +40,7 @@ pub(super) fn print(
             if let Some(names) = names.get(&line.newest) {
                 write!(out, "{NAME}({}){NAME:#} ", names.join(", "))?;
             }
-            writeln!(out, "{} {DIM}{} ago{DIM:#}", subject(repository, line.newest), age(&line.newest))?;
+            writeln!(out, "{} {DIM}({} ago){DIM:#}", subject(repository, line.newest), age(&line.newest))?;
         }
         if let Some(below) = below.filter(|_| more || at + 1 < lines.len()) {
             writeln!(out, "{below}")?;

@@ -39,7 +39,8 @@ impl Client {
     /// The body of a page, which must be there.
     pub(super) async fn get(&self, url: &str, path: &str) -> anyhow::Result<Bytes> {
         let uri: Uri = url.parse().with_context(|| format!("{url:?} is no URL"))?;
-        let host = uri.host().with_context(|| format!("{url:?} names no host: it must look like http://127.0.0.1:2479"))?;
+        let host =
+            uri.host().with_context(|| format!("{url:?} names no host: it must look like http://127.0.0.1:2479"))?;
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let stream = |port: u16| TcpStream::connect((bare.to_owned(), uri.port_u16().unwrap_or(port)));
         match uri.scheme_str() {
@@ -88,7 +89,8 @@ fn tls(authorities: &Path, files: &Files) -> anyhow::Result<ClientConfig> {
     Ok(match &files.identity {
         None => builder.with_no_client_auth(),
         Some((cert, key)) => {
-            let secret = PrivateKeyDer::from_pem_file(key).with_context(|| format!("{}: no private key", key.display()))?;
+            let secret =
+                PrivateKeyDer::from_pem_file(key).with_context(|| format!("{}: no private key", key.display()))?;
             builder.with_client_auth_cert(certificates(cert)?, secret).with_context(|| cert.display().to_string())?
         }
     })
@@ -96,6 +98,7 @@ fn tls(authorities: &Path, files: &Files) -> anyhow::Result<ClientConfig> {
 
 fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let shown = || format!("{}: no certificates in PEM", path.display());
-    let found: Vec<_> = CertificateDer::pem_file_iter(path).with_context(shown)?.collect::<Result<_, _>>().with_context(shown)?;
+    let found: Vec<_> =
+        CertificateDer::pem_file_iter(path).with_context(shown)?.collect::<Result<_, _>>().with_context(shown)?;
     if found.is_empty() { bail!(shown()) } else { Ok(found) }
 }

@@ -146,8 +146,18 @@ mod tests {
             lag_seconds: Some(0),
             known,
         };
-        let gone = RemoteStatus { condition: Condition::Unreachable, error: Some("no route".into()), ..RemoteStatus::default() };
-        let gone = Remote { name: "desk".into(), lag_commits: Some(3), lag_seconds: Some(7300), known: gone, ..synced.clone() };
+        let gone = RemoteStatus {
+            condition: Condition::Unreachable,
+            error: Some("no route".into()),
+            ..RemoteStatus::default()
+        };
+        let gone = Remote {
+            name: "desk".into(),
+            lag_commits: Some(3),
+            lag_seconds: Some(7300),
+            known: gone,
+            ..synced.clone()
+        };
         status.branches[0].remotes = vec![synced, gone];
         let mut out = anstream::StripStream::new(Vec::new());
         print(&mut out, "http://a", &status, false).unwrap();
