@@ -14,10 +14,6 @@ use git2::{Oid, Repository};
 use self::fold::Line;
 use crate::recovery::git_dir;
 
-/// Draw branches and their merges in the terminal, newest first.
-///
-/// A line for each commit: its id, the references that point to it, its subject, its age. Runs of ordinary commits of one branch
-/// are one line, unless --all is given. At most 50,000 commits are read.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {

@@ -12,22 +12,11 @@ use crate::git::form;
 use crate::merge::schema::Schemas;
 use crate::merge::{Conflict, Outcome, Policy, Side, merge};
 
-/// Merge the changes from BASE to THEIRS into OURS, by the fields of the objects in these files.
-///
-/// Writes the result to OURS. Where both sides changed the same field, whoever wrote later according to managedFields wins,
-/// then the greater value, unless --ours or --theirs says otherwise; what is lost is told on standard error. There are never
-/// conflict markers.
-///
-/// Ends with code 0 if nothing had to be decided, 1 if something had to, 2 if the files could not be merged.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// In a conflict keep ours
-    #[arg(long, conflicts_with = "theirs")]
-    ours: bool,
-    /// In a conflict keep theirs
-    #[arg(long)]
-    theirs: bool,
+    #[command(flatten)]
+    favoured: Favoured,
     /// The path of the file in the tree, for messages
     #[arg(long, value_name = "PATH")]
     key: Option<String>,
@@ -49,6 +38,17 @@ pub(super) struct Args {
     files: Vec<PathBuf>,
 }
 
+/// Who wins a conflict; whoever wrote later if nobody is named.
+#[derive(Debug, clap::Args)]
+struct Favoured {
+    /// In a conflict keep ours
+    #[arg(long, conflicts_with = "theirs")]
+    ours: bool,
+    /// In a conflict keep theirs
+    #[arg(long)]
+    theirs: bool,
+}
+
 const EXAMPLES: &str = "Examples:
   gitcd merge-file --stdout mine.json base.json other.json
   gitcd merge-file --install && git merge desk/main";
@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 fn files(args: &Args) -> anyhow::Result<ExitCode> {
     let [ours, base, theirs] = &args.files[..] else { unreachable!("the parser wants three") };
     let (ours, base, theirs) = (File::read(ours)?, File::read(base)?, File::read(theirs)?);
-    let policy = match (args.ours, args.theirs) {
+    let policy = match (args.favoured.ours, args.favoured.theirs) {
         (true, _) => Policy::Ours,
         (_, true) => Policy::Theirs,
         _ => Policy::Later,

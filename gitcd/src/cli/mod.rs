@@ -65,10 +65,24 @@ enum Command {
     /// Make a branch from a snapshot that `etcdctl snapshot save` took of a gitcd
     Restore(Box<restore::Args>),
     /// Tell how branches that are being served are, and how far behind their remotes
+    ///
+    /// Prints a line for each branch, and below it one for each of its remotes.
+    ///
+    /// Ends with code 1 if a server cannot be reached, refuses writes, or has a remote that is not synced; else with 0.
     Status(Box<status::Args>),
     /// Draw branches and their merges
+    ///
+    /// Newest first, a line for each commit: its id, the references that point to it, its subject, its age. Runs of ordinary
+    /// commits of one branch are one line, unless --all is given. At most the newest 50,000 commits are read.
     Graph(Box<graph::Args>),
-    /// Merge a file by its fields, as `git merge-file` does by its lines; also for Git itself to use
+    /// Merge a file by its fields, as `git merge-file` does by lines; Git can use it for all its merges
+    ///
+    /// Takes the changes from BASE to THEIRS into OURS, which gets the result. Where both sides changed the same field, whoever
+    /// wrote later according to managedFields wins, then the greater hash, unless --ours or --theirs is given; what is
+    /// lost is told on standard error. There are never conflict markers.
+    ///
+    /// Ends with code 0 if nothing had to be decided, 1 if something had to (with --driver 0 too), or if the result is that the
+    /// object is gone, 2 if the files cannot be merged.
     MergeFile(Box<merge_file::Args>),
     /// Print the version
     Version {

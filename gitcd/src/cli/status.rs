@@ -15,10 +15,6 @@ use self::client::{Client, Files};
 use super::duration;
 use crate::status::Status;
 
-/// Ask servers how their branches are, and how far these are behind their remotes.
-///
-/// Prints a line for each branch, and below it one for each of its remotes. Ends with code 1 if a server cannot be reached,
-/// refuses writes, or a remote is not synced; with 0 otherwise.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {

@@ -150,14 +150,11 @@ type Known = std::collections::BTreeMap<String, RemoteStatus>;
 
 impl Git {
     fn count(&mut self, folder: &std::path::Path, theirs: Oid, ours: Oid) -> Result<Missing, GraphError> {
-        let opened = match self.open.take() {
-            Some(opened) => opened,
-            None => {
-                let problem = |error: git2::Error| GraphError { oid: theirs, problem: error.message().to_owned() };
-                (Repository::open(folder).map_err(problem)?, Graph::default())
-            }
-        };
-        let (repository, graph) = self.open.insert(opened);
+        if self.open.is_none() {
+            let problem = |error: git2::Error| GraphError { oid: theirs, problem: error.message().to_owned() };
+            self.open = Some((Repository::open(folder).map_err(problem)?, Graph::default()));
+        }
+        let (repository, graph) = self.open.as_mut().expect("it was just opened");
         graph.missing(repository, theirs, ours, MOST)
     }
 }

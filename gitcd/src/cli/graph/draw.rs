@@ -23,12 +23,12 @@ pub(super) fn print(
     lines: &[Line],
     more: bool,
 ) -> io::Result<()> {
-    let mut lanes = Lanes::default();
+    let mut drawing = Lanes::default();
     let now = age::now();
     let age = |oid| age::words(now.saturating_sub(history.commits[oid].time.max(0) as u64));
     for (at, line) in lines.iter().enumerate() {
         let mark = if line.folded > 1 { '┊' } else { '●' };
-        let Drawn { beside, below } = lanes.draw(line.newest, &line.parents, mark);
+        let Drawn { beside, below } = drawing.draw(line.newest, &line.parents, mark);
         write!(out, "{beside} ")?;
         if line.folded > 1 {
             let (newest, oldest) = (age(&line.newest), age(&line.oldest));

@@ -82,9 +82,9 @@ impl Lanes {
             let (left, right) = (first < lane && lane <= last, first <= lane && lane < last);
             let goes_on = self.0[lane].is_some();
             let own = if lane == at {
-                corner(true, goes_on, left, right)
+                corner([true, goes_on, left, right])
             } else if targets.contains(&lane) {
-                corner(passes(lane), goes_on, left, right)
+                corner([passes(lane), goes_on, left, right])
             } else if passes(lane) {
                 // Lines that cross have nothing to do with one another.
                 '│'
@@ -98,24 +98,26 @@ impl Lanes {
     }
 }
 
-/// The character with lines into these directions.
-fn corner(up: bool, down: bool, left: bool, right: bool) -> char {
-    match (up, down, left, right) {
-        (true, true, true, true) => '┼',
-        (true, true, true, false) => '┤',
-        (true, true, false, true) => '├',
-        (true, false, true, true) => '┴',
-        (true, false, true, false) => '╯',
-        (true, false, false, true) => '╰',
-        (false, true, true, true) => '┬',
-        (false, true, true, false) => '╮',
-        (false, true, false, true) => '╭',
+/// The character with lines up, down, to the left, to the right.
+fn corner(lines: [bool; 4]) -> char {
+    match lines {
+        [true, true, true, true] => '┼',
+        [true, true, true, false] => '┤',
+        [true, true, false, true] => '├',
+        [true, false, true, true] => '┴',
+        [true, false, true, false] => '╯',
+        [true, false, false, true] => '╰',
+        [false, true, true, true] => '┬',
+        [false, true, true, false] => '╮',
+        [false, true, false, true] => '╭',
         _ => '│',
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     /// Commits by number with their parents, newest first.
@@ -126,7 +128,7 @@ mod tests {
         for (commit, parents) in commits {
             let parents: Vec<_> = parents.iter().map(|parent| id(*parent)).collect();
             let drawn = lanes.draw(id(*commit), &parents, '●');
-            text += &format!("{} {commit}\n", drawn.beside);
+            writeln!(text, "{} {commit}", drawn.beside).unwrap();
             text.extend(drawn.below.map(|below| below + "\n"));
         }
         text

@@ -100,5 +100,8 @@ fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let shown = || format!("{}: no certificates in PEM", path.display());
     let found: Vec<_> =
         CertificateDer::pem_file_iter(path).with_context(shown)?.collect::<Result<_, _>>().with_context(shown)?;
-    if found.is_empty() { bail!(shown()) } else { Ok(found) }
+    if found.is_empty() {
+        bail!(shown());
+    }
+    Ok(found)
 }

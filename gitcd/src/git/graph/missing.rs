@@ -76,12 +76,10 @@ impl Graph {
                 }
                 *known |= painted;
                 let is_theirs = *known & (ONE | OTHER) == ONE;
-                match waiting.insert(*parent, is_theirs) {
-                    Some(before) => to_count = to_count + usize::from(is_theirs) - usize::from(before),
-                    None => {
-                        to_count += usize::from(is_theirs);
-                        queue.push((self.commit(repository, *parent)?.time, *parent));
-                    }
+                let before = waiting.insert(*parent, is_theirs);
+                to_count = to_count + usize::from(is_theirs) - usize::from(before.unwrap_or_default());
+                if before.is_none() {
+                    queue.push((self.commit(repository, *parent)?.time, *parent));
                 }
             }
         }
