@@ -64,8 +64,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         println!("{:#}", serde_json::json!({ "lines": told, "more": more }));
         return Ok(());
     }
-    draw::print(&mut anstream::stdout().lock(), &repository, &names, &history, &lines, more)?;
-    Ok(())
+    match draw::print(&mut anstream::stdout().lock(), &repository, &names, &history, &lines, more) {
+        // Who reads has seen enough.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        done => Ok(done?),
+    }
 }
 
 /// All branches, here and of remotes.

@@ -30,8 +30,8 @@ fn drawing(work: &Work, arguments: &[&str]) -> String {
     let repo = format!("--repo={}", work.path("").display());
     let output = gitcd(&[&["graph", &repo], arguments].concat());
     assert!(output.status.success(), "{output:?}");
-    let id = regex::Regex::new("[0-9a-f]{10}").unwrap();
-    let age = regex::Regex::new(r" \(\d+\w ago\)|, \d+\w ago").unwrap();
+    let id = regex::Regex::new("[0-9a-f]{10}").expect("it is well-formed");
+    let age = regex::Regex::new(r" \(\d+\w ago\)|, \d+\w ago").expect("it is well-formed");
     age.replace_all(&id.replace_all(&text(&output.stdout), "ID"), "").into_owned()
 }
 

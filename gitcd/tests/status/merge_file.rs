@@ -93,3 +93,16 @@ fn a_missing_file_is_an_error() {
     assert!(text(&output.stderr).contains("cannot read /nowhere/a"), "{output:?}");
     assert_eq!(gitcd(&["merge-file", "only-one"]).status.code(), Some(2));
 }
+
+#[test]
+fn an_object_whose_last_finalizer_goes_is_left_to_a_person() {
+    let ending = |finalizers: &str| {
+        let metadata =
+            format!(r#""name":"a","uid":"u","deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":[{finalizers}]"#);
+        format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{{metadata}}}}}"#)
+    };
+    let (ours, base, theirs) = (ending(r#""x/a""#), ending(r#""x/a","x/b""#), ending(r#""x/b""#));
+    let (code, left, told) = merged(&["--driver", "--key=configmaps/shop/a"], [&ours, &base, &theirs]);
+    assert_eq!((code, left), (Some(1), ours), "Git has to stop: a driver cannot remove a file");
+    assert!(told.contains("configmaps/shop/a: being deleted"), "{told}");
+}
