@@ -1,4 +1,4 @@
-//! What etcd answers over plain HTTP on its client port: health, version, metrics.
+//! What etcd answers over plain HTTP on its client port: health, version, metrics; and gitcd's own `/status`.
 
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ pub fn routes(source: Arc<Source>) -> Router {
     let mut router = Router::new()
         .route("/health", get(health))
         .route("/version", get(version))
+        .route("/status", get(status))
         .route("/metrics", get(move || figures(registry.clone())));
     for (path, checks) in [("/livez", LIVE), ("/readyz", READY)] {
         router = router.route(path, checked(checks));
@@ -101,6 +102,16 @@ async fn version() -> impl IntoResponse {
         "gitcd": env!("CARGO_PKG_VERSION"),
     });
     ([(header::CONTENT_TYPE, "application/json")], body.to_string())
+}
+
+async fn status(State(source): State<Arc<Source>>) -> Response {
+    // Reads commits.
+    let told = tokio::task::spawn_blocking(move || serde_json::to_string(&source.status.status())).await;
+    match told {
+        Ok(Ok(body)) => ([(header::CONTENT_TYPE, "application/json")], body + "\n").into_response(),
+        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
 }
 
 async fn figures(registry: Arc<Registry>) -> impl IntoResponse {

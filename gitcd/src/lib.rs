@@ -30,6 +30,7 @@ pub mod pull;
 pub mod recovery;
 pub mod server;
 pub mod snapshot;
+pub mod status;
 pub mod store;
 pub mod telemetry;
 pub mod tls;

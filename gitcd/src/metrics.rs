@@ -3,6 +3,7 @@
 
 mod figures;
 mod process;
+mod remotes;
 mod requests;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ pub(crate) use self::requests::Request;
 pub use self::requests::Requests;
 use crate::api::Member;
 use crate::committer;
+use crate::status::Reporter;
 use crate::store::Store;
 
 /// Bytes that went over the listeners' connections, those of TLS not counted.
@@ -39,6 +41,8 @@ pub struct Source {
     pub store: Arc<Store>,
     /// Its committer.
     pub committer: Arc<committer::Counters>,
+    /// Its remotes.
+    pub status: Arc<Reporter>,
     /// Its requests.
     pub requests: Requests,
     /// Its connections.

@@ -19,6 +19,7 @@ use crate::metrics::{Network, Requests, Source};
 use crate::pull::owner::Served;
 use crate::pull::{self, JoinError, Joiner, Puller};
 use crate::recovery::{self, OpenError, StateLock};
+use crate::status::Reporter;
 use crate::store::{self, Store};
 use crate::telemetry;
 use crate::tls::{self, Certificates};
@@ -157,6 +158,7 @@ impl Server {
             quota: config.limits.quota_backend_bytes,
             store: store.clone(),
             committer: counters,
+            status: Arc::new(Reporter::new(puller.clone())),
             requests: requests.clone(),
             network: Arc::default(),
         });

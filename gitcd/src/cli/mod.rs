@@ -1,15 +1,20 @@
 //! Flags, environment and configuration file, and what they start.
 
+mod age;
 mod duration;
 mod file;
+mod graph;
 mod host;
 mod init;
+mod merge_file;
 mod origin;
 mod pull;
 mod restore;
 mod serve;
+mod status;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, filter_fn};
@@ -59,6 +64,26 @@ enum Command {
     Host(Box<host::Args>),
     /// Make a branch from a snapshot that `etcdctl snapshot save` took of a gitcd
     Restore(Box<restore::Args>),
+    /// Tell how branches that are being served are, and how far behind their remotes
+    ///
+    /// Prints a line for each branch, and below it one for each of its remotes.
+    ///
+    /// Ends with code 1 if a server cannot be reached, refuses writes, or has a remote that is not synced; else with 0.
+    Status(Box<status::Args>),
+    /// Draw branches and their merges
+    ///
+    /// Newest first, a line for each commit: its id, the references that point to it, its subject, its age. Runs of ordinary
+    /// commits of one branch are one line, unless --all is given. At most the newest 50,000 commits are read.
+    Graph(Box<graph::Args>),
+    /// Merge a file by its fields, as `git merge-file` does by lines; Git can use it for all its merges
+    ///
+    /// Takes the changes from BASE to THEIRS into OURS, which gets the result. Where both sides changed the same field, whoever
+    /// wrote later according to managedFields wins, then the greater hash, unless --ours or --theirs is given; what is
+    /// lost is told on standard error. There are never conflict markers.
+    ///
+    /// Ends with code 0 if nothing had to be decided, 1 if something had to (with --driver 0 too), or if the result is that the
+    /// object is gone, 2 if the files cannot be merged.
+    MergeFile(Box<merge_file::Args>),
     /// Print the version
     Version {
         /// Print JSON
@@ -141,7 +166,7 @@ fn default_repository() -> anyhow::Result<PathBuf> {
 ///
 /// # Errors
 /// Whatever the command reports; the message is for a person.
-pub fn run() -> anyhow::Result<()> {
+pub fn run() -> anyhow::Result<ExitCode> {
     let args: Vec<_> = std::env::args_os().collect();
     let (command, file) = file::with_defaults(Cli::command(), &args)?;
     let origins = Origins::new(&args, file);
@@ -151,16 +176,19 @@ pub fn run() -> anyhow::Result<()> {
     run_command(cli.command, verbosity).map_err(|error| origins.of_failed(error))
 }
 
-fn run_command(command: Command, verbosity: i32) -> anyhow::Result<()> {
+fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
     if !matches!(command, Command::Serve(_)) {
         log(verbosity, None);
     }
     match command {
-        Command::Init(args) => init::run(&args),
-        Command::Serve(args) => serve::run(&args, verbosity),
-        Command::Pull(args) => pull::run(&args),
-        Command::Host(args) => host::run(&args),
-        Command::Restore(args) => restore::run(&args),
+        Command::Init(args) => init::run(&args)?,
+        Command::Serve(args) => serve::run(&args, verbosity)?,
+        Command::Pull(args) => pull::run(&args)?,
+        Command::Host(args) => host::run(&args)?,
+        Command::Restore(args) => restore::run(&args)?,
+        Command::Status(args) => return status::run(&args),
+        Command::Graph(args) => graph::run(&args)?,
+        Command::MergeFile(args) => return Ok(merge_file::run(&args)),
         Command::Version { json } => {
             let (version, etcd) = (env!("CARGO_PKG_VERSION"), crate::api::ETCD_VERSION);
             if json {
@@ -168,13 +196,12 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<()> {
             } else {
                 println!("gitcd {version} (serves etcd {etcd})");
             }
-            Ok(())
         }
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "gitcd", &mut std::io::stdout());
-            Ok(())
         }
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Sends words to standard error, and spans to whoever takes them.

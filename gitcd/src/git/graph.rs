@@ -11,6 +11,10 @@ use git2::{Odb, Oid, Repository};
 
 use crate::merge::scope::Scope;
 
+mod missing;
+
+pub use missing::Missing;
+
 /// What is known of a commit.
 #[derive(Clone, Debug)]
 pub struct Commit {
@@ -241,6 +245,16 @@ mod tests {
         repository.commit(None, &author, &author, message, &tree, &parents).unwrap()
     }
 
+    fn leading_to(repository: &Repository, oid: Oid) -> std::collections::BTreeSet<Oid> {
+        let (mut found, mut next) = (std::collections::BTreeSet::new(), vec![oid]);
+        while let Some(oid) = next.pop() {
+            if found.insert(oid) {
+                next.extend(repository.find_commit(oid).unwrap().parent_ids());
+            }
+        }
+        found
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -266,9 +280,34 @@ mod tests {
                     prop_assert_eq!(&found, &expected);
                     let is_ancestor = one == other || repository.graph_descendant_of(*other, *one).unwrap();
                     prop_assert_eq!(graph.is_ancestor(&repository, *one, *other).unwrap(), is_ancestor);
+                    let missing = graph.missing(&repository, *one, *other, 1000).unwrap();
+                    // Not what Git says, which counts wrong if clocks went backwards.
+                    let theirs = leading_to(&repository, *one);
+                    let theirs: Vec<_> = theirs.difference(&leading_to(&repository, *other)).copied().collect();
+                    let oldest = theirs.iter().map(|oid| repository.find_commit(*oid).unwrap().time().seconds()).min();
+                    prop_assert_eq!(missing, Missing { commits: theirs.len(), more: false, oldest });
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_is_missing_is_counted_up_to_a_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let repository = Repository::init_bare(folder.path()).unwrap();
+        let mut heads = vec![commit(&repository, &[], 1, "root")];
+        for time in 2..13 {
+            heads.push(commit(&repository, &[heads[heads.len() - 1]], time, "more"));
+        }
+        let mut graph = Graph::default();
+        let mut missing = |theirs: usize, ours: usize, limit: usize| {
+            graph.missing(&repository, heads[theirs], heads[ours], limit).unwrap()
+        };
+        assert_eq!(missing(11, 1, 100), Missing { commits: 10, more: false, oldest: Some(3) });
+        assert_eq!(missing(11, 1, 10), Missing { commits: 10, more: false, oldest: Some(3) });
+        let some = missing(11, 1, 4);
+        assert_eq!((some.commits, some.more), (4, true));
+        assert_eq!(missing(1, 11, 4), Missing::default());
     }
 
     #[test]

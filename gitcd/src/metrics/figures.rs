@@ -9,8 +9,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 
-use super::Source;
 use super::process::Process;
+use super::{Source, remotes};
 use crate::api::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::committer;
 
@@ -23,18 +23,19 @@ impl Collector for Source {
         // Looks at every stream.
         let slow = self.store.hub().slow(self.store.revision(), SLOW_REVISIONS);
         self.own(&mut out, slow)?;
+        remotes::encode(&self.status, &mut out)?;
         self.etcd(&mut out, slow)?;
         process(&mut out)
     }
 }
 
 /// Writes one figure after the other.
-struct Out<'a> {
-    encoder: DescriptorEncoder<'a>,
+pub(super) struct Out<'a> {
+    pub(super) encoder: DescriptorEncoder<'a>,
 }
 
 impl Out<'_> {
-    fn gauge(&mut self, name: &str, help: &str, value: f64) -> Result<(), Error> {
+    pub(super) fn gauge(&mut self, name: &str, help: &str, value: f64) -> Result<(), Error> {
         let gauge = ConstGauge::new(value);
         gauge.encode(self.encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
     }

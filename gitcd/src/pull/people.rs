@@ -70,7 +70,10 @@ pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped:
                             "file not taken; the next commit restores it"
                         );
                     }
-                    statuses.change(&reference, |status| status.joined(found, conflicts, &rejected));
+                    statuses.change(&reference, |status| {
+                        status.error = None;
+                        status.joined(found, conflicts, &rejected);
+                    });
                 }
                 Ok(Joined::Contained | Joined::Left | Joined::Refused(_)) => {}
                 Err(error) => {

@@ -6,12 +6,12 @@ use std::time::SystemTime;
 
 use git2::Oid;
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::plan::Rejected;
 
 /// How a remote is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Condition {
     /// Nothing was tried yet.
     #[default]
@@ -35,7 +35,7 @@ pub enum Condition {
 }
 
 /// A remote of a branch.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RemoteStatus {
     /// How it is.
     pub condition: Condition,
@@ -93,7 +93,7 @@ impl RemoteStatus {
 /// So many rejected files are told.
 const MOST_REJECTED: usize = 100;
 
-pub(super) fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 

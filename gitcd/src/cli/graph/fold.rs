@@ -1,0 +1,42 @@
+//! Runs of ordinary commits become one line.
+
+use git2::Oid;
+
+use super::walk::{History, unique};
+
+/// What one line is about: a commit, or a run of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    /// The commit, or the first of the run.
+    pub(super) newest: Oid,
+    /// The same, or the last of the run.
+    pub(super) oldest: Oid,
+    /// How many there are: 1 for a commit.
+    pub(super) folded: usize,
+    /// What the last one follows.
+    pub(super) parents: Vec<Oid>,
+}
+
+/// The lines of a history. `is_named` tells which commits somebody wants to see.
+pub(super) fn fold(history: &History, is_named: impl Fn(Oid) -> bool, all: bool) -> Vec<Line> {
+    let children = history.children();
+    let is_ordinary = |oid: Oid| {
+        let has_one_child = children.get(&oid) == Some(&1);
+        !all && has_one_child && history.commits[&oid].parents.len() == 1 && !is_named(oid)
+    };
+    let mut lines: Vec<Line> = Vec::new();
+    let mut is_open = false;
+    for oid in history.order.iter().copied() {
+        let parents: Vec<Oid> = unique(&history.commits[&oid].parents).collect();
+        let ordinary = is_ordinary(oid);
+        match lines.last_mut() {
+            Some(run) if is_open && ordinary && run.parents == [oid] => {
+                (run.oldest, run.parents) = (oid, parents);
+                run.folded += 1;
+            }
+            _ => lines.push(Line { newest: oid, oldest: oid, folded: 1, parents }),
+        }
+        is_open = ordinary;
+    }
+    lines
+}

@@ -1,0 +1,147 @@
+//! `gitcd merge-file`.
+
+mod install;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use git2::{ObjectType, Oid, Repository};
+
+use crate::git::form;
+use crate::merge::schema::Schemas;
+use crate::merge::{Conflict, Outcome, Policy, Side, merge};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    #[command(flatten)]
+    favoured: Favoured,
+    /// The path of the file in the tree, for messages
+    #[arg(long, value_name = "PATH")]
+    key: Option<String>,
+    /// Print the result instead of writing it
+    #[arg(short = 'p', long)]
+    stdout: bool,
+    /// Git asks: end with code 0 although something had to be decided, so that Git goes on
+    #[arg(long)]
+    driver: bool,
+    /// Make Git use this program for all files of the repository: writes its configuration and info/attributes
+    #[arg(long, conflicts_with_all = ["files", "ours", "theirs", "key", "stdout", "driver"])]
+    install: bool,
+    /// The repository, for --install and for the definitions of custom resources in its work tree [default: the one around
+    /// the current folder]
+    #[arg(long, value_name = "DIR")]
+    repo: Option<PathBuf>,
+    /// Ours, the common ancestor (empty: there is none), and theirs
+    #[arg(value_names = ["OURS", "BASE", "THEIRS"], num_args = 3, required_unless_present = "install")]
+    files: Vec<PathBuf>,
+}
+
+/// Who wins a conflict; whoever wrote later if nobody is named.
+#[derive(Debug, clap::Args)]
+struct Favoured {
+    /// In a conflict keep ours
+    #[arg(long, conflicts_with = "theirs")]
+    ours: bool,
+    /// In a conflict keep theirs
+    #[arg(long)]
+    theirs: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  gitcd merge-file --stdout mine.json base.json other.json
+  gitcd merge-file --install && git merge desk/main";
+
+/// Where a work tree has the definitions of custom resources.
+const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    let done =
+        if args.install { install::install(args.repo.as_deref()).map(|()| ExitCode::SUCCESS) } else { files(args) };
+    done.unwrap_or_else(|error| {
+        eprintln!("gitcd: {error:#}");
+        ExitCode::from(2)
+    })
+}
+
+fn files(args: &Args) -> anyhow::Result<ExitCode> {
+    let [ours, base, theirs] = &args.files[..] else { unreachable!("the parser wants three") };
+    let (ours, base, theirs) = (File::read(ours)?, File::read(base)?, File::read(theirs)?);
+    let policy = match (args.favoured.ours, args.favoured.theirs) {
+        (true, _) => Policy::Ours,
+        (_, true) => Policy::Theirs,
+        _ => Policy::Later,
+    };
+    let schemas = schemas(args.repo.as_deref());
+    // Git gives an empty file where there is no ancestor.
+    let base_value = Some(&base.value[..]).filter(|value| !value.is_empty());
+    let merged = merge(&schemas, policy, base_value, Some(ours.side()?), Some(theirs.side()?));
+    let what = args.key.clone().unwrap_or_else(|| ours.path.display().to_string());
+    for conflict in &merged.conflicts {
+        tell(&what, conflict);
+    }
+    let result = match merged.outcome {
+        Outcome::Ours => ours.blob,
+        Outcome::Theirs => theirs.blob,
+        Outcome::New(value) => form::encode(&value).1.into_owned(),
+        Outcome::Deleted => {
+            eprintln!("{what}: being deleted, and its last finalizer is gone: remove the file (git rm)");
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    if args.stdout {
+        use std::io::Write as _;
+        std::io::stdout().lock().write_all(&result)?;
+    } else {
+        std::fs::write(&ours.path, &result).with_context(|| format!("cannot write {}", ours.path.display()))?;
+    }
+    let is_clean = merged.conflicts.is_empty() || args.driver;
+    Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+struct File {
+    path: PathBuf,
+    blob: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl File {
+    fn read(path: &Path) -> anyhow::Result<Self> {
+        let blob = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let value = form::decode(form::guess(&blob), &blob).with_context(|| path.display().to_string())?;
+        Ok(Self { path: path.to_owned(), blob, value })
+    }
+
+    fn side(&self) -> anyhow::Result<Side<'_>> {
+        let id = Oid::hash_object(ObjectType::Blob, &self.blob)?;
+        Ok(Side { value: &self.value, hash: id.as_bytes().try_into().context("an object id has 20 bytes")? })
+    }
+}
+
+fn tell(what: &str, Conflict { field, kept, lost }: &Conflict) {
+    let told = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".into());
+    let field = if field.is_empty() { "the whole object" } else { field };
+    let line = format!("{what}: {field}: kept {}, lost {}", told(kept), told(lost));
+    // Files come from others: they must not move the cursor.
+    eprintln!("{}", line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>());
+}
+
+/// What is known of kinds: the built-in ones, and those that the work tree defines.
+fn schemas(repo: Option<&Path>) -> Schemas {
+    let start = repo.unwrap_or(Path::new("."));
+    let top = Repository::discover(start).ok().and_then(|repository| repository.workdir().map(Path::to_owned));
+    let folder = top.unwrap_or_else(|| start.to_owned()).join(DEFINITIONS);
+    let mut files: Vec<_> = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    let read = |path: PathBuf| {
+        let text = std::fs::read(path).ok()?;
+        serde_json::from_slice(&text).ok().or_else(|| serde_norway::from_slice(&text).ok())
+    };
+    let definitions: Vec<serde_json::Value> = files.into_iter().filter_map(read).collect();
+    let (schemas, problems) = Schemas::builtin().with_crds(&definitions);
+    for problem in problems {
+        tracing::debug!(problem, "a CustomResourceDefinition is not used");
+    }
+    schemas
+}

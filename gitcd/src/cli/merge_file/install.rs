@@ -1,0 +1,54 @@
+//! Makes Git merge the files of a repository by their fields.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use anyhow::Context as _;
+use git2::{ConfigLevel, Repository};
+
+const NAME: &str = "merge.trishanku.name";
+const DRIVER: &str = "merge.trishanku.driver";
+const ATTRIBUTES: &str = "* merge=trishanku";
+
+/// Writes the configuration of the repository and its `info/attributes`; nothing that is tracked.
+pub(super) fn install(repo: Option<&Path>) -> anyhow::Result<()> {
+    let start = repo.unwrap_or(Path::new("."));
+    let repository = Repository::discover(start).with_context(|| format!("no repository at {}", start.display()))?;
+    let driver = format!("{} merge-file --driver --key %P %A %O %B", program()?);
+    let mut config = repository.config()?.open_level(ConfigLevel::Local)?;
+    config.set_str(NAME, "objects by their fields (gitcd merge-file)")?;
+    config.set_str(DRIVER, &driver)?;
+    // All work trees share it.
+    let attributes = repository.commondir().join("info/attributes");
+    let before = match std::fs::read_to_string(&attributes) {
+        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+        read => read.with_context(|| format!("cannot read {}", attributes.display()))?,
+    };
+    if !before.lines().any(|line| line.trim() == ATTRIBUTES) {
+        // First, so that whatever is there goes on to win.
+        write(&attributes, &format!("{ATTRIBUTES}\n{before}"))?;
+    }
+    println!("{}: merges go by fields from now on", repository.workdir().unwrap_or(repository.path()).display());
+    println!("  {DRIVER} = {driver}");
+    println!("  {}: {ATTRIBUTES}", attributes.display());
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let folder = path.parent().expect("it is in a folder");
+    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(path, text));
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// How a shell calls this program: by its name if that is what is found, else by its path.
+fn program() -> anyhow::Result<String> {
+    let own = std::env::current_exe()?.canonicalize()?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join("gitcd")).find(|file| file.is_file());
+    if found.and_then(|found| found.canonicalize().ok()).as_ref() == Some(&own) {
+        return Ok("gitcd".into());
+    }
+    let own = own.to_str().context("the path of this program is no text")?;
+    // Git replaces what follows a per cent sign, then a shell reads the line.
+    Ok(format!("'{}'", own.replace('\'', r"'\''").replace('%', "%%")))
+}

@@ -1,0 +1,98 @@
+//! `gitcd status`.
+
+mod client;
+mod table;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde_json::json;
+
+use self::client::{Client, Files};
+use super::duration;
+use crate::status::Status;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// A URL at which a branch is served; may be given several times
+    #[arg(
+        long = "endpoint",
+        env = "GITCD_ENDPOINT",
+        default_value = "http://127.0.0.1:2479",
+        value_delimiter = ',',
+        value_name = "URL"
+    )]
+    endpoint: Vec<String>,
+    /// Print what the servers say as JSON: a list with one object for each of them
+    #[arg(long)]
+    json: bool,
+    /// How long a server has to answer
+    #[arg(long, env = "GITCD_TIMEOUT", default_value = "10s", value_parser = duration::parse, value_name = "DURATION")]
+    timeout: Duration,
+    /// Authorities that a https server's certificate must be from (PEM file)
+    #[arg(long, env = "GITCD_CACERT", value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    /// Certificate to show to the server (PEM file)
+    #[arg(long, env = "GITCD_CERT", requires = "key", value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// Its key (PEM file)
+    #[arg(long, env = "GITCD_KEY", requires = "cert", value_name = "FILE")]
+    key: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "Examples:
+  gitcd status
+  gitcd status --endpoint=http://127.0.0.1:2479 --endpoint=https://desk:2479 --cacert=ca.crt
+  gitcd status --json | jq '.[].status.branches[].remotes[].lag_commits'";
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let files = Files { authorities: args.cacert.clone(), identity: args.cert.clone().zip(args.key.clone()) };
+    let client = Client::new(&files)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let asked = args.endpoint.iter().map(|url| ask(&client, url, args.timeout));
+    let answers = runtime.block_on(futures::future::join_all(asked));
+    let mut is_good = true;
+    let mut out = anstream::stdout().lock();
+    let mut told = Vec::new();
+    for (url, answer) in args.endpoint.iter().zip(answers) {
+        match answer {
+            Ok((text, status)) => {
+                is_good &= status.is_good();
+                if args.json {
+                    told.push(json!({ "endpoint": url, "status": text }));
+                } else {
+                    told.push(json!(null));
+                    table::print(&mut out, url, &status, args.endpoint.len() > 1)?;
+                }
+            }
+            Err(error) => {
+                is_good = false;
+                if args.json {
+                    told.push(json!({ "endpoint": url, "error": format!("{error:#}") }));
+                } else {
+                    out.flush()?;
+                    eprintln!("gitcd: {url}: {error:#}");
+                }
+            }
+        }
+    }
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&told)?)?;
+    }
+    out.flush()?;
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What a server says, as it came and as it is understood.
+async fn ask(client: &Client, url: &str, patience: Duration) -> anyhow::Result<(serde_json::Value, Status)> {
+    let asked = tokio::time::timeout(patience, client.get(url, "/status"));
+    let body = asked.await.with_context(|| format!("no answer in {patience:?}"))??;
+    let text: serde_json::Value =
+        serde_json::from_slice(&body).context("this is not a gitcd: its answer is no JSON")?;
+    let status = serde_json::from_value(text.clone()).context("the answer is not understood; is this a gitcd?")?;
+    Ok((text, status))
+}

@@ -1,0 +1,175 @@
+//! What `gitcd status` prints.
+
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+
+use super::super::age;
+use crate::pull::status::Condition;
+use crate::status::{Branch, Remote, Status};
+
+const GOOD: Style = AnsiColor::Green.on_default();
+const BAD: Style = AnsiColor::Red.on_default().bold();
+const WARN: Style = AnsiColor::Yellow.on_default();
+const STRONG: Style = Style::new().bold();
+const PLAIN: Style = Style::new();
+
+/// A piece of text and how it looks.
+struct Cell(String, Style);
+
+/// Prints the branches of a server; `named`: there are others, so say which one it is.
+pub(super) fn print(out: &mut impl Write, url: &str, status: &Status, named: bool) -> io::Result<()> {
+    if named {
+        writeln!(out, "{url}")?;
+    }
+    let head = ["BRANCH", "REVISION", "HEAD", "COMMIT LAG"].map(|name| Cell(name.into(), STRONG));
+    let mut branches = vec![head];
+    branches.extend(status.branches.iter().map(line));
+    let widths = widths(&branches);
+    row(out, "", &branches[0], &widths)?;
+    for (branch, cells) in status.branches.iter().zip(&branches[1..]) {
+        row(out, "", cells, &widths)?;
+        let remotes: Vec<_> = branch.remotes.iter().map(|known| remote(known, status.time)).collect();
+        let widths = self::widths(&remotes);
+        for (known, cells) in branch.remotes.iter().zip(&remotes) {
+            row(out, "  ", cells, &widths)?;
+            if let Some(error) = &known.known.error {
+                writeln!(out, "    {BAD}{}{BAD:#}", one_line(error))?;
+            }
+            rejected(out, &known.known.rejected)?;
+        }
+        let told = [("writes refused", &branch.writes_refused), ("cannot be merged", &branch.error)];
+        for (what, error) in told {
+            if let Some(error) = error {
+                writeln!(out, "  {BAD}{what}:{BAD:#} {}", one_line(error))?;
+            }
+        }
+        rejected(out, &branch.rejected)?;
+    }
+    Ok(())
+}
+
+fn line(branch: &Branch) -> [Cell; 4] {
+    let lag = match branch.commit_lag_revisions {
+        0 => Cell("none".into(), PLAIN),
+        1 => Cell(format!("1 revision, {:.1}s", branch.commit_lag_seconds), PLAIN),
+        many => Cell(format!("{many} revisions, {:.1}s", branch.commit_lag_seconds), PLAIN),
+    };
+    let head = branch.head.chars().take(10).collect();
+    [Cell(branch.name.clone(), STRONG), Cell(branch.revision.to_string(), PLAIN), Cell(head, PLAIN), lag]
+}
+
+fn remote(remote: &Remote, time: u64) -> [Cell; 6] {
+    let known = &remote.known;
+    let condition = match known.condition {
+        Condition::Synced => GOOD,
+        Condition::Unknown | Condition::Raced => WARN,
+        _ => BAD,
+    };
+    let more = if remote.lag_more { "more than " } else { "" };
+    let lag = match (remote.lag_commits, remote.lag_seconds.map(age::words)) {
+        (None, _) => Cell("lag unknown".into(), PLAIN),
+        (Some(0), _) if !remote.lag_more => Cell("nothing to merge".into(), PLAIN),
+        (Some(commits), seconds) => {
+            let word = if commits == 1 { "commit" } else { "commits" };
+            let since = seconds.map(|seconds| format!(", {seconds}")).unwrap_or_default();
+            Cell(format!("{more}{commits} {word} behind{since}"), WARN)
+        }
+    };
+    let merged = match known.merged_at {
+        Some(at) => format!("merged {} ago", age::words(time.saturating_sub(at))),
+        None => "never merged".into(),
+    };
+    let counted = |count: usize, what: &str| match count {
+        0 => Cell(format!("no {what}s"), PLAIN),
+        1 => Cell(format!("1 {what}"), WARN),
+        many => Cell(format!("{many} {what}s"), WARN),
+    };
+    [
+        Cell(remote.name.clone(), PLAIN),
+        Cell(format!("{:?}", known.condition), condition),
+        lag,
+        Cell(merged, PLAIN),
+        counted(known.conflicts as usize, "conflict"),
+        match known.rejected.len() {
+            0 => Cell("nothing rejected".into(), PLAIN),
+            many => Cell(format!("{many} rejected"), WARN),
+        },
+    ]
+}
+
+fn rejected(out: &mut impl Write, files: &std::collections::BTreeMap<String, String>) -> io::Result<()> {
+    files.iter().try_for_each(|(path, reason)| {
+        writeln!(out, "    {WARN}rejected{WARN:#} {}: {}", one_line(path), one_line(reason))
+    })
+}
+
+/// Others chose the words: they must not move the cursor.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+fn widths<const N: usize>(rows: &[[Cell; N]]) -> [usize; N] {
+    std::array::from_fn(|column| rows.iter().map(|row| row[column].0.chars().count()).max().unwrap_or_default())
+}
+
+fn row<const N: usize>(out: &mut impl Write, indent: &str, cells: &[Cell; N], widths: &[usize; N]) -> io::Result<()> {
+    write!(out, "{indent}")?;
+    for (column, (Cell(text, style), width)) in cells.iter().zip(widths).enumerate() {
+        let text = one_line(text);
+        // No blanks at the end of a line.
+        let blanks = if column + 1 < N { width + 2 - text.chars().count() } else { 0 };
+        write!(out, "{style}{text}{style:#}{:blanks$}", "")?;
+    }
+    writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pull::status::RemoteStatus;
+
+    #[test]
+    fn remotes_are_below_their_branch_in_columns() {
+        let status = |json: &str| serde_json::from_str::<Status>(json).unwrap();
+        let mut status = status(
+            r#"{"gitcd":"1","time":1000,"branches":[{"name":"default","reference":"refs/heads/main","role":"writer",
+            "revision":42,"committed_revision":40,"compact_revision":1,"head":"0123456789abcdef","commit_lag_revisions":2,
+            "commit_lag_seconds":0.25,"keys":7,"merges":0,"conflicts":0,"rejected":{"x/y":"not\nJSON"},"remotes":[]}]}"#,
+        );
+        let known = RemoteStatus { condition: Condition::Synced, merged_at: Some(940), ..RemoteStatus::default() };
+        let synced = Remote {
+            name: "origin".into(),
+            reference: "refs/heads/main".into(),
+            lag_commits: Some(0),
+            lag_more: false,
+            lag_seconds: Some(0),
+            known,
+        };
+        let gone = RemoteStatus {
+            condition: Condition::Unreachable,
+            error: Some("no route".into()),
+            ..RemoteStatus::default()
+        };
+        let gone = Remote {
+            name: "desk".into(),
+            lag_commits: Some(3),
+            lag_seconds: Some(7300),
+            known: gone,
+            ..synced.clone()
+        };
+        status.branches[0].remotes = vec![synced, gone];
+        let mut out = anstream::StripStream::new(Vec::new());
+        print(&mut out, "http://a", &status, false).unwrap();
+        let text = String::from_utf8(out.into_inner()).unwrap();
+        let expected = "\
+BRANCH   REVISION  HEAD        COMMIT LAG
+default  42        0123456789  2 revisions, 0.2s
+  origin  Synced       nothing to merge      merged 1m ago  no conflicts  nothing rejected
+  desk    Unreachable  3 commits behind, 2h  never merged   no conflicts  nothing rejected
+    no route
+    rejected x/y: not JSON
+";
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,160 @@
+//! Finds out how a branch is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use git2::{Oid, Repository};
+use parking_lot::Mutex;
+
+use super::{Branch, Remote, Status};
+use crate::committer;
+use crate::git::graph::{Graph, GraphError, Missing};
+use crate::pull::Puller;
+use crate::pull::status::{RemoteStatus, now};
+use crate::recovery::git_dir;
+
+/// Commits are counted up to this.
+const MOST: usize = 1000;
+
+/// Finds out how a branch and its remotes are.
+#[derive(Debug)]
+pub struct Reporter {
+    puller: Arc<Puller>,
+    git: Mutex<Git>,
+}
+
+#[derive(Default)]
+struct Git {
+    open: Option<(Repository, Graph)>,
+    counted: HashMap<String, Counted>,
+}
+
+impl std::fmt::Debug for Git {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Git").field("counted", &self.counted).finish_non_exhaustive()
+    }
+}
+
+/// What was last counted for a remote.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    theirs: Oid,
+    ours: Oid,
+    missing: Missing,
+}
+
+impl Reporter {
+    /// For the branch of a puller.
+    pub fn new(puller: Arc<Puller>) -> Self {
+        Self { puller, git: Mutex::default() }
+    }
+
+    /// Everything that is known. Reads commits that are new since the last time: not for a thread that must not wait.
+    pub fn status(&self) -> Status {
+        Status { gitcd: env!("CARGO_PKG_VERSION").into(), time: now(), branches: vec![self.branch()] }
+    }
+
+    /// The remotes only, at the same cost.
+    pub fn remotes(&self) -> Vec<Remote> {
+        let known = self.puller.statuses().all();
+        self.remotes_of(&known)
+    }
+
+    /// Files in commits of people that did not enter.
+    pub fn rejected(&self) -> usize {
+        let known = self.puller.statuses().all();
+        self.people(&known).map(|status| status.rejected.len()).sum()
+    }
+
+    fn branch(&self) -> Branch {
+        let joiner = self.puller.joiner();
+        let (store, config) = (joiner.store(), joiner.config());
+        let known = self.puller.statuses().all();
+        let (keys, _) = store.sizes();
+        // In this order: what is committed meanwhile makes no lag.
+        let revision = store.revision();
+        let committed = store.committed_revision();
+        Branch {
+            name: config.name.clone(),
+            reference: config.data_reference.clone(),
+            role: "writer".into(),
+            revision: revision.get(),
+            committed_revision: committed.get(),
+            compact_revision: store.compacted().get(),
+            head: joiner.head().data.to_string(),
+            commit_lag_revisions: revision.since(committed) as u64,
+            commit_lag_seconds: committer::lag(store).as_secs_f64(),
+            keys: keys as u64,
+            writes_refused: store.refused().map(|error| error.to_string()),
+            merges: self.people(&known).map(|status| status.merges).sum(),
+            conflicts: self.people(&known).map(|status| status.conflicts).sum(),
+            rejected: self.people(&known).flat_map(|status| status.rejected.clone()).collect(),
+            error: self.people(&known).find_map(|status| status.error.clone()),
+            remotes: self.remotes_of(&known),
+        }
+    }
+
+    /// What people push is told under the reference that they push to.
+    fn people<'s>(&self, known: &'s Known) -> impl Iterator<Item = &'s RemoteStatus> {
+        let is_remote = |name: &str| self.puller.remotes().iter().any(|remote| remote.name == name);
+        let people: Vec<_> = known.iter().filter(|(name, _)| !is_remote(name)).map(|(_, status)| status).collect();
+        people.into_iter()
+    }
+
+    fn remotes_of(&self, known: &Known) -> Vec<Remote> {
+        let remotes = self.puller.remotes().iter();
+        let told = remotes.map(|remote| {
+            let known = known.get(&remote.name).cloned().unwrap_or_default();
+            let missing = known.seen.as_deref().and_then(|seen| self.missing(&remote.name, Oid::from_str(seen).ok()?));
+            let age = |oldest: i64| now().saturating_sub(oldest.max(0) as u64);
+            Remote {
+                name: remote.name.clone(),
+                reference: remote.data_reference.clone(),
+                lag_commits: missing.map(|missing| missing.commits as u64),
+                lag_more: missing.is_some_and(|missing| missing.more),
+                lag_seconds: missing.map(|missing| missing.oldest.map_or(0, age)),
+                known,
+            }
+        });
+        told.collect()
+    }
+
+    /// What a remote has and we do not.
+    fn missing(&self, remote: &str, theirs: Oid) -> Option<Missing> {
+        let ours = self.puller.joiner().head().data;
+        let git = &mut *self.git.lock();
+        // What is in our history stays in it.
+        let is_known = |counted: &&Counted| {
+            counted.theirs == theirs && (counted.ours == ours || counted.missing == Missing::default())
+        };
+        if let Some(counted) = git.counted.get(remote).filter(is_known) {
+            return Some(counted.missing);
+        }
+        let found = git.count(&git_dir(&self.puller.joiner().config().repository), theirs, ours);
+        match found {
+            Ok(missing) => {
+                git.counted.insert(remote.to_owned(), Counted { theirs, ours, missing });
+                Some(missing)
+            }
+            Err(error) => {
+                tracing::debug!(remote, %error, "what a remote has more cannot be counted");
+                // Whatever is wrong, the next attempt looks anew.
+                git.open = None;
+                None
+            }
+        }
+    }
+}
+
+type Known = std::collections::BTreeMap<String, RemoteStatus>;
+
+impl Git {
+    fn count(&mut self, folder: &std::path::Path, theirs: Oid, ours: Oid) -> Result<Missing, GraphError> {
+        if self.open.is_none() {
+            let problem = |error: git2::Error| GraphError { oid: theirs, problem: error.message().to_owned() };
+            self.open = Some((Repository::open(folder).map_err(problem)?, Graph::default()));
+        }
+        let (repository, graph) = self.open.as_mut().expect("it was just opened");
+        graph.missing(repository, theirs, ours, MOST)
+    }
+}

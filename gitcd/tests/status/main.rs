@@ -1,0 +1,27 @@
+//! What people see of branches that follow one another: `/status`, `gitcd status`, `gitcd graph`, and merges by hand.
+
+#[path = "../support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
+mod support;
+
+#[path = "../tls/authority.rs"]
+#[allow(dead_code, reason = "only a part of it is used")]
+mod authority;
+mod command;
+mod driver;
+mod graph;
+mod merge_file;
+mod page;
+mod work;
+
+use std::process::{Command, Output};
+
+/// Runs `gitcd ARGUMENTS` away from the terminal.
+fn gitcd(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
+    command.args(arguments).output().expect("the program has been built")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,108 @@
+//! `gitcd merge-file` by hand.
+
+use crate::work::Work;
+use crate::{gitcd, text};
+
+pub(crate) fn pod(web: &str, log: &str) -> String {
+    format!(
+        r#"{{
+  "kind": "Pod",
+  "apiVersion": "v1",
+  "metadata": {{
+    "name": "shop",
+    "namespace": "default",
+    "uid": "u"
+  }},
+  "spec": {{
+    "containers": [
+      {{
+        "name": "web",
+        "image": "{web}"
+      }},
+      {{
+        "name": "log",
+        "image": "{log}"
+      }}
+    ]
+  }}
+}}
+"#
+    )
+}
+
+/// Merges three files; gives the code, what is in ours then, and what was told.
+fn merged(arguments: &[&str], [ours, base, theirs]: [&str; 3]) -> (Option<i32>, String, String) {
+    let work = Work::new();
+    for (name, content) in [("ours", ours), ("base", base), ("theirs", theirs)] {
+        work.write(name, content);
+    }
+    let repo = format!("--repo={}", work.path("").display());
+    let files = ["ours", "base", "theirs"].map(|name| work.path(name).display().to_string());
+    let words = [&["merge-file", &repo], arguments, &[&files[0], &files[1], &files[2]]].concat();
+    let output = gitcd(&words);
+    let ours = if arguments.contains(&"-p") { text(&output.stdout) } else { work.read("ours") };
+    (output.status.code(), ours, text(&output.stderr))
+}
+
+#[test]
+fn different_fields_are_both_kept_and_the_file_stays_readable() {
+    let (code, ours, told) = merged(&[], [&pod("a:2", "b:1"), &pod("a:1", "b:1"), &pod("a:1", "b:2")]);
+    assert_eq!((code, ours, told), (Some(0), pod("a:2", "b:2"), String::new()));
+    let (code, printed, _) = merged(&["-p"], [&pod("a:2", "b:1"), &pod("a:1", "b:1"), &pod("a:1", "b:2")]);
+    assert_eq!((code, printed), (Some(0), pod("a:2", "b:2")));
+}
+
+#[test]
+fn a_conflict_is_decided_and_told() {
+    let sides = [&*pod("a:2", "b:1"), &*pod("a:1", "b:1"), &*pod("a:3", "b:1")];
+    for (arguments, kept, lost) in [(&["--ours"][..], "a:2", "a:3"), (&["--theirs"], "a:3", "a:2")] {
+        let (code, ours, told) = merged(&[arguments, &["--key=pods/default/shop"]].concat(), sides);
+        assert_eq!((code, &*ours), (Some(1), &*pod(kept, "b:1")));
+        let line = format!("pods/default/shop: spec.containers[name=web].image: kept \"{kept}\", lost \"{lost}\"\n");
+        assert_eq!(told, line);
+    }
+    // Nobody's side is taken without being told to.
+    let (code, one, _) = merged(&[], sides);
+    let (_, other, _) = merged(&[], [sides[2], sides[1], sides[0]]);
+    assert_eq!((code, &one), (Some(1), &other));
+    let (code, driven, told) = merged(&["--driver"], sides);
+    assert_eq!((code, driven), (Some(0), one));
+    assert!(told.contains("kept"), "{told}");
+}
+
+#[test]
+fn yaml_stays_yaml() {
+    let map = |tea: u8, cup: u8| {
+        format!("kind: ConfigMap\napiVersion: v1\nmetadata:\n  name: a\ndata:\n  tea: '{tea}'\n  cup: '{cup}'\n")
+    };
+    let (code, ours, _) = merged(&[], [&map(2, 1), &map(1, 1), &map(1, 2)]);
+    assert_eq!((code, ours), (Some(0), map(2, 2)));
+}
+
+#[test]
+fn files_added_by_both_have_no_base() {
+    let (code, ours, told) = merged(&["--ours"], [&pod("a:1", "b:1"), "", &pod("a:1", "b:2")]);
+    assert_eq!((code, ours), (Some(1), pod("a:1", "b:1")));
+    assert!(told.contains("spec.containers[name=log].image: kept \"b:1\""), "{told}");
+}
+
+#[test]
+fn a_missing_file_is_an_error() {
+    let output = gitcd(&["merge-file", "/nowhere/a", "/nowhere/b", "/nowhere/c"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("cannot read /nowhere/a"), "{output:?}");
+    assert_eq!(gitcd(&["merge-file", "only-one"]).status.code(), Some(2));
+}
+
+#[test]
+fn an_object_whose_last_finalizer_goes_is_left_to_a_person() {
+    let ending = |finalizers: &str| {
+        let metadata =
+            format!(r#""name":"a","uid":"u","deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":[{finalizers}]"#);
+        format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{{metadata}}}}}"#)
+    };
+    let (ours, base, theirs) = (ending(r#""x/a""#), ending(r#""x/a","x/b""#), ending(r#""x/b""#));
+    let (code, left, told) = merged(&["--driver", "--key=configmaps/shop/a"], [&ours, &base, &theirs]);
+    assert_eq!((code, left), (Some(1), ours), "Git has to stop: a driver cannot remove a file");
+    assert!(told.contains("configmaps/shop/a: being deleted"), "{told}");
+}
