@@ -344,18 +344,12 @@ impl Puller {
             let problem = format!("{} has commits there that are not merged here", self.joiner.config().data_reference);
             return Err(RemoteError { remote: remote.name.clone(), condition: Condition::Raced, problem }.into());
         }
+        let metadata = self.own_metadata(remote, there).await?;
         let pushed = tokio::task::spawn_blocking(move || {
-            let failed =
-                |problem: String| RemoteError { remote: wanted.name.clone(), condition: Condition::Failed, problem };
-            let refs = Refs::open(&git_dir(&config.repository)).map_err(|error| failed(error.to_string()))?;
-            let read = |name: &str| refs.read(name).map_err(|error| failed(error.to_string()));
             // In this order: the metadata may describe a later commit than the one that is pushed, never an earlier one.
-            let metadata = read(&config.metadata_reference)?;
-            let mut updates = vec![(config.data_reference.clone(), data, there.own)];
-            if let Some(metadata) = metadata {
-                updates.push((config.metadata_reference.clone(), metadata, there.own_metadata));
-            }
-            wanted.push(&config, &Push { updates })
+            let data = (config.data_reference.clone(), data, there.own);
+            let metadata = metadata.map(|oid| (config.metadata_reference.clone(), oid, there.own_metadata));
+            wanted.push(&config, &Push { updates: std::iter::once(data).chain(metadata).collect() })
         });
         let bytes = pushed.await.expect("pushing does not panic")?;
         self.statuses.change(&remote.name, |status| {
@@ -363,5 +357,21 @@ impl Puller {
             status.pushed_bytes += bytes;
         });
         Ok(())
+    }
+
+    /// Our metadata, if it is to be pushed: nobody else's is overwritten. Whoever serves the branch there has its own.
+    async fn own_metadata(&self, remote: &Remote, there: Fetched) -> Result<Option<Oid>, PullError> {
+        let (folder, name) =
+            (git_dir(&self.joiner.config().repository), self.joiner.config().metadata_reference.clone());
+        let read = tokio::task::spawn_blocking(move || Refs::open(&folder).and_then(|refs| refs.read(&name)));
+        let own = read.await.expect("reading a reference does not panic").map_err(|error| RemoteError {
+            remote: remote.name.clone(),
+            condition: Condition::Failed,
+            problem: error.to_string(),
+        })?;
+        Ok(match (own, there.own_metadata) {
+            (Some(own), Some(theirs)) if !self.joiner.is_ancestor(theirs, own).await.unwrap_or(false) => None,
+            (own, _) => own,
+        })
     }
 }

@@ -148,3 +148,26 @@ async fn two_that_push_to_one_branch_lose_nothing() {
     assert_eq!(one.content().len(), 10);
     assert_eq!(upstream.head(), one.head());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fresh_clone_takes_over_and_never_gives_a_revision_a_second_meaning() {
+    let (mut one, mut upstream) = (Branch::new("one").await, Branch::new("up").await);
+    upstream.stop().await;
+    upstream.empty();
+    one.follow(&upstream, gitcd::pull::remote::Remote { push_after_merge: true, ..remote("up") });
+    one.restart().await;
+    one.put(KEY, &map("a", r#"{"x":"1"}"#)).await;
+    one.pull().await;
+    // Acknowledged, seen, and lost with the disk.
+    let lost = one.put(KEY, &map("a", r#"{"x":"2"}"#)).await;
+    one.stop().await;
+
+    let mut clone = Branch::clone_of(&upstream, "one").await;
+    clone.start().await;
+    assert_eq!(clone.get(KEY), Some(map("a", r#"{"x":"1"}"#)));
+    let store = clone.server().store();
+    assert!(store.revision() > lost, "{} is beyond {lost}", store.revision());
+    assert!(store.compacted() > lost, "who watched from {lost} is told to list again");
+    let next = clone.put(KEY, &map("a", r#"{"x":"3"}"#)).await;
+    assert!(next > lost);
+}

@@ -85,6 +85,25 @@ impl Branch {
         branch
     }
 
+    /// Makes the repository one that no gitcd has written to.
+    pub(crate) fn empty(&self) {
+        std::fs::remove_dir_all(self.path()).unwrap();
+        git2::Repository::init_bare(self.path()).unwrap();
+    }
+
+    /// A clone of everything that another repository has, not served yet.
+    pub(crate) async fn clone_of(other: &Branch, name: &str) -> Self {
+        let mut branch = Self::new(name).await;
+        branch.stop().await;
+        std::fs::remove_dir_all(branch.path()).unwrap();
+        let cloned = std::process::Command::new("git")
+            .args(["clone", "--quiet", "--mirror"])
+            .args([other.path(), branch.path()])
+            .status();
+        assert!(cloned.unwrap().success());
+        branch
+    }
+
     pub(crate) fn path(&self) -> PathBuf {
         self.config.branch.repository.clone()
     }

@@ -90,6 +90,28 @@ async fn two_servers_share_a_branch_of_a_folder() {
 }
 
 #[tokio::test]
+async fn a_server_may_push_to_a_branch_that_another_one_serves() {
+    let mut store = Server::start(Kind::Gitcd).await;
+    let first = store.client().await;
+    first.put(put(ONE, "1")).await.ok();
+    let url = store.repository().path().to_str().expect("it has a plain name").to_owned();
+    let (_desk, second, _kept) = follower(&url, &[]).await;
+    arrives(&second, ONE, "1").await;
+    second.put(put(OTHER, "2")).await.ok();
+    arrives(&first, OTHER, "2").await;
+    first.put(put(ONE, "3")).await.ok();
+    arrives(&second, ONE, "3").await;
+    // Each has its own metadata: the store resumes from its own.
+    let revision = first.range(get(ONE)).await.ok().header.expect("it has one").revision;
+    store.terminate().await;
+    store.restart().await;
+    let found = store.client().await.range(get(OTHER)).await.ok();
+    assert_eq!(found.kvs[0].value, "2");
+    assert_eq!(found.header.expect("it has one").revision, revision);
+    store.repository().fsck();
+}
+
+#[tokio::test]
 async fn credentials_are_read_again_and_told_to_nobody() {
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let (tokens, store, port) = (folder.path().join("tokens"), folder.path().join("credentials"), free_port());
