@@ -43,7 +43,7 @@ pub(crate) struct Which {
     )]
     name: String,
     /// The folder of its state, in place of a name
-    #[arg(long, global = true, env = "TRISHANKU_DIR", value_name = "DIR")]
+    #[arg(long, global = true, env = "TRISHANKU_DIR", value_name = "DIR", conflicts_with = "name")]
     dir: Option<PathBuf>,
 }
 

@@ -147,8 +147,8 @@ fn kubectl_runs_with_the_kubeconfig_of_this_control_plane() {
     assert!(printed(&output).contains("there is no control plane"), "{}", printed(&output));
     sandbox.home().create().unwrap();
     std::fs::write(sandbox.home().kubeconfig(), "").unwrap();
-    let output = sandbox.trishanku(&["kubectl", "get", "pods", "-o", "name"]);
-    let expected = format!("{} get pods -o name\n", sandbox.home().kubeconfig().display());
+    let output = sandbox.trishanku(&["kubectl", "config", "view", "-o", "json"]);
+    let expected = format!("{} config view -o json\n", sandbox.home().kubeconfig().display());
     assert_eq!(printed(&output), expected);
 }
 
@@ -159,4 +159,22 @@ fn settings_are_kept_from_run_to_run() {
     sandbox.failing_up(&[]);
     let state = State::load(&sandbox.home().state_file()).unwrap();
     assert_eq!(state.settings.storage_media_type, "application/yaml");
+}
+
+#[test]
+fn kubectl_for_a_control_plane_that_does_not_run_says_so() {
+    let sandbox = Sandbox::with_gitcd("echo no; exit 4");
+    sandbox.failing_up(&[]);
+    // As after an orderly end: the credentials are there, nothing runs.
+    std::fs::write(sandbox.home().kubeconfig(), "{}").expect("the folder is ours");
+    let output = sandbox.trishanku(&["kubectl", "get", "pods"]);
+    let printed = printed(&output);
+    assert!(!output.status.success() && printed.contains("does not run; start it with"), "{printed}");
+}
+
+#[test]
+fn a_name_and_a_folder_exclude_each_other() {
+    let sandbox = Sandbox::with_gitcd("exit 4");
+    let output = sandbox.trishanku(&["--name", "b", "status"]);
+    assert!(printed(&output).contains("cannot be used with"), "{}", printed(&output));
 }
