@@ -8,18 +8,44 @@ use parking_lot::Mutex;
 
 use crate::world::{Branch, remote};
 
+/// Both push to one branch that nobody serves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "prints figures for a person; run it with --ignored --nocapture"]
-async fn a_write_reaches_the_other_branch_through_an_upstream() {
+async fn a_write_reaches_the_other_branch_through_a_branch_that_both_push_to() {
     let (mut one, mut other, mut upstream) =
         (Branch::new("one").await, Branch::new("other").await, Branch::new("up").await);
     upstream.stop().await;
     for branch in [&mut one, &mut other] {
         branch.follow(&upstream, Remote { push_after_merge: true, ..remote("up") });
-        branch.config.pull.interval = Some(Duration::from_secs(1));
-        branch.config.committer.flush_interval = Some(Duration::from_millis(20));
-        branch.restart().await;
+        followed(branch).await;
     }
+    propagation(one, other).await;
+}
+
+/// One in the middle pulls from both, and they from it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "prints figures for a person; run it with --ignored --nocapture"]
+async fn a_write_reaches_the_other_branch_through_an_upstream() {
+    let (mut one, mut other, mut upstream) =
+        (Branch::new("one").await, Branch::new("other").await, Branch::new("up").await);
+    one.follow(&upstream, remote("up"));
+    other.follow(&upstream, remote("up"));
+    upstream.follow(&one, remote("one"));
+    upstream.follow(&other, remote("other"));
+    for branch in [&mut upstream, &mut one, &mut other] {
+        followed(branch).await;
+    }
+    propagation(one, other).await;
+    upstream.stop().await;
+}
+
+async fn followed(branch: &mut Branch) {
+    branch.config.pull.interval = Some(Duration::from_secs(1));
+    branch.config.committer.flush_interval = Some(Duration::from_millis(20));
+    branch.restart().await;
+}
+
+async fn propagation(one: Branch, other: Branch) {
     let seconds = 15_u32;
     let sent: Arc<Mutex<Vec<Option<Instant>>>> = Arc::new(Mutex::new(vec![None; 200 * seconds as usize]));
     let start = Instant::now();
