@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use git2::{Oid, Repository};
+use git2::{OdbLookupFlags, Oid, Repository};
 
 use crate::git::graph::Graph;
 use crate::git::transfer::{self, TransferError};
@@ -16,11 +16,13 @@ use crate::git::transfer::{self, TransferError};
 pub(super) fn copy(from: &Repository, to: &Repository, wanted: &[Oid]) -> Result<u64, TransferError> {
     let to_odb =
         to.odb().map_err(|error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() })?;
+    let _stale = to_odb.refresh();
     let mut graph = Graph::default();
     let (mut queue, mut seen, mut commits) = (VecDeque::new(), HashSet::new(), Vec::new());
     queue.extend(wanted.iter().copied());
     while let Some(oid) = queue.pop_front() {
-        if !seen.insert(oid) || to_odb.exists(oid) {
+        // What has just been looked for need not be looked for again: that would read the folder of packs for each commit.
+        if !seen.insert(oid) || to_odb.exists_ext(oid, OdbLookupFlags::NO_REFRESH) {
             continue;
         }
         let commit = graph.commit(from, oid).map_err(|error| TransferError::Read { oid, said: error.to_string() })?;
