@@ -4,17 +4,17 @@
 //! no more than its share of the processor, and one for several under load; it writes a pack when what this costs on disk is
 //! in proportion to what it holds. A crash loses nothing: the journal has it.
 
+mod merge;
 mod pace;
 mod trace;
 mod trim;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::watch;
 
@@ -22,16 +22,12 @@ pub use self::pace::Granularity;
 use self::pace::Pace;
 use self::trace::Trace;
 use crate::error::chain;
-use crate::git::branch::{
-    Action, Branch, Change, CommitError, Config, FlushError, Merging, OpenError, Record, Revisions, State,
-};
+use crate::git::branch::{Branch, CommitError, Config, FlushError, OpenError, Revisions, State};
 use crate::git::refs::RefError;
-use crate::keyspace::Placement;
 use crate::metrics::disk_seconds;
 use crate::snapshot::{Incarnation, hex};
 use crate::store::Store;
 use crate::store::log::Entry;
-use crate::store::merge::Merge;
 use crate::store::revision::Revision;
 
 /// Bounds of the committer.
@@ -283,49 +279,6 @@ impl Committer {
         Ok(())
     }
 
-    /// One commit with two parents, at once: others wait for it.
-    fn merge(&mut self, merge: &Merge) -> Result<(), Failure> {
-        if merge.writes > 0 && self.staged >= merge.last() {
-            // It was committed before this process began.
-            self.heads.send_modify(|head| head.merges += 1);
-            return Ok(());
-        }
-        let entries = self.store.log(merge.first, merge.writes as usize);
-        if entries.len() as i64 != merge.writes {
-            let found = entries.len();
-            return Err(Failure::Lasting(format!("a merge of {} writes has {found} in the log", merge.writes)));
-        }
-        let (changes, _) = self.changes(&entries)?;
-        let time = UNIX_EPOCH + Duration::from_millis(merge.time_ms.max(0) as u64);
-        let (first, last) = (merge.first.get(), merge.last().get());
-        let id = |bytes: &[u8; 20]| git2::Oid::from_bytes(bytes).expect("an object id has 20 bytes");
-        let blobs = merge.blobs.iter().filter_map(|(at, blob)| {
-            let change = entries.get(usize::try_from(*at).ok()?)?.changes().first()?;
-            Some((change.version.key.clone(), id(blob)))
-        });
-        let merging = Merging {
-            theirs: id(&merge.theirs),
-            blobs: blobs.collect(),
-            revisions: Revisions { first, last, time, clients: Vec::new(), changes },
-            fast_forward: merge.fast_forward,
-            notes: merge.notes.clone(),
-        };
-        match self.branch.merge(&merging) {
-            Ok(_) => {}
-            Err(error @ CommitError::Theirs { .. }) => {
-                // What it brought is ours all the same; the next merge joins the histories.
-                tracing::error!(error = chain(&error), "a merge becomes an ordinary commit");
-                self.branch.commit(&merging.revisions)?;
-            }
-            Err(error) => return Err(error.into()),
-        }
-        self.counters.revisions.fetch_add(merge.writes.max(0) as u64, Ordering::Relaxed);
-        self.staged = merge.last();
-        self.flush()?;
-        self.heads.send_modify(|head| head.merges += 1);
-        Ok(())
-    }
-
     /// One commit.
     fn stage(&mut self, entries: &[Entry]) -> Result<(), Failure> {
         let (first, last) = (&entries[0], &entries[entries.len() - 1]);
@@ -344,40 +297,6 @@ impl Committer {
         }
         self.staged = last.revision;
         Ok(())
-    }
-
-    /// The last state of every key that entries change, and who changed them.
-    fn changes(&self, entries: &[Entry]) -> Result<(Vec<Change>, Vec<String>), Failure> {
-        let mut changes: BTreeMap<Bytes, Action> = BTreeMap::new();
-        let mut clients: Vec<String> = Vec::new();
-        for entry in entries {
-            for change in entry.changes() {
-                let version = &change.version;
-                if self.config.keys.placement(&version.key) == Placement::Ephemeral {
-                    continue;
-                }
-                let action = if version.is_tombstone() {
-                    Action::Delete
-                } else {
-                    let value =
-                        version.value(self.store.segments()).map_err(|lost| Failure::Lasting(lost.to_string()))?;
-                    let record = Record {
-                        create_revision: version.create_revision.get(),
-                        mod_revision: version.mod_revision.get(),
-                        version: version.version,
-                        lease: version.lease,
-                    };
-                    Action::Put { value, record }
-                };
-                changes.insert(version.key.clone(), action);
-                if let Some(client) = entry.client.as_deref()
-                    && !clients.iter().any(|known| known == client)
-                {
-                    clients.push(client.to_owned());
-                }
-            }
-        }
-        Ok((changes.into_iter().map(|(key, action)| Change { key, action }).collect(), clients))
     }
 
     /// When the open pack should be written: late enough that directories which have to be written whole cost no more

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::Error;
 use super::index::Index;
 use super::query::View;
 use super::revision::Revision;
 use super::version::Version;
+use super::{Error, Store, writer};
 use crate::journal::record;
 use crate::merge::schema::Schemas;
 use crate::merge::scope::escape;
@@ -101,6 +101,31 @@ pub(super) struct Decided {
     theirs: [u8; 20],
     fast_forward: bool,
     notes: String,
+}
+
+impl Store {
+    /// Takes in what another branch brings, atomically to readers. Returns when that is durable; Git has it later, see
+    /// [`Store::merged`].
+    ///
+    /// # Errors
+    /// [`Error`]; nothing has changed then.
+    pub async fn merge(&self, request: Request) -> Result<Done, Error> {
+        self.send(|reply| writer::Command::Merge { request: Box::new(request), reply }).await
+    }
+
+    /// The oldest merge that is not in Git.
+    pub(crate) fn next_merge(&self) -> Option<Arc<Merge>> {
+        self.progress.lock().merges.front().cloned()
+    }
+
+    /// The oldest merge is in Git.
+    pub(crate) fn merged(&self) {
+        self.progress.lock().merges.pop_front();
+    }
+
+    pub(super) fn add_merge(&self, merge: Arc<Merge>) {
+        self.progress.lock().merges.push_back(merge);
+    }
 }
 
 /// A merge commit names so many conflicts; the rest is counted.

@@ -305,15 +305,6 @@ impl Store {
         self.send(|reply| writer::Command::Write { op, client, reply }).await
     }
 
-    /// Takes in what another branch brings, atomically to readers. Returns when that is durable; Git has it later, see
-    /// [`Store::merged`].
-    ///
-    /// # Errors
-    /// [`Error`]; nothing has changed then.
-    pub async fn merge(&self, request: merge::Request) -> Result<merge::Done, Error> {
-        self.send(|reply| writer::Command::Merge { request: Box::new(request), reply }).await
-    }
-
     /// Asks for a commit of everything written so far, now.
     pub(crate) fn hurry(&self) {
         self.progress.lock().hurry = true;
@@ -329,20 +320,6 @@ impl Store {
     pub(crate) fn wait_for_stop(&self, until: Instant) {
         let mut progress = self.progress.lock();
         while !progress.stopped && !self.published.wait_until(&mut progress, until).timed_out() {}
-    }
-
-    /// The oldest merge that is not in Git.
-    pub(crate) fn next_merge(&self) -> Option<Arc<merge::Merge>> {
-        self.progress.lock().merges.front().cloned()
-    }
-
-    /// The oldest merge is in Git.
-    pub(crate) fn merged(&self) {
-        self.progress.lock().merges.pop_front();
-    }
-
-    fn add_merge(&self, merge: Arc<merge::Merge>) {
-        self.progress.lock().merges.push_back(merge);
     }
 
     /// Compacts history below `revision`.
