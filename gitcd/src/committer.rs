@@ -4,6 +4,7 @@
 //! no more than its share of the processor, and one for several under load; it writes a pack when what this costs on disk is
 //! in proportion to what it holds. A crash loses nothing: the journal has it.
 
+mod budget;
 mod merge;
 mod pace;
 mod trace;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::watch;
 
+use self::budget::{Budget, MIN_FLUSH_INTERVAL};
 pub use self::pace::Granularity;
 use self::pace::Pace;
 use self::trace::Trace;
@@ -35,7 +37,7 @@ use crate::store::revision::Revision;
 pub struct Settings {
     /// How many revisions a commit takes.
     pub granularity: Granularity,
-    /// Bytes a second that may go into rewriting unchanged parts of directories.
+    /// Bytes a second that may go into rewriting unchanged parts of directories, unless writes would wait for long.
     pub overhead_bytes_per_second: u64,
     /// The journal is kept below this by raising the compact revision.
     pub max_journal_bytes: u64,
@@ -54,12 +56,6 @@ impl Default for Settings {
     }
 }
 
-/// The shortest time between two packs.
-const MIN_FLUSH_INTERVAL: Duration = Duration::from_secs(1);
-/// Bytes that values, deltas and commits have earned for directories are remembered up to this much, and half of it is
-/// forgotten in this time: the end of a burst is flushed at once, a quiet branch keeps to its rate.
-const MAX_CREDIT_BYTES: f64 = (4 << 20) as f64;
-const CREDIT_HALF_LIFE: Duration = Duration::from_secs(2);
 /// A pack is written at this size in any case; it is held in memory until then.
 const MAX_PACK_BYTES: usize = 24 << 20;
 /// Where others follow, a flush takes one part in so many of the time.
@@ -128,11 +124,9 @@ pub struct Committer {
     staged: Revision,
     /// Nothing below this is in the log: the branch resumed there.
     floor: Revision,
-    last_flush: Instant,
-    /// How long that took.
+    budget: Budget,
+    /// How long the last flush took.
     flush_took: Duration,
-    /// What the last flush left over, see [`MAX_CREDIT_BYTES`].
-    credit: f64,
     /// When the oldest revision of the open pack was staged.
     oldest: Option<Instant>,
     pace: Pace,
@@ -157,6 +151,7 @@ impl Committer {
         Self {
             heads,
             folder: crate::recovery::state_folder(&config),
+            budget: Budget::new(settings.overhead_bytes_per_second, Instant::now()),
             pace: Pace::new(settings.granularity),
             trace: Trace::new(&config.name),
             store,
@@ -168,9 +163,7 @@ impl Committer {
             bases: bases.into(),
             staged,
             floor: staged,
-            last_flush: Instant::now(),
             flush_took: Duration::ZERO,
-            credit: 0.0,
             oldest: None,
         }
     }
@@ -299,31 +292,18 @@ impl Committer {
         Ok(())
     }
 
-    /// When the open pack should be written: late enough that directories which have to be written whole cost no more
-    /// than their share of the disk, at once if what they carry is large in comparison.
+    /// When the open pack should be written.
     fn flush_due_at(&self) -> Option<Instant> {
         let Some(oldest) = self.oldest else {
             let idle = self.staged > self.newest_base();
             let interval = if self.over_bound() { MIN_FLUSH_INTERVAL } else { IDLE_FLUSH_INTERVAL };
-            return idle.then(|| self.last_flush + interval);
+            return idle.then(|| self.budget.last_flush() + interval);
         };
         if let Some(interval) = self.settings.flush_interval {
             // Never more than a part of the time, whatever the disk can do: packs are looked through by every reader.
-            return Some((oldest + interval).max(self.last_flush + FLUSH_SHARE * self.flush_took));
+            return Some((oldest + interval).max(self.budget.last_flush() + FLUSH_SHARE * self.flush_took));
         }
-        let unpaid = -self.balance();
-        let rate = self.settings.overhead_bytes_per_second.max(1) as f64;
-        let earned = Duration::try_from_secs_f64(unpaid / rate).unwrap_or_default();
-        Some((self.last_flush + earned).max(oldest + MIN_FLUSH_INTERVAL))
-    }
-
-    /// What a flush would leave over, not counting the time since the last one: negative if directories and leaves
-    /// that must be written whole cost more than what they carry, and what was left over, allow.
-    fn balance(&self) -> f64 {
-        let pending = self.branch.pending();
-        let half_lives = self.last_flush.elapsed().as_secs_f64() / CREDIT_HALF_LIFE.as_secs_f64();
-        let left = self.credit * 0.5_f64.powf(half_lives);
-        left + pending.useful_bytes as f64 / 2.0 - pending.overhead_bytes as f64
+        Some(self.budget.due_at(&self.branch.pending(), oldest, Instant::now()))
     }
 
     fn over_bound(&self) -> bool {
@@ -341,7 +321,7 @@ impl Committer {
             incarnation: hex(&self.incarnation),
             leases: self.store.leases(),
         };
-        let balance = self.balance();
+        let pending = self.branch.pending();
         let next = self.branch.next();
         self.heads.send_if_modified(|head| {
             head.next = next;
@@ -353,14 +333,13 @@ impl Committer {
         self.flush_took = started.elapsed();
         self.counters.flush_seconds.observe(self.flush_took.as_secs_f64());
         span.record("gitcd.commits", flushed.data_commits).record("gitcd.bytes", flushed.pack_bytes);
-        self.credit = balance.clamp(0.0, MAX_CREDIT_BYTES);
+        self.budget.flushed(&pending, started, Instant::now());
         self.counters.commits.fetch_add(flushed.data_commits as u64, Ordering::Relaxed);
         self.counters.packs.fetch_add(1, Ordering::Relaxed);
         self.counters.pack_bytes.fetch_add(flushed.pack_bytes, Ordering::Relaxed);
         let metadata = flushed.pair.metadata.as_bytes().try_into().expect("an object id has 20 bytes");
         self.bases.push_back((self.staged, metadata));
         self.store.committed(self.staged, metadata);
-        self.last_flush = Instant::now();
         self.oldest = None;
         let (revision, data, foreign) = (self.staged, flushed.pair.data, self.branch.foreign());
         self.heads.send_modify(|head| *head = Head { revision, data, foreign, ..*head });

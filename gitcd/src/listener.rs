@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use futures::{Stream, stream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -56,24 +55,9 @@ impl Connection {
 }
 
 /// The connections of a listener, those with TLS after their handshake. Handshakes go on side by side: one that is slow or fails
-/// holds up no other. Whatever happens the stream does not end; dropping it closes the listener.
-pub fn incoming(
-    listener: TcpListener,
-    certificates: Option<Arc<Certificates>>,
-    network: Arc<Network>,
-) -> impl Stream<Item = Connection> {
-    let incoming = Incoming {
-        listener,
-        certificates,
-        network,
-        handshakes: JoinSet::new(),
-        resume_at: None,
-        complaints: Seldom::every(COMPLAIN_EVERY),
-    };
-    stream::unfold(incoming, async |mut incoming| Some((incoming.next().await, incoming)))
-}
-
-struct Incoming {
+/// holds up no other. Dropping it closes the listener.
+#[derive(Debug)]
+pub struct Incoming {
     listener: TcpListener,
     certificates: Option<Arc<Certificates>>,
     network: Arc<Network>,
@@ -84,17 +68,29 @@ struct Incoming {
 }
 
 impl Incoming {
-    async fn next(&mut self) -> Connection {
+    /// Takes connections from now on.
+    pub fn new(listener: TcpListener, certificates: Option<Arc<Certificates>>, network: Arc<Network>) -> Self {
+        Self {
+            listener,
+            certificates,
+            network,
+            handshakes: JoinSet::new(),
+            resume_at: None,
+            complaints: Seldom::every(COMPLAIN_EVERY),
+        }
+    }
+
+    /// The next connection. Whatever happens there will be one; nothing is lost if the caller stops to wait for it.
+    pub async fn next(&mut self) -> Connection {
         loop {
             tokio::select! {
                 accepted = accept(&self.listener, self.resume_at) => match accepted {
                     Ok((stream, address)) => {
                         self.resume_at = None;
-                        // Fails only if the client has already gone, which reading from it will tell.
-                        let _ = stream.set_nodelay(true);
                         let Some(certificates) = &self.certificates else {
-                            return self.connection((Io::Plain(stream), Peer { address, name: None }));
+                            return plain(stream, address, self.network.clone());
                         };
+                        without_delay(&stream);
                         self.handshakes.spawn(handshake(certificates.clone(), stream, address));
                     }
                     Err(error) => self.failed(&error),
@@ -106,6 +102,22 @@ impl Incoming {
                 }
             }
         }
+    }
+
+    /// Closes the listener. Gives the clients that the system has let in already, which would find their connections reset.
+    /// Those that are about to shake hands are left out.
+    pub fn close(self) -> Vec<Connection> {
+        let mut rest = Vec::new();
+        // Not by way of the runtime, which only knows of those that it was told of before.
+        if self.certificates.is_none()
+            && let Ok(listener) = self.listener.into_std()
+        {
+            while let Ok((stream, address)) = listener.accept() {
+                let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+                rest.extend(stream.map(|stream| plain(stream, address, self.network.clone())));
+            }
+        }
+        rest
     }
 
     fn connection(&self, (io, peer): (Io, Peer)) -> Connection {
@@ -122,6 +134,16 @@ impl Incoming {
             tracing::warn!(%error, "cannot take connections; trying again");
         }
     }
+}
+
+fn plain(stream: TcpStream, address: SocketAddr, network: Arc<Network>) -> Connection {
+    without_delay(&stream);
+    Connection { io: Io::Plain(stream), peer: Peer { address, name: None }, network }
+}
+
+fn without_delay(stream: &TcpStream) {
+    // Fails only if the client has already gone, which reading from it will tell.
+    let _ = stream.set_nodelay(true);
 }
 
 async fn accept(listener: &TcpListener, not_before: Option<Instant>) -> io::Result<(TcpStream, SocketAddr)> {

@@ -14,7 +14,7 @@ use crate::compactor::{self, Retention};
 use crate::config::Listen;
 use crate::git::branch;
 use crate::http;
-use crate::listener;
+use crate::listener::Incoming;
 use crate::metrics::{Network, Requests, Source};
 use crate::pull::owner::Served;
 use crate::pull::{self, JoinError, Joiner, Puller};
@@ -296,7 +296,7 @@ async fn serve(
     store: Arc<Store>,
     stopped: watch::Receiver<bool>,
 ) {
-    let incoming = listener::incoming(listener, certificates, network);
+    let incoming = Incoming::new(listener, certificates, network);
     transport::serve(incoming, settings, move |request| front.call(request), stopped.clone()).await;
     if !*stopped.borrow() {
         store.poison("a listener ended");

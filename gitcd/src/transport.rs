@@ -9,8 +9,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt};
-use hyper::body::{Body, Incoming};
+use hyper::body::{self, Body};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -19,13 +18,16 @@ use tokio::task::JoinSet;
 
 use self::executor::AtOnce;
 use self::output::Gathering;
-use crate::listener::Connection;
+use crate::listener::{Connection, Incoming};
 
 /// What a stream may have under way; large enough that a local client never waits for it.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 /// What a connection may have.
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 const FRAME_BYTES: u32 = 256 << 10;
+
+/// How long a client has to close a connection that has ended here.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// How connections are kept.
 #[derive(Clone, Copy, Debug)]
@@ -70,12 +72,12 @@ impl Transport {
     }
 }
 
-/// Serves connections as they come in, until `stopped`; then closes `incoming` and waits for requests under way. Returns early
-/// if `incoming` ends. Dropping it ends all connections.
+/// Serves connections as they come in, until `stopped`; then closes `incoming` and waits for requests under way. Dropping it
+/// ends all connections.
 pub async fn serve<F, B>(
-    incoming: impl Stream<Item = Connection>,
+    mut incoming: Incoming,
     settings: Transport,
-    answer: impl Fn(hyper::Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    answer: impl Fn(hyper::Request<body::Incoming>) -> F + Clone + Send + Sync + 'static,
     stopped: watch::Receiver<bool>,
 ) where
     F: Future<Output = Result<hyper::Response<B>, Infallible>> + Send + 'static,
@@ -83,20 +85,20 @@ pub async fn serve<F, B>(
 {
     let builder = settings.builder();
     let mut connections = JoinSet::new();
+    let start = |connection| drive(connection, builder.clone(), answer.clone(), stopped.clone());
+    let mut asked = stopped.clone();
     {
-        let mut incoming = pin!(incoming);
-        let mut asked = stopped.clone();
         let mut asked = pin!(asked.wait_for(|stopped| *stopped));
         loop {
             tokio::select! {
                 _ = &mut asked => break,
-                connection = incoming.next() => {
-                    let Some(connection) = connection else { break };
-                    connections.spawn(drive(connection, builder.clone(), answer.clone(), stopped.clone()));
-                }
+                connection = incoming.next() => drop(connections.spawn(start(connection))),
                 Some(_) = connections.join_next() => {}
             }
         }
+    }
+    for connection in incoming.close() {
+        connections.spawn(start(connection));
     }
     while connections.join_next().await.is_some() {}
 }
@@ -104,7 +106,7 @@ pub async fn serve<F, B>(
 async fn drive<F, B>(
     connection: Connection,
     builder: Builder<AtOnce>,
-    answer: impl Fn(hyper::Request<Incoming>) -> F + Sync,
+    answer: impl Fn(hyper::Request<body::Incoming>) -> F + Sync,
     mut stopped: watch::Receiver<bool>,
 ) where
     F: Future<Output = Result<hyper::Response<B>, Infallible>> + Send + 'static,
@@ -112,15 +114,20 @@ async fn drive<F, B>(
 {
     let peer = connection.peer().clone();
     let gathering = Gathering::new(connection);
-    let service = service_fn(|mut request: hyper::Request<Incoming>| {
+    let service = service_fn(|mut request: hyper::Request<body::Incoming>| {
         request.extensions_mut().insert(peer.clone());
         answer(request)
     });
     let mut http = pin!(builder.serve_connection(TokioIo::new(gathering.clone()), service));
-    let mut until = pin!(stopped.wait_for(|stopped| *stopped));
+    let heard = gathering.clone();
+    let mut goodbye = pin!(async {
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+        // Whoever has said nothing could not be told: it is not known yet whether it speaks HTTP/2.
+        let _ = tokio::time::timeout(LINGER, heard.heard()).await;
+    });
     let mut is_stopping = false;
     poll_fn(|cx| {
-        if !is_stopping && until.as_mut().poll(cx).is_ready() {
+        if !is_stopping && goodbye.as_mut().poll(cx).is_ready() {
             is_stopping = true;
             http.as_mut().graceful_shutdown();
         }
@@ -137,4 +144,6 @@ async fn drive<F, B>(
         }
     })
     .await;
+    // A connection that is closed with something unread is reset, and takes answers with it that the client has not read yet.
+    let _ = tokio::time::timeout(LINGER, gathering.linger()).await;
 }

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::{Config, Host, StartError};
 use crate::config::Listen;
-use crate::listener;
+use crate::listener::Incoming;
 use crate::tls::{self, Certificates};
 use crate::transport::{self, Transport};
 
@@ -83,7 +83,7 @@ impl Server {
                 (true, Some(certificates)) => Some(certificates.clone()),
                 (true, None) => return Err(ServeError::NoCertificate { address: listen.address }),
             };
-            let incoming = listener::incoming(listener, certificates, Arc::default());
+            let incoming = Incoming::new(listener, certificates, Arc::default());
             let (routes, stopped) = (host.router(), stopped.clone());
             let answer = move |request: hyper::Request<hyper::body::Incoming>| {
                 tower::ServiceExt::oneshot(routes.clone(), request.map(axum::body::Body::new))

@@ -1,12 +1,13 @@
 //! What a connection has to say, gathered.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::listener::Connection;
 
@@ -31,16 +32,41 @@ struct Output {
     gathered: Vec<u8>,
     /// How much of it is written already.
     written: usize,
+    /// Whether anything was read.
+    heard: bool,
+    /// Who waits for that.
+    waker: Option<Waker>,
 }
 
 impl Gathering {
     pub(super) fn new(connection: Connection) -> Self {
-        Self(Arc::new(Mutex::new(Output { connection, gathered: Vec::new(), written: 0 })))
+        Self(Arc::new(Mutex::new(Output { connection, gathered: Vec::new(), written: 0, heard: false, waker: None })))
     }
 
     /// Writes what was gathered.
     pub(super) fn poll_write_out(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.lock().poll_write_out(cx)
+    }
+
+    /// Waits until the client has said something.
+    pub(super) async fn heard(&self) {
+        poll_fn(|cx| {
+            let mut output = self.0.lock();
+            if output.heard {
+                return Poll::Ready(());
+            }
+            output.waker = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Says that nothing more comes, and reads until the client says so too (RFC 9112, section 9.6).
+    pub(super) async fn linger(mut self) {
+        let mut unread = [0; 4 << 10];
+        if self.shutdown().await.is_ok() {
+            while self.read(&mut unread).await.is_ok_and(|bytes| bytes > 0) {}
+        }
     }
 }
 
@@ -94,7 +120,16 @@ impl Output {
 
 impl AsyncRead for Gathering {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0.lock().connection).poll_read(cx, buf)
+        let mut output = self.0.lock();
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut output.connection).poll_read(cx, buf))?;
+        if !output.heard && buf.filled().len() > before {
+            output.heard = true;
+            if let Some(waker) = output.waker.take() {
+                waker.wake();
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

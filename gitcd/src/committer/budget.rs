@@ -1,0 +1,165 @@
+//! When the open pack is written.
+
+use std::time::{Duration, Instant};
+
+use crate::git::branch::Pending;
+
+/// The shortest time between two packs.
+pub(super) const MIN_FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+/// No write waits longer than this for a pack, whatever the pack costs.
+const MAX_LAG: Duration = Duration::from_secs(10);
+/// Bytes that values, deltas and commits have earned for directories are remembered up to this much, and half of it is
+/// forgotten in this time: a quiet branch keeps to its rate.
+const MAX_CREDIT_BYTES: f64 = (4 << 20) as f64;
+const CREDIT_HALF_LIFE: Duration = Duration::from_secs(2);
+/// The part of a burst's bytes that is put aside for its end, where little is left to be written, but large directories are to
+/// be written with it.
+const RESERVED: f64 = 0.25;
+const MAX_RESERVE_BYTES: f64 = (16 << 20) as f64;
+const RESERVE_HALF_LIFE: Duration = Duration::from_secs(4);
+/// The reserve is for writes that have waited so long.
+const RESERVE_AFTER: Duration = Duration::from_secs(3);
+
+/// Sees to it that directories which have to be written whole cost no more than their share of the disk: late if they are all
+/// there is, at once if what they carry is large in comparison.
+#[derive(Debug)]
+pub(super) struct Budget {
+    /// Bytes a second for directories.
+    rate: f64,
+    last_flush: Instant,
+    /// What the last flush left over.
+    credit: f64,
+    /// What was put aside.
+    reserve: f64,
+}
+
+impl Budget {
+    pub(super) fn new(bytes_per_second: u64, now: Instant) -> Self {
+        Self { rate: bytes_per_second.max(1) as f64, last_flush: now, credit: 0.0, reserve: 0.0 }
+    }
+
+    /// When the last pack was written.
+    pub(super) fn last_flush(&self) -> Instant {
+        self.last_flush
+    }
+
+    /// When to write a pack whose oldest revision came in at `oldest`.
+    pub(super) fn due_at(&self, pending: &Pending, oldest: Instant, now: Instant) -> Instant {
+        let unpaid = (-self.balance(pending, now)).max(0.0);
+        let paid_at = Duration::try_from_secs_f64(unpaid / self.rate)
+            .ok()
+            .and_then(|wait| self.last_flush.checked_add(wait))
+            .unwrap_or(oldest + MAX_LAG);
+        let enough = unpaid <= self.reserve(pending, now);
+        let at_last = oldest + if enough { RESERVE_AFTER } else { MAX_LAG };
+        paid_at.min(at_last).max(oldest + MIN_FLUSH_INTERVAL)
+    }
+
+    /// A flush of `pending` went from `started` to `ended`.
+    pub(super) fn flushed(&mut self, pending: &Pending, started: Instant, ended: Instant) {
+        let balance = self.balance(pending, started);
+        let since = started - self.last_flush;
+        let overdrawn = (-balance - since.as_secs_f64() * self.rate).max(0.0);
+        self.reserve = (self.reserve(pending, started) - overdrawn).clamp(0.0, MAX_RESERVE_BYTES);
+        self.credit = balance.clamp(0.0, MAX_CREDIT_BYTES);
+        self.last_flush = ended;
+    }
+
+    fn reserve(&self, pending: &Pending, now: Instant) -> f64 {
+        remaining(self.reserve, RESERVE_HALF_LIFE, now - self.last_flush) + pending.useful_bytes as f64 * RESERVED
+    }
+
+    /// What a flush would leave over, not counting the time since the last one: negative if directories and leaves
+    /// that must be written whole cost more than what they carry, and what was left over, allow.
+    fn balance(&self, pending: &Pending, now: Instant) -> f64 {
+        let left = remaining(self.credit, CREDIT_HALF_LIFE, now - self.last_flush);
+        left + pending.useful_bytes as f64 / 2.0 - pending.overhead_bytes as f64
+    }
+}
+
+fn remaining(amount: f64, half_life: Duration, time: Duration) -> f64 {
+    amount * 0.5_f64.powf(time.as_secs_f64() / half_life.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: u64 = 26 << 10;
+
+    fn pending(useful_bytes: usize, overhead_bytes: usize) -> Pending {
+        Pending { pack_bytes: useful_bytes, commits: 1, overhead_bytes, useful_bytes }
+    }
+
+    /// A branch under load whose directories and metadata take `directories` bytes in every pack.
+    struct Load {
+        budget: Budget,
+        now: Instant,
+        directories: usize,
+        useful: usize,
+        oldest: Option<Instant>,
+    }
+
+    impl Load {
+        fn new(directories: usize) -> Self {
+            let now = Instant::now();
+            Self { budget: Budget::new(RATE, now), now, directories, useful: 0, oldest: None }
+        }
+
+        /// Goes on for a while. Gives the longest time that a write waited for its pack, and how many packs were written.
+        fn run(&mut self, time: Duration, bytes_per_second: usize) -> (Duration, u32) {
+            let (end, mut most, mut packs) = (self.now + time, Duration::ZERO, 0);
+            while self.now < end {
+                self.now += Duration::from_millis(50);
+                self.useful += bytes_per_second / 20;
+                let oldest = *self.oldest.get_or_insert(self.now);
+                let open = pending(self.useful, self.directories);
+                most = most.max(self.now - oldest);
+                if self.budget.due_at(&open, oldest, self.now) <= self.now {
+                    self.budget.flushed(&open, self.now, self.now);
+                    (self.oldest, self.useful, packs) = (None, 0, packs + 1);
+                }
+            }
+            (most, packs)
+        }
+    }
+
+    const TEN_MINUTES: Duration = Duration::from_mins(10);
+    const TRICKLE: usize = 700;
+    const BURST: usize = 5 << 20;
+
+    #[test]
+    fn a_quiet_branch_keeps_to_its_rate() {
+        let (lag, packs) = Load::new(200_000).run(TEN_MINUTES, TRICKLE);
+        assert!(lag <= MAX_LAG, "{lag:?}");
+        assert!(u64::from(packs) * 200_000 <= 600 * RATE + 200_000, "{packs} packs");
+    }
+
+    #[test]
+    fn directories_larger_than_the_rate_allows_are_written_in_bounded_time() {
+        let (lag, packs) = Load::new(4 << 20).run(TEN_MINUTES, TRICKLE);
+        assert!(lag <= MAX_LAG, "{lag:?}");
+        assert!(packs <= 61, "{packs} packs");
+    }
+
+    #[test]
+    fn the_end_of_a_burst_does_not_wait_for_its_directories() {
+        for directories in [100 << 10, 1 << 20, 4 << 20, 8 << 20] {
+            let mut load = Load::new(directories);
+            let (lag, _) = load.run(Duration::from_secs(30), BURST);
+            assert!(lag <= Duration::from_secs(4), "{directories} bytes of directories: {lag:?} in the burst");
+            // What is left over goes out with what little comes in.
+            let (_, packs) = load.run(Duration::from_secs(4), 10_000);
+            assert!(packs > 0, "{directories} bytes of directories");
+        }
+    }
+
+    #[test]
+    fn a_burst_pays_for_no_more_than_its_end() {
+        let mut load = Load::new(200_000);
+        load.run(Duration::from_secs(30), BURST);
+        let (_, packs) = load.run(TEN_MINUTES, TRICKLE);
+        let spent = f64::from(packs) * 200_000.0;
+        assert!(spent <= (600 * RATE) as f64 + 30.0 * BURST as f64 / 50.0, "{packs} packs");
+    }
+}
