@@ -60,6 +60,8 @@ impl Default for Settings {
 const MAX_PACK_BYTES: usize = 24 << 20;
 /// Where others follow, a flush takes one part in so many of the time.
 const FLUSH_SHARE: u32 = 5;
+/// Where others follow, a pack goes on over many flushes up to this size.
+const OPEN_PACK_BYTES: usize = 512 << 10;
 /// An idle branch whose ephemeral keys change still moves the start of its journal so often.
 const IDLE_FLUSH_INTERVAL: Duration = Duration::from_mins(10);
 /// Entries taken from the log at a time.
@@ -144,6 +146,8 @@ impl Committer {
         bases: Vec<(Revision, [u8; 20])>,
         counters: Arc<Counters>,
     ) -> Self {
+        let mut branch = branch;
+        keep_open(&mut branch, &settings);
         let staged = store.committed_revision();
         let data = branch.head().data;
         let heads =
@@ -352,7 +356,8 @@ impl Committer {
     /// After an error memory may be ahead of the repository: start again from what is there.
     fn reopen(&mut self) -> Result<(), Failure> {
         let gone = || Failure::Lasting(format!("{} does not exist any more", self.config.data_reference));
-        let branch = Branch::open(self.config.clone())?.ok_or_else(gone)?;
+        let mut branch = Branch::open(self.config.clone())?.ok_or_else(gone)?;
+        keep_open(&mut branch, &self.settings);
         self.staged = Revision::new(branch.state().revision).max(self.floor);
         self.branch = branch;
         self.oldest = None;
@@ -362,6 +367,12 @@ impl Committer {
 
     fn wait(&self, time: Duration) {
         self.store.wait_for_stop(Instant::now() + time);
+    }
+}
+
+fn keep_open(branch: &mut Branch, settings: &Settings) {
+    if settings.flush_interval.is_some() {
+        branch.keep_packs_open(OPEN_PACK_BYTES);
     }
 }
 

@@ -173,6 +173,8 @@ pub struct Branch {
     local: Tree,
     trie: Trie,
     pack: pack::Writer,
+    /// See [`Branch::keep_packs_open`].
+    open_below: usize,
     /// Former versions of values in the open pack, by key.
     values: HashMap<Bytes, Value>,
     /// Values of local keys that the next metadata commit brings in: only their last versions are ever referred to.
@@ -222,6 +224,12 @@ impl Branch {
     /// Number of keys, unflushed changes included.
     pub fn keys(&self) -> usize {
         self.trie.len()
+    }
+
+    /// From now on a flush goes on with the pack of the one before, writing it again, while that is smaller than so many bytes.
+    /// For a branch that is flushed many times a second: it has fewer packs, and directories are not written whole each time.
+    pub fn keep_packs_open(&mut self, below: usize) {
+        self.open_below = below;
     }
 
     /// What a flush would write now.

@@ -95,21 +95,38 @@ pub(super) struct Entry {
     pub(super) is_directory: bool,
     pub(super) name: Vec<u8>,
     pub(super) oid: Oid,
-    /// The directory of that name in the other tree.
-    pub(super) before: Option<Oid>,
+    /// The directories of that name in the other trees.
+    pub(super) before: Vec<Oid>,
 }
 
-/// The files and directories of a tree that are not exactly so in the tree `before`.
-pub(super) fn added(oid: Oid, tree: &[u8], before: Option<(Oid, &[u8])>) -> Result<Vec<Entry>, TreeError> {
-    let old = before.map_or_else(|| Ok(Vec::new()), |(oid, data)| parse(oid, data))?;
-    let (removed, added) = differing(&old, &parse(oid, tree)?);
-    let removed: BTreeMap<Vec<u8>, Oid> =
-        removed.into_iter().filter(|(kind, ..)| *kind == Kind::Directory).map(|(_, name, oid)| (name, oid)).collect();
-    let entries = added.into_iter().filter(|(kind, ..)| *kind != Kind::Other).map(|(kind, name, oid)| {
-        let before = removed.get(&name).copied();
-        Entry { is_directory: kind == Kind::Directory, name, oid, before }
-    });
-    Ok(entries.collect())
+/// The files and directories of a tree that are not exactly so in any of the trees `before`.
+pub(super) fn added(oid: Oid, tree: &[u8], before: &[(Oid, &[u8])]) -> Result<Vec<Entry>, TreeError> {
+    let tree = parse(oid, tree)?;
+    let mut entries: Option<Vec<Entry>> = None;
+    for (oid, data) in before {
+        let (removed, added) = differing(&parse(*oid, data)?, &tree);
+        let directories = removed.into_iter().filter(|(kind, ..)| *kind == Kind::Directory);
+        let directories: BTreeMap<Vec<u8>, Oid> = directories.map(|(_, name, oid)| (name, oid)).collect();
+        let mut known = entries.take().map(|entries| entries.into_iter().map(|entry| (entry.name, entry.before)));
+        let mut known: Option<BTreeMap<_, _>> = known.as_mut().map(Iterator::collect);
+        let here = added.into_iter().filter(|(kind, ..)| *kind != Kind::Other).filter_map(|(kind, name, oid)| {
+            // What one of the trees before had already is not new.
+            let mut before = known.as_mut().map_or_else(|| Some(Vec::new()), |known| known.remove(&name))?;
+            before.extend(directories.get(&name));
+            Some(Entry { is_directory: kind == Kind::Directory, name, oid, before })
+        });
+        entries = Some(here.collect());
+    }
+    Ok(entries.unwrap_or_else(|| {
+        let all = tree.iter().filter(|item| item.kind != Kind::Other);
+        let entry = |item: &Item<'_>| Entry {
+            is_directory: item.kind == Kind::Directory,
+            name: item.name.to_vec(),
+            oid: item.oid,
+            before: Vec::new(),
+        };
+        all.map(entry).collect()
+    }))
 }
 
 fn entry(odb: &Odb<'_>, tree: Oid, name: &[u8], kind: Kind) -> Result<Option<Oid>, TreeError> {

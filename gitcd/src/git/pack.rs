@@ -1,7 +1,7 @@
 //! Builds one Git pack in memory and puts it, with its index, into a repository.
 //!
-//! Every flush is one pack. A later version of an object is an `OFS_DELTA` against the one before it in the
-//! same pack, so the caller keeps the [`Placed`] of what it wrote last.
+//! A flush writes a pack, or writes it again with more in it. A later version of an object is an `OFS_DELTA` against the one
+//! before it in the same pack, so the caller keeps the [`Placed`] of what it wrote last.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -19,6 +19,7 @@ const STORE_BELOW: usize = 384;
 /// compression takes a few milliseconds and saves a sixteenth of what a quiet branch writes to disk.
 const THOROUGH_FROM: usize = 64 << 10;
 const HEADER_LEN: usize = 12;
+const CHECKSUM_LEN: usize = 20;
 const OFS_DELTA: u8 = 6;
 
 /// What an object is.
@@ -97,6 +98,8 @@ pub(super) struct Writer {
     thorough: Compressor,
     scratch: Vec<u8>,
     pack: u32,
+    /// The name under which the pack so far is in a repository.
+    pub(super) written: Option<String>,
 }
 
 /// An object's line in the index.
@@ -135,6 +138,7 @@ impl Default for Writer {
             thorough: Compressor::new(CompressionLvl::new(6).expect("6 is a level")),
             scratch: Vec::new(),
             pack: 0,
+            written: None,
         };
         writer.restart();
         writer
@@ -149,6 +153,7 @@ impl Writer {
         self.entries.clear();
         self.placed.clear();
         self.pack = self.pack.wrapping_add(1);
+        self.written = None;
     }
 
     /// Bytes of the pack so far.
@@ -241,7 +246,8 @@ impl Writer {
         placed
     }
 
-    /// Completes the bytes: object count, checksum; sorts the entries for the index. [`Self::restart`] must follow.
+    /// Completes the bytes: object count, checksum; sorts the entries for the index. [`Self::restart`] or [`Self::unseal`] must
+    /// follow.
     pub(super) fn seal(&mut self) -> Sealed<'_> {
         let count = u32::try_from(self.entries.len()).expect("memory ends before a pack has 2^32 objects");
         self.bytes[8..HEADER_LEN].copy_from_slice(&count.to_be_bytes());
@@ -249,6 +255,11 @@ impl Writer {
         self.bytes.extend_from_slice(&checksum);
         self.entries.sort_unstable_by_key(|entry| entry.oid);
         Sealed { bytes: &self.bytes, entries: &self.entries, checksum }
+    }
+
+    /// Takes the checksum off again, so that more can be added.
+    pub(super) fn unseal(&mut self) {
+        self.bytes.truncate(self.bytes.len() - CHECKSUM_LEN);
     }
 }
 

@@ -48,9 +48,37 @@ impl Writer {
     /// [`WriteError`]. An fsync that failed must not be tried again: what the objects in memory refer to is then not
     /// in the repository, so open the branch anew.
     pub(super) fn finish(&mut self, folder: &Path) -> Result<Finished, WriteError> {
-        let finished = write(&self.seal(), folder);
-        self.restart();
-        finished
+        self.publish(folder, 0)
+    }
+
+    /// Like [`Self::finish`], but goes on with the pack while it is smaller than `open_below`: the next call writes it again with
+    /// what was added, and removes what this one wrote. So a repository that takes many small steps has few packs, and
+    /// each step is a delta against the one before.
+    ///
+    /// Readers that know the former pack find its objects in the new one when they look again, which Git and libgit2 do.
+    ///
+    /// # Errors
+    /// [`WriteError`], as [`Self::finish`].
+    pub(super) fn publish(&mut self, folder: &Path, open_below: usize) -> Result<Finished, WriteError> {
+        let finished = write(&self.seal(), folder).inspect_err(|_| self.restart())?;
+        if let Some(before) = self.written.take().filter(|before| *before != finished.name) {
+            // The index first: nobody begins to use a pack without one. What stays behind is only a copy.
+            for extension in ["idx", "pack"] {
+                let _ = fs::remove_file(folder.join(format!("pack-{before}.{extension}")));
+            }
+        }
+        if self.len() < open_below {
+            self.unseal();
+            self.written = Some(finished.name.clone());
+        } else {
+            self.restart();
+        }
+        Ok(finished)
+    }
+
+    /// Whether the pack that was written last goes on.
+    pub(super) fn is_open(&self) -> bool {
+        self.written.is_some()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Objects of one repository in a pack of another.
 //!
-//! Like a flush, a transfer is one pack: it becomes visible, durably, with everything in it. A directory or value that changes from
-//! commit to commit is a delta against its version before, as in a flush.
+//! Like a flush, a transfer is one pack, or goes on with the pack of the one before: it becomes visible, durably, with everything
+//! in it. A directory or value that changes from commit to commit is a delta against its version before, as in a flush.
 
 use std::collections::{HashMap, HashSet};
 
@@ -48,27 +48,39 @@ struct Version {
 
 /// Larger directories and values are not kept for deltas.
 const KEPT: usize = 8 << 20;
+/// A pack goes on up to this size.
+const OPEN_BELOW: usize = 512 << 10;
 
 impl Pack {
-    /// Adds a tree and what is in it, as far as it differs from the tree `before`, which the other repository has or gets, and is not
-    /// there.
+    /// Adds a tree and what is in it, as far as none of the trees `before` has it, which the other repository has or gets. Without
+    /// any of those, every object is looked for there.
     ///
     /// # Errors
     /// [`TransferError::Read`].
-    pub fn tree(
+    pub fn tree(&mut self, odb: &Odb<'_>, there: &Odb<'_>, before: &[Oid], tree: Oid) -> Result<(), TransferError> {
+        let there = before.is_empty().then_some(there);
+        self.add_tree(odb, there, before, tree)
+    }
+
+    fn add_tree(
         &mut self,
         odb: &Odb<'_>,
-        there: &Odb<'_>,
-        before: Option<Oid>,
+        there: Option<&Odb<'_>>,
+        before: &[Oid],
         tree: Oid,
     ) -> Result<(), TransferError> {
-        if before == Some(tree) || self.seen.contains(&tree) || has(there, tree) {
+        let is_there = |oid| there.is_some_and(|there| has(there, oid));
+        if before.contains(&tree) || self.seen.contains(&tree) || is_there(tree) {
             return Ok(());
         }
         let (content, entries) = {
             let object = read(odb, tree, ObjectType::Tree)?;
-            let old = before.map(|before| read(odb, before, ObjectType::Tree)).transpose().unwrap_or(None);
-            let entries = changes::added(tree, object.data(), before.zip(old.as_ref().map(git2::OdbObject::data)))
+            let old: Vec<_> = before
+                .iter()
+                .filter_map(|before| Some((*before, read(odb, *before, ObjectType::Tree).ok()?)))
+                .collect();
+            let old: Vec<_> = old.iter().map(|(oid, object)| (*oid, object.data())).collect();
+            let entries = changes::added(tree, object.data(), &old)
                 .map_err(|error| TransferError::Read { oid: error.oid, said: error.problem })?;
             (object.data().to_vec(), entries)
         };
@@ -77,8 +89,8 @@ impl Pack {
             self.path.push(b'/');
             self.path.extend_from_slice(&name);
             if is_directory {
-                self.tree(odb, there, before, oid)?;
-            } else if !self.seen.contains(&oid) && !has(there, oid) {
+                self.add_tree(odb, there, &before, oid)?;
+            } else if !self.seen.contains(&oid) && !is_there(oid) {
                 let blob = read(odb, oid, ObjectType::Blob)?.data().to_vec();
                 self.add(Kind::Blob, oid, blob);
             }
@@ -114,13 +126,27 @@ impl Pack {
         }
     }
 
-    /// Puts the pack into a repository, durably; returns its bytes.
+    /// Puts the pack into a repository, durably; returns the bytes written. A small pack goes on: what is added next is written
+    /// together with it, and takes its place.
     ///
     /// # Errors
-    /// [`TransferError::Write`], with nothing visible.
-    pub fn finish(mut self, repository: &Repository) -> Result<u64, TransferError> {
-        let finished = self.writer.finish(&repository.commondir().join("objects/pack"))?;
-        Ok(finished.pack_bytes + finished.index_bytes)
+    /// [`TransferError::Write`], with nothing new visible.
+    pub fn publish(&mut self, repository: &Repository) -> Result<u64, TransferError> {
+        let published = self.writer.publish(&repository.commondir().join("objects/pack"), OPEN_BELOW);
+        if !self.writer.is_open() {
+            self.seen.clear();
+            self.last.clear();
+        }
+        let published = published?;
+        Ok(published.pack_bytes + published.index_bytes)
+    }
+
+    /// Begins anew, after an error or for another repository.
+    pub fn restart(&mut self) {
+        self.writer.restart();
+        self.seen.clear();
+        self.last.clear();
+        self.path.clear();
     }
 }
 

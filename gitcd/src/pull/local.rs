@@ -1,54 +1,69 @@
 //! Objects from one repository of this machine to another.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
+use std::path::PathBuf;
 
-use git2::{OdbLookupFlags, Oid, Repository};
+use git2::{Odb, OdbLookupFlags, Oid, Repository};
 
 use crate::git::graph::Graph;
 use crate::git::transfer::{self, TransferError};
 
-/// Copies what `wanted` needs and `to` does not have yet; returns the bytes written.
-///
-/// A commit that is there has everything that it needs: packs become visible whole.
-///
-/// # Errors
-/// [`TransferError`], with nothing visible in `to`.
-pub(super) fn copy(from: &Repository, to: &Repository, wanted: &[Oid]) -> Result<u64, TransferError> {
-    let to_odb =
-        to.odb().map_err(|error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() })?;
-    let _stale = to_odb.refresh();
-    let mut graph = Graph::default();
-    let (mut queue, mut seen, mut commits) = (VecDeque::new(), HashSet::new(), Vec::new());
-    queue.extend(wanted.iter().copied());
-    while let Some(oid) = queue.pop_front() {
-        // What has just been looked for need not be looked for again: that would read the folder of packs for each commit.
-        if !seen.insert(oid) || to_odb.exists_ext(oid, OdbLookupFlags::NO_REFRESH) {
-            continue;
+/// What one repository gets from another, again and again.
+#[derive(Debug, Default)]
+pub(super) struct Copier {
+    pack: transfer::Pack,
+    /// Where the pack goes.
+    to: PathBuf,
+}
+
+impl Copier {
+    /// Copies what `wanted` needs and `to` does not have yet; returns the bytes written.
+    ///
+    /// A commit that is there has everything that it needs: packs become visible whole.
+    ///
+    /// # Errors
+    /// [`TransferError`], with nothing new visible in `to`.
+    pub(super) fn copy(&mut self, from: &Repository, to: &Repository, wanted: &[Oid]) -> Result<u64, TransferError> {
+        if self.to != to.commondir() {
+            self.pack.restart();
+            to.commondir().clone_into(&mut self.to);
         }
-        let commit = graph.commit(from, oid).map_err(|error| TransferError::Read { oid, said: error.to_string() })?;
-        queue.extend(commit.parents.iter().copied());
-        commits.push((oid, commit));
+        self.add(from, to, wanted).inspect_err(|_| self.pack.restart())
     }
-    if commits.is_empty() {
-        return Ok(0);
-    }
-    // Parents first, so that what has changed is made from what it was.
-    commits.reverse();
-    let odb =
-        from.odb().map_err(|error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() })?;
-    let mut pack = transfer::Pack::default();
-    let mut trees: HashMap<Oid, Oid> = HashMap::new();
-    for (oid, commit) in &commits {
-        trees.insert(*oid, commit.tree);
-        let mut before = None;
-        if let Some(parent) = commit.parents.first() {
-            before = match trees.get(parent) {
-                Some(tree) => Some(*tree),
-                None => graph.commit(from, *parent).ok().map(|parent| parent.tree),
-            };
+
+    fn add(&mut self, from: &Repository, to: &Repository, wanted: &[Oid]) -> Result<u64, TransferError> {
+        let to_odb = odb(to)?;
+        let _stale = to_odb.refresh();
+        let mut graph = Graph::default();
+        let (mut queue, mut seen, mut commits) = (VecDeque::new(), HashSet::new(), Vec::new());
+        queue.extend(wanted.iter().copied());
+        while let Some(oid) = queue.pop_front() {
+            // What has just been looked for need not be looked for again: that would read the folder of packs for each commit.
+            if !seen.insert(oid) || to_odb.exists_ext(oid, OdbLookupFlags::NO_REFRESH) {
+                continue;
+            }
+            let commit =
+                graph.commit(from, oid).map_err(|error| TransferError::Read { oid, said: error.to_string() })?;
+            queue.extend(commit.parents.iter().copied());
+            commits.push((oid, commit));
         }
-        pack.tree(&odb, &to_odb, before, commit.tree)?;
-        pack.commit(&odb, *oid)?;
+        if commits.is_empty() {
+            return Ok(0);
+        }
+        // Parents first, so that what has changed is made from what it was.
+        commits.reverse();
+        let from_odb = odb(from)?;
+        for (oid, commit) in &commits {
+            let before: Vec<Oid> =
+                commit.parents.iter().filter_map(|parent| Some(graph.commit(from, *parent).ok()?.tree)).collect();
+            self.pack.tree(&from_odb, &to_odb, &before, commit.tree)?;
+            self.pack.commit(&from_odb, *oid)?;
+        }
+        self.pack.publish(to)
     }
-    pack.finish(to)
+}
+
+fn odb(repository: &Repository) -> Result<Odb<'_>, TransferError> {
+    let failed = |error: git2::Error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() };
+    repository.odb().map_err(failed)
 }

@@ -9,7 +9,7 @@ use rand::Rng as _;
 use tokio::sync::watch;
 
 use super::join::{How, JoinError, Joined, Joiner};
-use super::remote::{Fetched, Place, Push, Remote, RemoteError};
+use super::remote::{Fetched, Link, Place, Push, Remote, RemoteError};
 use super::status::{Condition, Statuses, now};
 use crate::error::chain;
 use crate::git::branch;
@@ -68,7 +68,7 @@ pub struct Puller {
     config: Config,
     statuses: Statuses,
     /// One for each remote: only one exchange at a time.
-    turns: Vec<tokio::sync::Mutex<()>>,
+    turns: Vec<tokio::sync::Mutex<Arc<Link>>>,
 }
 
 /// Tells of changes in a remote that is a folder of this machine.
@@ -224,13 +224,14 @@ impl Puller {
 
     async fn pull_waiting(&self, remote: &Remote, waiting: &mut Waiting) -> Result<(), PullError> {
         let at = self.config.remotes.iter().position(|known| known.name == remote.name);
-        let _turn = match at {
+        let turn = match at {
             Some(at) => Some(self.turns[at].lock().await),
             None => None,
         };
+        let link = turn.as_deref().cloned().unwrap_or_default();
         let mut outcome = Ok(());
         for _ in 0..RACES {
-            outcome = self.exchange(remote, waiting).await;
+            outcome = self.exchange(remote, &link, waiting).await;
             if !matches!(&outcome, Err(error) if error.condition() == Condition::Raced) {
                 break;
             }
@@ -250,15 +251,15 @@ impl Puller {
         outcome
     }
 
-    async fn exchange(&self, remote: &Remote, waiting: &mut Waiting) -> Result<(), PullError> {
-        let pulled = self.take(remote, waiting).await;
+    async fn exchange(&self, remote: &Remote, link: &Arc<Link>, waiting: &mut Waiting) -> Result<(), PullError> {
+        let pulled = self.take(remote, link, waiting).await;
         let (own, failed) = match pulled {
             Ok(fetched) => (fetched, None),
             Err(error) if remote.push_on_pull_failure => (remote.known(self.joiner.config())?, Some(error)),
             Err(error) => return Err(error),
         };
         if remote.push_after_merge || failed.is_some() {
-            let pushed = self.push(remote, own).await;
+            let pushed = self.push(remote, link, own).await;
             if failed.is_none() {
                 pushed?;
             }
@@ -267,14 +268,11 @@ impl Puller {
     }
 
     /// Fetches and merges.
-    async fn take(&self, remote: &Remote, waiting: &mut Waiting) -> Result<Fetched, PullError> {
-        let (wanted, config) = (remote.clone(), self.joiner.config().clone());
-        let fetched =
-            tokio::task::spawn_blocking(
-                move || {
-                    if wanted.fetch { wanted.fetch(&config) } else { wanted.known(&config) }
-                },
-            );
+    async fn take(&self, remote: &Remote, link: &Arc<Link>, waiting: &mut Waiting) -> Result<Fetched, PullError> {
+        let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
+        let fetched = tokio::task::spawn_blocking(move || {
+            if wanted.fetch { wanted.fetch(&config, &link) } else { wanted.known(&config) }
+        });
         let fetched = fetched.await.expect("fetching does not panic")?;
         self.statuses.change(&remote.name, |status| {
             status.fetched_bytes += fetched.bytes;
@@ -331,8 +329,8 @@ impl Puller {
         Ok(())
     }
 
-    async fn push(&self, remote: &Remote, there: Fetched) -> Result<(), PullError> {
-        let (wanted, config) = (remote.clone(), self.joiner.config().clone());
+    async fn push(&self, remote: &Remote, link: &Arc<Link>, there: Fetched) -> Result<(), PullError> {
+        let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
         let data = self.joiner.head().data;
         if there.own == Some(data) {
             return Ok(());
@@ -349,7 +347,7 @@ impl Puller {
             // In this order: the metadata may describe a later commit than the one that is pushed, never an earlier one.
             let data = (config.data_reference.clone(), data, there.own);
             let metadata = metadata.map(|oid| (config.metadata_reference.clone(), oid, there.own_metadata));
-            wanted.push(&config, &Push { updates: std::iter::once(data).chain(metadata).collect() })
+            wanted.push(&config, &link, &Push { updates: std::iter::once(data).chain(metadata).collect() })
         });
         let bytes = pushed.await.expect("pushing does not panic")?;
         self.statuses.change(&remote.name, |status| {

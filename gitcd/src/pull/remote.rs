@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use git2::{Oid, Repository};
+use parking_lot::Mutex;
 
-use super::local;
+use super::local::Copier;
 use super::program::{self, Credentials};
 use super::status::Condition;
 use crate::git::branch;
@@ -63,6 +64,13 @@ pub struct RemoteError {
     pub problem: String,
 }
 
+/// What is kept from one exchange with a remote to the next, so that many small ones leave few packs.
+#[derive(Debug, Default)]
+pub struct Link {
+    fetching: Mutex<Copier>,
+    pushing: Mutex<Copier>,
+}
+
 /// Where a remote is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -114,9 +122,9 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`]; the references here are as before.
-    pub fn fetch(&self, config: &branch::Config) -> Result<Fetched, RemoteError> {
+    pub fn fetch(&self, config: &branch::Config, link: &Link) -> Result<Fetched, RemoteError> {
         match self.place(&config.repository)? {
-            Place::Folder(folder) => self.fetch_folder(config, &folder),
+            Place::Folder(folder) => self.fetch_folder(config, link, &folder),
             Place::Url(url) => self.fetch_url(config, &url),
         }
     }
@@ -152,7 +160,7 @@ impl Remote {
         Ok((repository, refs))
     }
 
-    fn fetch_folder(&self, config: &branch::Config, folder: &Path) -> Result<Fetched, RemoteError> {
+    fn fetch_folder(&self, config: &branch::Config, link: &Link, folder: &Path) -> Result<Fetched, RemoteError> {
         let (there, refs) = self.open(folder)?;
         let read = |name: &str| refs.read(name).map_err(|error| self.error(Condition::Damaged, error.to_string()));
         let fetched = Fetched {
@@ -164,7 +172,8 @@ impl Remote {
         let here = Repository::open(git_dir(&config.repository))
             .map_err(|error| self.error(Condition::Failed, error.message()))?;
         let wanted: Vec<Oid> = [fetched.theirs, fetched.own].into_iter().flatten().collect();
-        let bytes = local::copy(&there, &here, &wanted).map_err(|error| self.transfer(&error, true))?;
+        let copied = link.fetching.lock().copy(&there, &here, &wanted);
+        let bytes = copied.map_err(|error| self.transfer(&error, true))?;
         let own = Refs::open(&git_dir(&config.repository))
             .map_err(|error| self.error(Condition::Failed, error.to_string()))?;
         for (reference, found) in [(&self.data_reference, fetched.theirs), (&config.data_reference, fetched.own)] {
@@ -204,9 +213,9 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`], with [`Condition::Raced`] if a reference is not as expected.
-    pub fn push(&self, config: &branch::Config, push: &Push) -> Result<u64, RemoteError> {
+    pub fn push(&self, config: &branch::Config, link: &Link, push: &Push) -> Result<u64, RemoteError> {
         match self.place(&config.repository)? {
-            Place::Folder(folder) => self.push_folder(config, &folder, push),
+            Place::Folder(folder) => self.push_folder(config, link, &folder, push),
             Place::Url(url) => {
                 program::push(&git_dir(&config.repository), &url, &self.credentials, &push.updates)
                     .map_err(|failed| self.error(failed.condition, failed.said))?;
@@ -215,12 +224,19 @@ impl Remote {
         }
     }
 
-    fn push_folder(&self, config: &branch::Config, folder: &Path, push: &Push) -> Result<u64, RemoteError> {
+    fn push_folder(
+        &self,
+        config: &branch::Config,
+        link: &Link,
+        folder: &Path,
+        push: &Push,
+    ) -> Result<u64, RemoteError> {
         let (there, refs) = self.open(folder)?;
         let here = Repository::open(git_dir(&config.repository))
             .map_err(|error| self.error(Condition::Failed, error.message()))?;
         let wanted: Vec<Oid> = push.updates.iter().map(|(_, new, _)| *new).collect();
-        let bytes = local::copy(&here, &there, &wanted).map_err(|error| self.transfer(&error, false))?;
+        let copied = link.pushing.lock().copy(&here, &there, &wanted);
+        let bytes = copied.map_err(|error| self.transfer(&error, false))?;
         for (reference, new, expected) in &push.updates {
             if *expected == Some(*new) {
                 continue;

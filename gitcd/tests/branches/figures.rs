@@ -93,7 +93,12 @@ async fn propagation(one: Branch, other: Branch) {
                             continue;
                         };
                         last = last.max(number);
-                        latencies.push(sent.lock()[number as usize].unwrap().elapsed());
+                        // It brings what it replaced, too.
+                        let (mut sent, mut at) = (sent.lock(), Some(number as usize));
+                        while let Some(since) = at.and_then(|at| sent[at].take()) {
+                            latencies.push(since.elapsed());
+                            at = at.and_then(|at| at.checked_sub(50));
+                        }
                     }
                 }
                 after = entry.revision;

@@ -47,13 +47,15 @@ impl Branch {
         self.look_for_others()?;
         let metadata = self.write_metadata(state, Some(self.head.metadata));
         let pair = Pair { data: self.data_commit, metadata };
-        let finished = self.pack.finish(&self.repository.path().join("objects/pack"))?;
+        let finished = self.pack.publish(&self.repository.path().join("objects/pack"), self.open_below)?;
         self.refs.update(&self.names.metadata, metadata, Some(self.head.metadata))?;
         self.move_data(pair.data)?;
         pair.write(&self.pair_file())?;
         self.head = pair;
         self.state = state.clone();
-        self.values.clear();
+        if !self.pack.is_open() {
+            self.values.clear();
+        }
         self.overhead = 0;
         Ok(Flushed {
             pair,

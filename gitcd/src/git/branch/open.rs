@@ -160,6 +160,7 @@ impl Branch {
             local,
             trie,
             pack: pack::Writer::default(),
+            open_below: 0,
             values: std::collections::HashMap::new(),
             local_values: std::collections::HashMap::new(),
             local_changed: false,
