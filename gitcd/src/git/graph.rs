@@ -42,10 +42,14 @@ pub struct GraphError {
 #[derive(Debug, Default)]
 pub struct Graph {
     commits: HashMap<Oid, Arc<Commit>>,
+    /// Where pairs of them meet, as far as somebody has asked.
+    meetings: HashMap<(Oid, Oid), Arc<[Oid]>>,
 }
 
-/// So many commits are remembered.
+/// So many commits are remembered,
 const REMEMBERED: usize = 200_000;
+/// and so many pairs.
+const REMEMBERED_PAIRS: usize = 20_000;
 
 const ONE: u8 = 1;
 const OTHER: u8 = 2;
@@ -86,6 +90,24 @@ impl Graph {
     /// [`GraphError`].
     pub fn is_ancestor(&mut self, repository: &Repository, ancestor: Oid, commit: Oid) -> Result<bool, GraphError> {
         Ok(ancestor == commit || self.meet(repository, ancestor, commit, |_| false)?.bases == [ancestor])
+    }
+
+    /// The best common ancestors of two commits, by id. Remembers them: whoever merges several common ancestors asks again for
+    /// every key.
+    ///
+    /// # Errors
+    /// [`GraphError`].
+    pub fn bases(&mut self, repository: &Repository, one: Oid, other: Oid) -> Result<Arc<[Oid]>, GraphError> {
+        let pair = (one.min(other), one.max(other));
+        if let Some(bases) = self.meetings.get(&pair) {
+            return Ok(bases.clone());
+        }
+        let bases: Arc<[Oid]> = self.meet(repository, pair.0, pair.1, |_| false)?.bases.into();
+        if self.meetings.len() >= REMEMBERED_PAIRS {
+            self.meetings.clear();
+        }
+        self.meetings.insert(pair, bases.clone());
+        Ok(bases)
     }
 
     /// Where two histories meet. An edge to a parent that was not taken whole does not count if `left_out` says so of its

@@ -286,7 +286,7 @@ impl Planner<'_, '_> {
                 Some((before, value)) if value.is(blob) => (before, value),
                 Some((before, value)) => {
                     let below = if depth < MAX_CRISSCROSS {
-                        let bases = self.graph.meet(self.repository, before, *commit, |_| false)?.bases;
+                        let bases = self.graph.bases(self.repository, before, *commit)?;
                         self.at(&bases, relative, depth + 1)?
                     } else {
                         Base::Blob(None)
