@@ -43,7 +43,7 @@ pub struct GraphError {
 pub struct Graph {
     commits: HashMap<Oid, Arc<Commit>>,
     /// Where pairs of them meet, as far as somebody has asked.
-    meetings: HashMap<(Oid, Oid), Arc<[Oid]>>,
+    meetings: HashMap<(Oid, Oid), Arc<Meeting>>,
 }
 
 /// So many commits are remembered,
@@ -92,22 +92,22 @@ impl Graph {
         Ok(ancestor == commit || self.meet(repository, ancestor, commit, |_| false)?.bases == [ancestor])
     }
 
-    /// The best common ancestors of two commits, by id. Remembers them: whoever merges several common ancestors asks again for
-    /// every key.
+    /// Where two histories meet, all edges counted. Remembers it: whoever merges several common ancestors asks again for every
+    /// key.
     ///
     /// # Errors
     /// [`GraphError`].
-    pub fn bases(&mut self, repository: &Repository, one: Oid, other: Oid) -> Result<Arc<[Oid]>, GraphError> {
+    pub fn meeting(&mut self, repository: &Repository, one: Oid, other: Oid) -> Result<Arc<Meeting>, GraphError> {
         let pair = (one.min(other), one.max(other));
-        if let Some(bases) = self.meetings.get(&pair) {
-            return Ok(bases.clone());
+        if let Some(meeting) = self.meetings.get(&pair) {
+            return Ok(meeting.clone());
         }
-        let bases: Arc<[Oid]> = self.meet(repository, pair.0, pair.1, |_| false)?.bases.into();
+        let meeting = Arc::new(self.meet(repository, pair.0, pair.1, |_| false)?);
         if self.meetings.len() >= REMEMBERED_PAIRS {
             self.meetings.clear();
         }
-        self.meetings.insert(pair, bases.clone());
-        Ok(bases)
+        self.meetings.insert(pair, meeting.clone());
+        Ok(meeting)
     }
 
     /// Where two histories meet. An edge to a parent that was not taken whole does not count if `left_out` says so of its

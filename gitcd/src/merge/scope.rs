@@ -85,6 +85,11 @@ impl Scope {
         self.except.insert(key.to_vec());
     }
 
+    /// Whether keys were named one by one.
+    pub fn has_exceptions(&self) -> bool {
+        !self.except.is_empty()
+    }
+
     /// The same set without the keys that were named one by one.
     #[must_use]
     pub fn policy(&self) -> Self {

@@ -7,7 +7,7 @@ use git2::{Oid, Repository};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::plan::{PlanError, Rejected, Rules, plan};
+use super::plan::{Plan, PlanError, Rejected, Rules, plan};
 use crate::committer::Head;
 use crate::git::branch::Config;
 use crate::git::graph::Graph;
@@ -28,10 +28,23 @@ pub struct How {
     pub fast_forward: bool,
     /// Whether to make the commit although only the histories differ and the other side is to do it.
     pub impatient: bool,
+    /// Whether a commit is made although nothing comes with theirs.
+    pub histories: Histories,
     /// Whether a file that cannot enter keeps everything else out, too.
     pub strict: bool,
     /// Whom watchers and commits are told as the writer.
     pub by: Arc<str>,
+}
+
+/// When histories are joined of which only parts are taken, and nothing new is in these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Histories {
+    /// Not before there is something.
+    Later,
+    /// If ours has something more, since that is to be pushed on top of theirs.
+    ToPush,
+    /// At once: the reference that has theirs is to move on.
+    Now,
 }
 
 /// What became of it.
@@ -39,6 +52,8 @@ pub struct How {
 pub enum Joined {
     /// It was in our history already.
     Contained,
+    /// It has nothing that we take and do not have.
+    NothingNew,
     /// Only the histories differ, and the other side is to join them.
     Left,
     /// These files cannot enter, so nothing does.
@@ -52,6 +67,17 @@ pub enum Joined {
         /// Files that did not enter.
         rejected: Vec<Rejected>,
     },
+}
+
+impl How {
+    fn is_needless(&self, plan: &Plan) -> bool {
+        plan.nothing_new
+            && match self.histories {
+                Histories::Later => true,
+                Histories::ToPush => plan.follows,
+                Histories::Now => false,
+            }
+    }
 }
 
 /// Why it was not merged. Nothing was changed.
@@ -185,13 +211,18 @@ impl Joiner {
                 fast_forward: wanted.fast_forward,
             };
             let plan = plan(&git.repository, &mut git.graph, &rules, head.data, theirs)?;
-            if plan.as_ref().is_some_and(|plan| wanted.impatient || !plan.same_tree || head.data < theirs) {
+            let is_joined =
+                |plan: &Plan| !wanted.is_needless(plan) && (wanted.impatient || !plan.same_tree || head.data < theirs);
+            if plan.as_ref().is_some_and(is_joined) {
                 // Until our own commit leads to it, nothing else does.
                 keep(&git.refs, &config, theirs)?;
             }
             Ok::<_, JoinError>(plan)
         });
         let Some(plan) = planned.await.expect("a merge does not panic")? else { return Ok(Joined::Contained) };
+        if how.is_needless(&plan) {
+            return Ok(Joined::NothingNew);
+        }
         if how.strict && !plan.rejected.is_empty() {
             return Ok(Joined::Refused(plan.rejected));
         }

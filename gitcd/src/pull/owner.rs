@@ -87,7 +87,7 @@ async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<(), Refu
     let by = format!("push of {}", update.user.as_deref().unwrap_or("somebody"));
     let how = How { strict: true, ..people::how(&by) };
     match joiner.join(new, &how).await {
-        Ok(Joined::Contained | Joined::Left) => Ok(()),
+        Ok(Joined::Contained | Joined::NothingNew | Joined::Left) => Ok(()),
         Ok(Joined::Refused(rejected)) => {
             let files: Vec<_> = rejected.iter().map(|file| format!("{}: {}", file.path, file.reason)).collect();
             tracing::info!(reference = update.reference, files = files.join("; "), "push refused");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use git2::Oid;
 use tokio::sync::watch;
 
-use super::join::{How, Joined, Joiner};
+use super::join::{Histories, How, Joined, Joiner};
 use super::status::Statuses;
 use crate::error::chain;
 use crate::git::refs::Refs;
@@ -25,6 +25,7 @@ pub fn how(by: &str) -> How {
         scope: Scope::default(),
         fast_forward: true,
         impatient: true,
+        histories: Histories::Now,
         strict: false,
         by: by.into(),
     }
@@ -75,7 +76,7 @@ pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped:
                         status.joined(found, conflicts, &rejected);
                     });
                 }
-                Ok(Joined::Contained | Joined::Left | Joined::Refused(_)) => {}
+                Ok(Joined::Contained | Joined::NothingNew | Joined::Left | Joined::Refused(_)) => {}
                 Err(error) => {
                     tracing::error!(commit = %found, error = chain(&error), "a commit of somebody else's cannot be merged");
                     statuses.change(&reference, |status| status.error = Some(chain(&error)));

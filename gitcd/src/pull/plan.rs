@@ -3,13 +3,14 @@
 //! Reads Git only. The cost grows with what differs between the two commits and the ones where their histories meet.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use git2::{Odb, Oid, Repository};
 
 use super::admit::{self, Origin, admit};
 use crate::git::changes::{self, Changes, TreeError};
-use crate::git::graph::{Commit, Graph, GraphError};
+use crate::git::graph::{Commit, Graph, GraphError, Meeting};
 use crate::git::{form, path};
 use crate::keyspace::{KeySpace, Placement};
 use crate::merge::schema::Schemas;
@@ -41,6 +42,7 @@ pub struct Rejected {
 
 /// What a merge brings.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are facts about two commits, in any combination")]
 pub struct Plan {
     /// For the store.
     pub keys: Vec<Key>,
@@ -54,6 +56,11 @@ pub struct Plan {
     pub rejected: Vec<Rejected>,
     /// Only the histories differ.
     pub same_tree: bool,
+    /// Theirs has nothing new among the keys that are taken, and for others the two will never be the same: the histories need not be
+    /// joined, and if both sides did, each would follow the other's last commit for ever.
+    pub nothing_new: bool,
+    /// Their history has ours in it.
+    pub follows: bool,
 }
 
 /// A merge cannot be computed.
@@ -80,8 +87,11 @@ pub enum PlanError {
 
 /// Deepest criss-cross of merges whose bases are merged with one another.
 const MAX_CRISSCROSS: usize = 8;
+/// Histories are joined once ours has so many commits more, whatever theirs has: looking for where they meet takes time for each.
+const APART: usize = 1000;
 
-/// Computes what merging `theirs` into `ours` brings; `None` if it is there already.
+/// Computes what merging `theirs` into `ours` brings; `None` if it is there already. A commit that is in our history is there only
+/// as far as the merges on the way to it did not leave anything out.
 ///
 /// # Errors
 /// [`PlanError`].
@@ -92,8 +102,9 @@ pub fn plan(
     ours: Oid,
     theirs: Oid,
 ) -> Result<Option<Plan>, PlanError> {
-    let meeting = graph.meet(repository, ours, theirs, |_| false)?;
-    if meeting.bases == [theirs] {
+    let meeting = graph.meeting(repository, ours, theirs)?;
+    let contained = meeting.bases == [theirs];
+    if contained && !may_have_left_out(rules.scope, &meeting) {
         return Ok(None);
     }
     let (our_commit, their_commit) = (graph.commit(repository, ours)?, graph.commit(repository, theirs)?);
@@ -107,21 +118,31 @@ pub fn plan(
         ours,
         theirs,
         their_commit: (*their_commit).clone(),
-        bases: meeting.bases,
-        scopes: meeting.scopes.iter().map(|scope| (**scope).clone()).collect(),
-        group_bases: HashMap::new(),
+        known: Vec::new(),
+        filtered: HashMap::new(),
+        meeting: meeting.clone(),
         schemas: Schemas::default(),
         keys: Vec::new(),
         rejected: Vec::new(),
         left_out: rules.scope.policy(),
-        is_partial: false,
+        // Even if theirs has nothing else to be left out: what an earlier merge left out may be as it was.
+        is_partial: !rules.scope.is_everything(),
+        brings: false,
     };
+    let may_differ = !rules.scope.is_everything() || !meeting.scopes.is_empty();
     let same_tree = our_commit.tree == their_commit.tree;
-    if !same_tree {
+    if !same_tree || may_differ {
         planner.schemas = planner.schemas([our_commit.tree, their_commit.tree])?;
         planner.run(our_commit.tree)?;
     }
-    let Planner { keys, rejected, left_out, is_partial, schemas, .. } = planner;
+    let Planner { keys, rejected, left_out, is_partial, brings, schemas, .. } = planner;
+    if contained && !brings {
+        return Ok(None);
+    }
+    let nothing_new = !brings
+        && rejected.is_empty()
+        && (may_differ || is_partial)
+        && !graph.missing(repository, ours, theirs, APART)?.more;
     let as_is = keys.iter().all(|key| key.as_is && key.outcome == Outcome::Theirs);
     Ok(Some(Plan {
         fast_forward: rules.fast_forward && follows && as_is && !is_partial,
@@ -130,7 +151,15 @@ pub fn plan(
         schemas,
         rejected,
         same_tree,
+        nothing_new,
+        follows,
     }))
+}
+
+/// Whether merges between two commits may have left out what is in `scope`.
+fn may_have_left_out(scope: &Scope, meeting: &Meeting) -> bool {
+    let policy = scope.policy();
+    meeting.scopes.iter().any(|left_out| left_out.policy() != policy || left_out.has_exceptions())
 }
 
 struct Planner<'a, 'r> {
@@ -141,25 +170,28 @@ struct Planner<'a, 'r> {
     ours: Oid,
     theirs: Oid,
     their_commit: Commit,
-    bases: Vec<Oid>,
-    /// What earlier merges between the two left out.
-    scopes: Vec<Scope>,
-    /// Where the histories meet for keys that some of these left out.
-    group_bases: HashMap<Vec<bool>, Vec<Oid>>,
+    /// Where the histories meet, all edges counted.
+    meeting: Arc<Meeting>,
+    /// Scopes of merges that left something out, as far as they were met with.
+    known: Vec<Arc<Scope>>,
+    /// Where histories meet if the edges of some of these, by their places, do not count.
+    filtered: HashMap<(Oid, Oid, Vec<usize>), Arc<Meeting>>,
     schemas: Schemas,
     keys: Vec<Key>,
     rejected: Vec<Rejected>,
     /// What this merge leaves out.
     left_out: Scope,
     is_partial: bool,
+    /// Whether theirs has changed any key that is taken.
+    brings: bool,
 }
 
 impl Planner<'_, '_> {
     fn run(&mut self, our_tree: Oid) -> Result<(), PlanError> {
         let their_tree = self.their_commit.tree;
         let mut base_trees = Vec::new();
-        for base in self.bases.clone() {
-            base_trees.push(self.graph.commit(self.repository, base)?.tree);
+        for base in &self.meeting.bases {
+            base_trees.push(self.graph.commit(self.repository, *base)?.tree);
         }
         let first = base_trees.first().copied();
         let mut theirs = changes::between(self.repository, first, Some(their_tree))?;
@@ -169,6 +201,22 @@ impl Planner<'_, '_> {
                 // What is not different from the first base is there what it is here.
                 theirs.keys.entry(relative).or_insert(changes::Change { from: change.to, to: change.to });
             }
+        }
+        self.left_out_before(our_tree, &mut theirs)?;
+        let keys = self.rules.keys;
+        let is_taken = |relative: &Vec<u8>| {
+            let key = keys.absolute(relative);
+            keys.placement(&key) == Placement::Data && self.rules.scope.covers(&key)
+        };
+        if theirs.strange.is_empty() && !theirs.keys.keys().any(is_taken) {
+            // What ours has changed is not even looked at.
+            for relative in theirs.keys.keys() {
+                let key = keys.absolute(relative);
+                if keys.placement(&key) != Placement::Data {
+                    self.leave_out(&key);
+                }
+            }
+            return Ok(());
         }
         let ours = changes::between(self.repository, first, Some(our_tree))?;
         for (path, reason) in std::mem::take(&mut theirs.strange) {
@@ -199,9 +247,9 @@ impl Planner<'_, '_> {
             return Ok(());
         }
         if !self.rules.scope.covers(&key) {
-            self.is_partial = true;
             return Ok(());
         }
+        self.brings = true;
         if ours == theirs {
             return Ok(());
         }
@@ -252,30 +300,66 @@ impl Planner<'_, '_> {
         Ok(())
     }
 
+    /// Adds the keys that are taken now and that an earlier merge left out: where the histories meet they may be what they are in
+    /// theirs, and yet never have come here.
+    fn left_out_before(&self, our_tree: Oid, theirs: &mut Changes) -> Result<(), PlanError> {
+        if !may_have_left_out(self.rules.scope, &self.meeting) {
+            return Ok(());
+        }
+        for (relative, change) in changes::between(self.repository, Some(our_tree), Some(self.their_commit.tree))?.keys
+        {
+            let key = self.rules.keys.absolute(&relative);
+            if self.rules.scope.covers(&key) && self.meeting.scopes.iter().any(|scope| !scope.covers(&key)) {
+                theirs.keys.entry(relative).or_insert(changes::Change { from: change.to, to: change.to });
+            }
+        }
+        Ok(())
+    }
+
     /// What a key was where the histories meet; they meet elsewhere for keys that an earlier merge left out.
     fn base(&mut self, key: &[u8], relative: &[u8], first: Option<Oid>) -> Result<Base, PlanError> {
-        let group: Vec<bool> = self.scopes.iter().map(|scope| !scope.covers(key)).collect();
-        let bases = if group.contains(&true) {
-            if let Some(bases) = self.group_bases.get(&group) {
-                bases.clone()
-            } else {
-                let left_out: Vec<Scope> =
-                    self.scopes.iter().zip(&group).filter(|(_, out)| **out).map(|(scope, _)| scope.clone()).collect();
-                let skip = |scope: &Scope| left_out.contains(scope);
-                let bases = self.graph.meet(self.repository, self.ours, self.theirs, skip)?.bases;
-                self.group_bases.insert(group, bases.clone());
-                bases
-            }
-        } else if self.bases.len() < 2 {
+        let bases = self.bases(self.ours, self.theirs, key)?;
+        if bases == self.meeting.bases && bases.len() < 2 {
             return Ok(Base::Blob(first));
-        } else {
-            self.bases.clone()
-        };
-        self.at(&bases, relative, 0)
+        }
+        self.at(&bases, (key, relative), 0)
+    }
+
+    /// Where two histories meet for a key: edges to parents of which a merge did not take it do not count.
+    fn bases(&mut self, one: Oid, other: Oid, key: &[u8]) -> Result<Vec<Oid>, PlanError> {
+        let mut meeting = self.graph.meeting(self.repository, one, other)?;
+        let mut left_out: Vec<usize> = Vec::new();
+        loop {
+            // Without some edges histories meet further back, beyond other merges.
+            let mut more = false;
+            for scope in meeting.scopes.iter().filter(|scope| !scope.covers(key)) {
+                let at = self.known.iter().position(|known| known == scope).unwrap_or_else(|| {
+                    self.known.push(scope.clone());
+                    self.known.len() - 1
+                });
+                if !left_out.contains(&at) {
+                    left_out.push(at);
+                    more = true;
+                }
+            }
+            if !more {
+                return Ok(meeting.bases.clone());
+            }
+            left_out.sort_unstable();
+            let asked = (one, other, left_out.clone());
+            meeting = if let Some(found) = self.filtered.get(&asked) {
+                found.clone()
+            } else {
+                let skip = |scope: &Scope| left_out.iter().any(|at| *self.known[*at] == *scope);
+                let found = Arc::new(self.graph.meet(self.repository, one, other, skip)?);
+                self.filtered.insert(asked, found.clone());
+                found
+            };
+        }
     }
 
     /// A key at several commits: what merging them with one another makes of it.
-    fn at(&mut self, commits: &[Oid], relative: &[u8], depth: usize) -> Result<Base, PlanError> {
+    fn at(&mut self, commits: &[Oid], (key, relative): (&[u8], &[u8]), depth: usize) -> Result<Base, PlanError> {
         let mut found: Option<(Oid, Base)> = None;
         for commit in commits {
             let tree = self.graph.commit(self.repository, *commit)?.tree;
@@ -286,8 +370,8 @@ impl Planner<'_, '_> {
                 Some((before, value)) if value.is(blob) => (before, value),
                 Some((before, value)) => {
                     let below = if depth < MAX_CRISSCROSS {
-                        let bases = self.graph.bases(self.repository, before, *commit)?;
-                        self.at(&bases, relative, depth + 1)?
+                        let bases = self.bases(before, *commit, key)?;
+                        self.at(&bases, (key, relative), depth + 1)?
                     } else {
                         Base::Blob(None)
                     };

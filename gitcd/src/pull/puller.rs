@@ -8,7 +8,7 @@ use git2::Oid;
 use rand::Rng as _;
 use tokio::sync::watch;
 
-use super::join::{How, JoinError, Joined, Joiner};
+use super::join::{Histories, How, JoinError, Joined, Joiner};
 use super::remote::{Fetched, Link, Place, Push, Remote, RemoteError};
 use super::status::{Condition, Statuses, now};
 use crate::error::chain;
@@ -114,6 +114,8 @@ impl Notices {
 struct Waiting {
     /// A commit that the other side is to join, and until when.
     left: Option<(Oid, Instant)>,
+    /// Whether nothing is left to the other side.
+    never: bool,
 }
 
 impl Puller {
@@ -218,8 +220,16 @@ impl Puller {
     /// # Errors
     /// [`PullError`]; what was merged before stays.
     pub async fn pull(&self, remote: &Remote) -> Result<(), PullError> {
-        let mut waiting = Waiting { left: None };
-        self.pull_waiting(remote, &mut waiting).await
+        self.pull_waiting(remote, &mut Waiting::default()).await
+    }
+
+    /// The same, but joins histories that differ in nothing else even if the other side should do so. Those who follow a branch do
+    /// this when they have waited for one or two seconds.
+    ///
+    /// # Errors
+    /// [`PullError`].
+    pub async fn pull_impatiently(&self, remote: &Remote) -> Result<(), PullError> {
+        self.pull_waiting(remote, &mut Waiting { never: true, left: None }).await
     }
 
     async fn pull_waiting(&self, remote: &Remote, waiting: &mut Waiting) -> Result<(), PullError> {
@@ -283,12 +293,14 @@ impl Puller {
             return Err(RemoteError { remote: remote.name.clone(), condition: Condition::NoBranch, problem }.into());
         }
         if let Some(theirs) = fetched.theirs {
-            self.join(remote, theirs, waiting, (&remote.scope, remote.policy)).await?;
+            let own = remote.data_reference == self.joiner.config().data_reference;
+            let histories = if remote.push_after_merge && own { Histories::ToPush } else { Histories::Later };
+            self.join(remote, theirs, waiting, (&remote.scope, remote.policy, histories)).await?;
         }
         // Somebody pushed to our branch there: a person, or who served it before.
         if let Some(own) = fetched.own.filter(|own| Some(*own) != fetched.theirs) {
-            let mut at_once = Waiting { left: Some((own, Instant::now())) };
-            self.join(remote, own, &mut at_once, (&Scope::default(), Policy::Later)).await?;
+            let mut at_once = Waiting { never: true, left: None };
+            self.join(remote, own, &mut at_once, (&Scope::default(), Policy::Later, Histories::ToPush)).await?;
         }
         Ok(fetched)
     }
@@ -298,19 +310,24 @@ impl Puller {
         remote: &Remote,
         theirs: Oid,
         waiting: &mut Waiting,
-        (scope, policy): (&Scope, Policy),
+        (scope, policy, histories): (&Scope, Policy, Histories),
     ) -> Result<(), PullError> {
-        let patient = waiting.left.is_none_or(|(oid, until)| oid != theirs || Instant::now() < until);
+        let patient = !waiting.never && waiting.left.is_none_or(|(oid, until)| oid != theirs || Instant::now() < until);
         let how = How {
             policy,
             scope: scope.clone(),
             fast_forward: remote.fast_forward,
             impatient: !patient,
+            histories,
             strict: false,
             by: format!("merge of {}", remote.name).into(),
         };
         match self.joiner.join(theirs, &how).await? {
             Joined::Contained | Joined::Refused(_) => waiting.left = None,
+            Joined::NothingNew => {
+                waiting.left = None;
+                self.statuses.change(&remote.name, |status| status.merged = Some(theirs.to_string()));
+            }
             Joined::Left => {
                 if waiting.left.is_none_or(|(oid, _)| oid != theirs) {
                     let patience = PATIENCE.mul_f64(rand::rng().random_range(0.5..1.0));
@@ -338,6 +355,10 @@ impl Puller {
         if let Some(own) = there.own
             && !self.joiner.is_ancestor(own, data).await?
         {
+            if self.joiner.is_ancestor(data, own).await? {
+                // It has all of ours, and nothing that we take.
+                return Ok(());
+            }
             // It moved on there: what it has comes first.
             let problem = format!("{} has commits there that are not merged here", self.joiner.config().data_reference);
             return Err(RemoteError { remote: remote.name.clone(), condition: Condition::Raced, problem }.into());

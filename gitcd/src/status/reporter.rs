@@ -105,7 +105,13 @@ impl Reporter {
         let remotes = self.puller.remotes().iter();
         let told = remotes.map(|remote| {
             let known = known.get(&remote.name).cloned().unwrap_or_default();
-            let missing = known.seen.as_deref().and_then(|seen| self.missing(&remote.name, Oid::from_str(seen).ok()?));
+            // What was merged may not be in our history, if nothing of it is taken here.
+            let missing = known.seen.as_deref().and_then(|seen| {
+                if known.merged.as_deref() == Some(seen) {
+                    return Some(Missing::default());
+                }
+                self.missing(&remote.name, Oid::from_str(seen).ok()?)
+            });
             let age = |oldest: i64| now().saturating_sub(oldest.max(0) as u64);
             Remote {
                 name: remote.name.clone(),

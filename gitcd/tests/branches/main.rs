@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "where the harness itself fails, the test ends")]
 
 mod figures;
+mod filters;
 mod random;
 mod two;
 mod watcher;

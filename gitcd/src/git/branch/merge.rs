@@ -11,6 +11,7 @@ use super::super::line::{Home, Line};
 use super::super::message::{self, Subject, Verb};
 use super::super::{form, load};
 use super::{Action, Branch, CommitError, Record, Revisions};
+use crate::merge::scope::Scope;
 
 /// What another branch brought, to be committed.
 #[derive(Debug, Clone)]
@@ -54,8 +55,12 @@ impl Branch {
         let unreadable = |error: super::super::graph::GraphError| CommitError::Theirs { said: error.to_string() };
         let their_commit = graph.commit(&self.repository, *theirs).map_err(unreadable)?;
         // What is in the open pack follows the last visible commit, and nobody else can have it.
-        let is_contained = graph.is_ancestor(&self.repository, *theirs, visible).map_err(unreadable)?;
-        if is_contained {
+        // Merges on the way to it may have left out what is now taken: their edges do not count.
+        let scope = Scope::parse(notes.as_bytes()).map(|(_, scope)| scope);
+        let skip = |left_out: &Scope| scope.as_ref() != Some(left_out);
+        let meeting = graph.meet(&self.repository, *theirs, visible, skip).map_err(unreadable)?;
+        let is_joined = meeting.bases == [*theirs];
+        if is_joined {
             self.commit(revisions)?;
             return Ok(Joined::Contained);
         }
