@@ -23,8 +23,8 @@ use crate::process;
 use crate::server::Kind;
 use crate::target::Target;
 
-/// Turns that the objects of a round are divided into.
-const TURNS: u64 = 5;
+/// Turns that a kind of work has in a round; writes are divided into as many parts.
+const TURNS: u64 = 4;
 /// Objects of the unmeasured round before the first one.
 const WARM_UP: u64 = 500;
 const SETTLE_LIMIT: Duration = Duration::from_secs(30);
@@ -142,7 +142,7 @@ pub(crate) async fn run(
         let measured = round > 0;
         let total = if measured { plan.objects } else { WARM_UP };
         for (work, so_far) in Work::ALL.into_iter().zip(&mut gathered) {
-            let turns = if work.writes() && measured { TURNS } else { 1 };
+            let turns = if measured { TURNS } else { 1 };
             for turn in 0..turns {
                 let objects = total * turn / turns..total * (turn + 1) / turns;
                 let turn_of = Turn { objects, total, round: round.into(), writers: plan.writers };
@@ -158,8 +158,10 @@ pub(crate) async fn run(
                     }
                 }
             }
+            let rates = so_far.iter().map(|side| format!("{:>8.0}", side.total.rate()));
+            let (passed, rates) = (start.elapsed().as_secs_f64(), rates.collect::<String>());
+            eprintln!("{passed:6.1} s  round {round}  {:9}{rates} {}/s", work.name(), work.unit());
         }
-        eprintln!("{:6.1} s  round {round} of {} is done", start.elapsed().as_secs_f64(), plan.rounds);
     }
     let mut stores = Vec::new();
     for plane in planes {

@@ -76,11 +76,6 @@ impl Work {
         }
     }
 
-    /// Whether a turn takes a part of the objects; otherwise it reads all.
-    pub(crate) fn writes(self) -> bool {
-        matches!(self, Self::Create | Self::Patch | Self::Delete)
-    }
-
     /// One turn. Writers take these objects; readers expect `total` of them.
     ///
     /// # Errors

@@ -106,8 +106,8 @@ are never reached. Objects are stored as `{media}`. Client, both kube-apiservers
 the store has only a part in the time of a request.
 
 {objects} ConfigMaps of about 700 bytes in 50 namespaces are created, patched, listed and deleted, {rounds} times, after an
-unmeasured round of fewer. Writes come in turns of a fifth of the objects, first, second, second, first, …; after each turn the
-store and its kube-apiserver come to rest. {writers} writes are under way at once, and fewer lists, over {connections}
+unmeasured round of fewer. Each kind of work comes in four turns, first, second, second, first, …; after each turn the store
+and its kube-apiserver come to rest. {writers} writes are under way at once, and fewer lists, over {connections}
 HTTP/2 connections with TLS, {threads} threads, without a rate limit. Answers are checked.
 
 {works}
