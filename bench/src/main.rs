@@ -156,12 +156,12 @@ async fn through_kube_apiserver(args: &Args, options: &Kube) -> Result<ExitCode>
         connections: args.connections,
         media_type: options.storage_media_type.clone(),
     };
-    let (works, stores, kubernetes) = kube::run(&targets, &assets, &folder, &plan).await?;
+    let outcome = kube::run(&targets, &assets, &folder, &plan).await?;
     for target in targets {
         target.server.stop().await?;
     }
     let (command, client_threads) = (options.command(args), args.threads());
-    let measured = kube::Measured { command, date, machine, client_threads, plan, kubernetes, stores, works };
+    let measured = kube::Measured { command, date, machine, client_threads, plan, outcome };
     deliver(&options.output, &measured, &measured.tables(), Section::Kube, &measured.section())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -89,7 +89,7 @@ pub(crate) async fn measure(target: &Target, plan: Plan) -> Result<Side> {
     let (server, pid, own) = (&target.server, target.server.pid(), std::process::id());
     let label = &server.label;
     let space = KeySpace { keys: plan.keys, ..DEPLOYMENTS };
-    let sampler = Sampler::start(pid);
+    let looking = Sampler::start(pid);
     let (machine_before, own_before) = (process::machine_cpu()?, process::cpu(own)?);
     let before = target.usage()?.cpu;
 
@@ -115,7 +115,7 @@ pub(crate) async fn measure(target: &Target, plan: Plan) -> Result<Side> {
     let others = others.saturating_sub(process::cpu(own)?.saturating_sub(own_before));
     let settled = target.settle(SETTLE_LIMIT).await?;
     anyhow::ensure!(settled.quiet, "{label}: no rest within {SETTLE_LIMIT:?} after the load");
-    let samples = sampler.stop().await?;
+    let samples = looking.stop().await?;
     let most = |what: fn(&Sample) -> u64| samples.iter().map(what).max().unwrap_or(0);
     let rest = process::resident(pid)?;
     Ok(Side {

@@ -93,8 +93,8 @@ impl Http {
     }
 
     /// `PATCH` with a JSON merge patch.
-    pub(crate) async fn patch(&self, client: usize, path: &str, patch: Bytes) -> Result<Bytes> {
-        self.ask(client, Method::PATCH, path, "application/merge-patch+json", patch).await
+    pub(crate) async fn patch(&self, client: usize, path: &str, change: Bytes) -> Result<Bytes> {
+        self.ask(client, Method::PATCH, path, "application/merge-patch+json", change).await
     }
 
     /// `DELETE`.

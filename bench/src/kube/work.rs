@@ -146,11 +146,11 @@ struct ListMetadata {
 /// Lists everything, in pages or at once, and counts what comes.
 async fn list(http: &Http, client: u64, expected: u64, page: Option<u64>) -> Result<Vec<Duration>> {
     let mut taken = Vec::new();
-    let mut path = objects::ALL.to_owned();
-    if let Some(page) = page {
-        path += &format!("?limit={page}");
-    }
-    let (mut found, first) = (0, path.clone());
+    let first = match page {
+        Some(page) => format!("{}?limit={page}", objects::ALL),
+        None => objects::ALL.to_owned(),
+    };
+    let (mut found, mut path) = (0, first.clone());
     loop {
         let start = Instant::now();
         let answer = http.get(client as usize, &path).await?;

@@ -14,7 +14,7 @@ impl Measured {
     }
 
     fn labels(&self) -> Vec<&str> {
-        self.stores.iter().map(|store| store.label.as_str()).collect()
+        self.outcome.stores.iter().map(|store| store.label.as_str()).collect()
     }
 
     fn rates(&self) -> String {
@@ -22,7 +22,7 @@ impl Measured {
         heading.extend(self.labels().iter().map(|label| format!("{label} /s")));
         heading.extend(["ratio", "(turns)", "goal"].map(str::to_owned));
         let mut table = Table::new(heading);
-        for work in &self.works {
+        for work in &self.outcome.works {
             let mut row = vec![work.name.to_owned(), work.unit.to_owned(), work.clients.to_string()];
             row.extend(work.sides.iter().map(|side| number(side.rate)));
             if let [first, second] = &work.sides[..] {
@@ -38,7 +38,7 @@ impl Measured {
     }
 
     fn times(&self) -> String {
-        let columns: [(&str, fn(&Side) -> String); 5] = [
+        let columns: [(&str, Cell); 5] = [
             ("p50 ms", |side| number(side.p50_ms)),
             ("p99 ms", |side| number(side.p99_ms)),
             ("CPU µs", |side| number(each(side.store_cpu_seconds, side))),
@@ -50,7 +50,7 @@ impl Measured {
             heading.extend(self.labels().iter().map(|label| format!("{label} {what}")));
         }
         let mut table = Table::new(heading);
-        for Compared { name, sides, .. } in &self.works {
+        for Compared { name, sides, .. } in &self.outcome.works {
             let mut row = vec![(*name).to_owned()];
             for (_, text) in columns {
                 row.extend(sides.iter().map(text));
@@ -61,10 +61,10 @@ impl Measured {
     }
 
     fn ends(&self) -> String {
-        let labels = self.stores.iter().map(|store| store.label.clone());
+        let labels = self.outcome.stores.iter().map(|store| store.label.clone());
         let mut table = Table::new([String::new()].into_iter().chain(labels));
         let mut row = |name: &str, text: fn(&crate::kube::Store) -> String| {
-            table.row([name.to_owned()].into_iter().chain(self.stores.iter().map(text)));
+            table.row([name.to_owned()].into_iter().chain(self.outcome.stores.iter().map(text)));
         };
         row("revisions", |store| count(store.revisions));
         row("peak memory", |store| mebibytes(store.peak_memory));
@@ -73,16 +73,17 @@ impl Measured {
     }
 
     fn noise(&self) -> String {
-        let sides = || self.works.iter().flat_map(|work| &work.sides);
+        let sides = || self.outcome.works.iter().flat_map(|work| &work.sides);
         let others = sides().map(|side| side.other_cpu_seconds).sum();
         self.machine.noise(others, sides().map(|side| side.load_seconds).sum())
     }
 
     /// The section of the document.
     pub(crate) fn section(&self) -> String {
-        let versions = self.stores.iter().map(|store| format!("{} {}", store.label, store.version));
-        let versions: Vec<String> = versions.chain([format!("Kubernetes {}", self.kubernetes)]).collect();
-        let works: Vec<String> = self.works.iter().map(|work| format!("- `{}`: {}", work.name, work.what)).collect();
+        let versions = self.outcome.stores.iter().map(|store| format!("{} {}", store.label, store.version));
+        let versions: Vec<String> = versions.chain([format!("Kubernetes {}", self.outcome.kubernetes)]).collect();
+        let works: Vec<String> =
+            self.outcome.works.iter().map(|work| format!("- `{}`: {}", work.name, work.what)).collect();
         format!(
             "\
 ## Through kube-apiserver
@@ -105,7 +106,7 @@ Each store has a kube-apiserver of its own, both with the same flags: those of `
 are never reached. Objects are stored as `{media}`. Client, both kube-apiservers and both stores share the cores, so
 the store has only a part in the time of a request.
 
-{objects} ConfigMaps of about 700 bytes in 50 namespaces are created, patched, listed and deleted, {rounds} times, after an
+{objects} ConfigMaps of {bytes} bytes (with what kube-apiserver adds) in 50 namespaces are created, patched, listed and deleted, {rounds} times, after an
 unmeasured round of fewer. Each kind of work comes in four turns, first, second, second, first, …; after each turn the store
 and its kube-apiserver come to rest. {writers} writes are under way at once, and fewer lists, over {connections}
 HTTP/2 connections with TLS, {threads} threads, without a rate limit. Answers are checked.
@@ -123,6 +124,7 @@ HTTP/2 connections with TLS, {threads} threads, without a rate limit. Answers ar
             ends = self.ends(),
             media = self.plan.media_type,
             objects = count(self.plan.objects),
+            bytes = self.outcome.object_bytes,
             rounds = self.plan.rounds,
             writers = self.plan.writers,
             connections = self.plan.connections,
@@ -131,6 +133,8 @@ HTTP/2 connections with TLS, {threads} threads, without a rate limit. Answers ar
         )
     }
 }
+
+type Cell = fn(&Side) -> String;
 
 /// Microseconds of one operation.
 fn each(seconds: f64, side: &Side) -> f64 {

@@ -90,3 +90,58 @@ has touched of that counts as long as the kernel does not need the room for some
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+    use crate::memory::Plan;
+
+    fn side(label: &str, peak: u64) -> Side {
+        Side {
+            label: label.into(),
+            version: "1".into(),
+            peak_filled: 1,
+            peak: peak << 20,
+            peak_anonymous: 1,
+            peak_file: 1,
+            rest: 1,
+            fill_seconds: 1.0,
+            update_seconds: 1.0,
+            settle_seconds: 1.0,
+            cpu_seconds: 1.0,
+            other_cpu_seconds: 0.0,
+            revisions: 400_004,
+            compactions: 3,
+            commits: None,
+            disk: Vec::new(),
+            samples: Vec::new(),
+        }
+    }
+
+    fn measured(gitcd: u64, etcd: u64) -> Measured {
+        Measured {
+            command: "gitcd-bench memory".into(),
+            date: "today".into(),
+            machine: Machine::look(std::path::Path::new(".")),
+            plan: Plan { keys: 100_000, updates: 300_000, compact_every: 100_000 },
+            sides: vec![side("gitcd", gitcd), side("etcd", etcd)],
+        }
+    }
+
+    #[test]
+    fn as_much_memory_as_etcd_is_good_and_more_is_not() {
+        assert!(measured(300, 300).good());
+        assert!(!measured(301, 300).good());
+    }
+
+    #[test]
+    fn the_section_has_both_peaks_their_ratio_and_what_was_written() {
+        let section = measured(150, 300).section();
+        assert!(section.starts_with("## Memory with 100,000 keys\n"), "{section}");
+        let row = section.lines().find(|line| line.starts_with("| peak memory ")).unwrap();
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        assert_eq!(cells[2..6], ["150 MiB", "300 MiB", "0.50", "≤ 1.00"]);
+        assert!(section.contains("2,000 keys in each of 50 directories"), "{section}");
+    }
+}
