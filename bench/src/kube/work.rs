@@ -49,7 +49,7 @@ impl Work {
     pub(crate) fn what(self) -> &'static str {
         match self {
             Self::Create => "`POST` of a new ConfigMap",
-            Self::Patch => "`PATCH` of a ConfigMap with a JSON merge patch: one of four entries",
+            Self::Patch => "`PATCH` of a ConfigMap with a JSON merge patch: one of three entries",
             Self::ListPages => "`GET` of all ConfigMaps in pages of 500; a page is counted",
             Self::ListAll => "`GET` of all ConfigMaps at once",
             Self::Delete => "`DELETE` of a ConfigMap",

@@ -104,7 +104,8 @@ what they did after their turns. Written: by the store, for one operation, as th
 {ends}
 Each store has a kube-apiserver of its own, both with the same flags: those of `trishanku up`, and limits on requests that
 are never reached. Objects are stored as `{media}`. Client, both kube-apiservers and both stores share the cores, so
-the store has only a part in the time of a request.
+the store has only a part in the time of a request. kube-apiserver answers these lists from its cache once it knows that the
+cache is as new as the store.
 
 {objects} ConfigMaps of {bytes} bytes (with what kube-apiserver adds) in 50 namespaces are created, patched, listed and deleted, {rounds} times, after an
 unmeasured round of fewer. Each kind of work comes in four turns, first, second, second, first, …; after each turn the store
