@@ -38,6 +38,18 @@ bench: ## Measure gitcd and etcd side by side; writes docs/benchmarks.md
 	$(CARGO) build --release -p gitcd -p gitcd-bench && \
 	target/release/gitcd-bench --write docs/benchmarks.md $(ARGS)
 
+.PHONY: bench-memory
+bench-memory: ## Measure the memory of gitcd and etcd with 100,000 keys; writes docs/benchmarks.md
+	@assets="$$(hack/assets.sh etcd)" && export KUBEBUILDER_ASSETS="$$assets" && \
+	$(CARGO) build --release -p gitcd -p gitcd-bench && \
+	target/release/gitcd-bench memory --write docs/benchmarks.md $(ARGS)
+
+.PHONY: bench-kube
+bench-kube: ## Measure gitcd and etcd through a kube-apiserver each; writes docs/benchmarks.md
+	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" && \
+	$(CARGO) build --release -p gitcd -p gitcd-bench && \
+	target/release/gitcd-bench kube --write docs/benchmarks.md $(ARGS)
+
 soak: ## The long form of the crash test: 50 cycles of kill -9 under load
 	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" GITCD_CRASH_CYCLES=50 && \
 	$(CARGO) test -p gitcd --test crash --locked -- --nocapture $(ARGS)

@@ -119,6 +119,7 @@ folder_from_environment() { # VARIABLE
   done
   if [[ -n $lacking ]]; then
     say "\$$1 ($folder) is not used, it lacks:$lacking"
+    say "  unset $1, or set it to a folder that has them; going on as if it were unset"
     return 1
   fi
   (cd -- "$folder" && pwd)

@@ -65,6 +65,10 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Measures what gitcd writes to disk for one write a second into a directory of 10,000 keys
     IdleCost(Idle),
+    /// Measures the memory of both for many keys and a long history
+    Memory(Memory),
+    /// Measures both through a kube-apiserver each
+    Kube(Kube),
 }
 
 /// Options of the comparison.
@@ -106,6 +110,65 @@ pub(crate) struct Idle {
     /// The server
     #[arg(long, hide = true, value_enum, default_value = "gitcd")]
     pub(crate) server: Kind,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Options of the memory measurement.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Memory {
+    /// Number of keys
+    #[arg(long, value_name = "N", default_value_t = 100_000,
+          value_parser = clap::value_parser!(u64).range(1_000..=100_000_000))]
+    pub(crate) keys: u64,
+
+    /// Puts to random ones of them after that
+    #[arg(long, value_name = "N", default_value_t = 300_000,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) updates: u64,
+
+    /// Revisions between two compactions
+    #[arg(long, value_name = "N", default_value_t = 100_000,
+          value_parser = clap::value_parser!(i64).range(1_000..=1_000_000_000))]
+    pub(crate) compact_every: i64,
+
+    /// The servers
+    #[arg(long = "compare", hide = true, value_enum, value_delimiter = ',', default_value = "gitcd,etcd")]
+    pub(crate) servers: Vec<Kind>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Options of the measurement through kube-apiserver.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Kube {
+    /// Number of objects that are created, patched, listed and deleted in each round
+    #[arg(long, value_name = "N", default_value_t = 5_000,
+          value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    pub(crate) objects: u64,
+
+    /// Rounds
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) rounds: u32,
+
+    /// Writes under way at once
+    #[arg(long, value_name = "N", default_value_t = 32,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000))]
+    pub(crate) clients: usize,
+
+    /// How kube-apiserver encodes what it stores
+    #[arg(long, value_name = "TYPE", default_value = "application/json")]
+    pub(crate) storage_media_type: String,
+
+    /// Folder with kube-apiserver [default: of `make assets`, in its cache or where `KUBEBUILDER_ASSETS` says]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) assets: Option<PathBuf>,
+
+    /// The servers
+    #[arg(long = "compare", hide = true, value_enum, value_delimiter = ',', default_value = "gitcd,etcd")]
+    pub(crate) servers: Vec<Kind>,
 
     #[command(flatten)]
     pub(crate) output: Output,
@@ -198,6 +261,27 @@ impl Idle {
     /// The command for the report.
     pub(crate) fn command(&self, args: &Args) -> String {
         format!("gitcd-bench idle-cost --seconds {}{}", self.seconds, args.shared())
+    }
+}
+
+impl Memory {
+    /// The command for the report.
+    pub(crate) fn command(&self, args: &Args) -> String {
+        let Self { keys, updates, compact_every, .. } = self;
+        let shared = args.shared();
+        format!("gitcd-bench memory --keys {keys} --updates {updates} --compact-every {compact_every}{shared}")
+    }
+}
+
+impl Kube {
+    /// The command for the report.
+    pub(crate) fn command(&self, args: &Args) -> String {
+        let Self { objects, rounds, clients, storage_media_type, .. } = self;
+        format!(
+            "gitcd-bench kube --objects {objects} --rounds {rounds} --clients {clients} --storage-media-type \
+             {storage_media_type}{}",
+            args.shared()
+        )
     }
 }
 

@@ -6,6 +6,8 @@ use std::thread;
 
 use serde::Serialize;
 
+use crate::report::table::mebibytes;
+
 /// The machine, as far as it bears on the figures.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
@@ -47,6 +49,26 @@ impl Machine {
             file_system: file_system(data).unwrap_or_else(unknown),
             load_at_start: first("/proc/loadavg").unwrap_or_else(unknown),
         }
+    }
+
+    /// One line for the report.
+    pub(crate) fn describe(&self) -> String {
+        format!(
+            "- Machine: {} cores ({}), {}, {}, data on {}, load average {} at the start",
+            self.cores,
+            self.processor,
+            mebibytes(self.memory),
+            self.kernel,
+            self.file_system,
+            self.load_at_start,
+        )
+    }
+
+    /// One line for the report: how much else the machine did while servers were under load for so many seconds. With
+    /// much of it, figures are too low.
+    pub(crate) fn noise(&self, other_cpu_seconds: f64, load_seconds: f64) -> String {
+        let share = other_cpu_seconds / (load_seconds * self.cores as f64).max(f64::EPSILON) * 100.0;
+        format!("- Noise: other programs and the kernel's threads took {share:.0} % of the cores during the load")
     }
 
     /// Whether the data folders are in memory, where an fsync costs nothing.

@@ -2,17 +2,20 @@
 //!
 //! [`server`] starts both as processes, [`run`] lets them take turns under each [`workload`], and
 //! [`report`] prints what came out. A workload makes its requests through [`client`] and is driven
-//! by [`load`]; [`target`] is all it knows about a server. [`idle`] is a measurement of its own.
+//! by [`load`]; [`target`] is all it knows about a server. Measurements of their own are [`idle`], [`memory`] and [`kube`].
 
 mod args;
+mod child;
 mod client;
 mod compact;
 mod data;
 mod disk;
 mod idle;
+mod kube;
 mod lag;
 mod load;
 mod machine;
+mod memory;
 mod process;
 mod report;
 mod run;
@@ -29,8 +32,9 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
+use trishanku::plane::Assets;
 
-use crate::args::{Args, Command, Compare, Idle, Output};
+use crate::args::{Args, Command, Compare, Idle, Kube, Memory, Output};
 use crate::idle::IdleCost;
 use crate::machine::Machine;
 use crate::report::compare::Report;
@@ -56,6 +60,8 @@ fn measure(args: &Args) -> Result<ExitCode> {
             match &args.command {
                 None => compare(args, &args.compare).await,
                 Some(Command::IdleCost(idle)) => idle_cost(args, idle).await,
+                Some(Command::Memory(memory)) => memory_of_both(args, memory).await,
+                Some(Command::Kube(kube)) => through_kube_apiserver(args, kube).await,
             }
         };
         // Whoever is dropped here kills its servers and removes their folders.
@@ -83,12 +89,8 @@ async fn compare(args: &Args, options: &Compare) -> Result<ExitCode> {
     let folder = data_folder(args.dir.as_deref())?;
     let machine = look(&folder);
     let date = now();
-    let [first, second] = options.servers[..] else {
-        bail!("--compare takes two servers");
-    };
     let mut targets = Vec::new();
-    for (number, kind) in [first, second].into_iter().enumerate() {
-        let label = if first == second { format!("{}-{}", kind.name(), number + 1) } else { kind.name().to_owned() };
+    for (kind, label) in labelled(&options.servers)? {
         targets.push(start(args, kind, label, &folder, options.compact_every).await?);
     }
     let plan = Plan { seconds: options.seconds(), quiet: options.quiet() };
@@ -122,8 +124,72 @@ async fn idle_cost(args: &Args, options: &Idle) -> Result<ExitCode> {
     Ok(exit_code(cost.good()))
 }
 
+async fn memory_of_both(args: &Args, options: &Memory) -> Result<ExitCode> {
+    let folder = data_folder(args.dir.as_deref())?;
+    let (machine, date) = (look(&folder), now());
+    let Memory { keys, updates, compact_every, .. } = *options;
+    let plan = memory::Plan { keys, updates, compact_every };
+    let mut sides = Vec::new();
+    for (kind, label) in labelled(&options.servers)? {
+        let target = start(args, kind, label, &folder, compact_every).await?;
+        sides.push(memory::measure(&target, plan).await?);
+        target.server.stop().await?;
+    }
+    let measured = memory::Measured { command: options.command(args), date, machine, plan, sides };
+    deliver(&options.output, &measured, &measured.tables(), Section::Memory, &measured.section())?;
+    Ok(exit_code(measured.good()))
+}
+
+async fn through_kube_apiserver(args: &Args, options: &Kube) -> Result<ExitCode> {
+    let folder = data_folder(args.dir.as_deref())?;
+    let (machine, date) = (look(&folder), now());
+    let assets = Assets::find(options.assets.as_deref())?;
+    let mut targets = Vec::new();
+    for (kind, label) in labelled(&options.servers)? {
+        // kube-apiserver compacts by itself.
+        targets.push(start_with(args, kind, label, &folder, i64::MAX / 4, &kube::store_arguments(kind)).await?);
+    }
+    let plan = kube::Plan {
+        objects: options.objects,
+        rounds: options.rounds,
+        writers: options.clients,
+        connections: args.connections,
+        media_type: options.storage_media_type.clone(),
+    };
+    let outcome = kube::run(&targets, &assets, &folder, &plan).await?;
+    for target in targets {
+        target.server.stop().await?;
+    }
+    let (command, client_threads) = (options.command(args), args.threads());
+    let measured = kube::Measured { command, date, machine, client_threads, plan, outcome };
+    deliver(&options.output, &measured, &measured.tables(), Section::Kube, &measured.section())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Two servers and what the report calls them.
+fn labelled(servers: &[Kind]) -> Result<[(Kind, String); 2]> {
+    let &[first, second] = servers else {
+        bail!("--compare takes two servers");
+    };
+    let label = |kind: Kind, number| {
+        if first == second { format!("{}-{number}", kind.name()) } else { kind.name().to_owned() }
+    };
+    Ok([(first, label(first, 1)), (second, label(second, 2))])
+}
+
 async fn start(args: &Args, kind: Kind, label: String, folder: &Path, compact_every: i64) -> Result<Target> {
-    let server = args.program(kind)?.start(label, folder).await?;
+    start_with(args, kind, label, folder, compact_every, &[]).await
+}
+
+async fn start_with(
+    args: &Args,
+    kind: Kind,
+    label: String,
+    folder: &Path,
+    compact_every: i64,
+    more: &[String],
+) -> Result<Target> {
+    let server = args.program(kind)?.with(more).start(label, folder).await?;
     eprintln!("{} {} runs as process {}", server.label, server.version, server.pid());
     Target::connect(server, args.connections, compact_every).await
 }

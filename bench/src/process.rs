@@ -69,6 +69,24 @@ fn written(pid: u32) -> Result<u64> {
     field(&io, "write_bytes:").with_context(|| format!("/proc/{pid}/io has no write_bytes"))
 }
 
+/// Resident memory of a process at a moment, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Resident {
+    /// What the process has written itself: heap, stacks, buffers.
+    pub(crate) anonymous: u64,
+    /// Pages of files that it has mapped, its program and a database among them.
+    pub(crate) file: u64,
+}
+
+/// Resident memory of a process now.
+pub(crate) fn resident(pid: u32) -> Result<Resident> {
+    let status = read(pid, "status")?;
+    let figure = |name: &str| {
+        field(&status, name).map(|kib| kib * 1024).with_context(|| format!("/proc/{pid}/status has no {name}"))
+    };
+    Ok(Resident { anonymous: figure("RssAnon:")?, file: figure("RssFile:")? })
+}
+
 /// Highest resident memory since the process started or [`reset_peak_memory`], in bytes.
 pub(crate) fn peak_memory(pid: u32) -> Result<u64> {
     let status = read(pid, "status")?;
@@ -114,6 +132,8 @@ mod tests {
     fn the_own_process_has_usage_and_memory() {
         let own = std::process::id();
         assert!(usage(own).is_ok());
+        let resident = resident(own).unwrap();
+        assert!(resident.anonymous > 0 && resident.file > 0, "{resident:?}");
         assert!(peak_memory(own).unwrap() > 0);
     }
 }

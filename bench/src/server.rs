@@ -2,23 +2,21 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::process::CommandExt;
+use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
-use rustix::process::{Pid, Signal};
 use serde::Serialize;
 use tempfile::TempDir;
 
+use crate::child::{Child, free_address};
 use crate::client::Client;
 
 const READY_LIMIT: Duration = Duration::from_secs(30);
-const STOP_LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 const REPOSITORY: &str = "repo.git";
 
@@ -120,6 +118,12 @@ impl Program {
         Ok(Self { kind, path, more: more.to_vec() })
     }
 
+    /// The same with more arguments, before those of the user.
+    pub(crate) fn with(mut self, arguments: &[String]) -> Self {
+        self.more.splice(..0, arguments.iter().map(OsString::from));
+        self
+    }
+
     /// Starts it with a fresh data folder below `data`; it answers requests when this returns.
     pub(crate) async fn start(&self, label: String, data: &Path) -> Result<Server> {
         let folder = tempfile::Builder::new()
@@ -135,17 +139,8 @@ impl Program {
             Kind::Etcd => self.etcd(&store, address, peer),
         };
         command.args(&self.more);
-        let output = File::create(&log)?;
-        let process = command
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            // Ctrl-C is for this program, which then ends its servers itself.
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot start {}", self.path.display()))?;
-        let mut server =
-            Server { kind: self.kind, label, version: String::new(), address, process: Process(process), folder };
+        let process = Child::start(&mut command, &log)?;
+        let mut server = Server { kind: self.kind, label, version: String::new(), address, process, folder };
         server.version = self.version(server.ready().await?);
         Ok(server)
     }
@@ -199,12 +194,6 @@ impl Program {
     }
 }
 
-/// A port of the loopback interface that was free a moment ago.
-fn free_address() -> Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
-    Ok(listener.local_addr()?)
-}
-
 /// A running server. Dropping it kills the process and removes its folder.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -216,25 +205,14 @@ pub(crate) struct Server {
     pub(crate) version: String,
     address: SocketAddr,
     // Dropped before the folder: nothing must write there while it is removed.
-    process: Process,
+    process: Child,
     folder: TempDir,
-}
-
-#[derive(Debug)]
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Both fail only for a process that has been waited for already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Server {
     /// The process's id.
     pub(crate) fn pid(&self) -> u32 {
-        self.process.0.id()
+        self.process.pid()
     }
 
     /// Where it listens for clients.
@@ -275,7 +253,7 @@ impl Server {
     async fn ready(&mut self) -> Result<String> {
         let start = Instant::now();
         loop {
-            if let Some(status) = self.process.0.try_wait()? {
+            if let Some(status) = self.process.ended()? {
                 bail!("{} ended at once ({status}):\n{}", self.label, self.last_words());
             }
             let refused = match Client::connect(&self.url(), 1).await {
@@ -295,9 +273,7 @@ impl Server {
 
     /// The end of what the server logged.
     pub(crate) fn last_words(&self) -> String {
-        let log = fs::read_to_string(self.folder.path().join("server.log")).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(10)..].join("\n")
+        self.process.last_words()
     }
 
     /// Ends it as a service manager would and removes its data.
@@ -305,19 +281,11 @@ impl Server {
     /// # Errors
     /// It did not end in time, and was killed; or it ended with a failure.
     pub(crate) async fn stop(mut self) -> Result<()> {
-        let pid = Pid::from_child(&self.process.0);
-        rustix::process::kill_process(pid, Signal::TERM)?;
-        let start = Instant::now();
-        while start.elapsed() < STOP_LIMIT {
-            if let Some(status) = self.process.0.try_wait()? {
-                // etcd re-raises the signal that ended it; gitcd exits with 0.
-                let clean = status.success() || self.kind == Kind::Etcd;
-                let said = self.last_words();
-                ensure!(clean, "{} stopped with {status}:\n{said}", self.label);
-                return Ok(());
-            }
-            tokio::time::sleep(POLL).await;
-        }
-        bail!("{} ignored SIGTERM for {STOP_LIMIT:?} and was killed", self.label)
+        let stopped = self.process.stop().await;
+        let status = stopped.with_context(|| format!("{} did not stop", self.label))?;
+        // etcd re-raises the signal that ended it; gitcd exits with 0.
+        let clean = status.success() || self.kind == Kind::Etcd;
+        ensure!(clean, "{} stopped with {status}:\n{}", self.label, self.last_words());
+        Ok(())
     }
 }

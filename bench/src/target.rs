@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::Mutex;
 
@@ -16,8 +17,8 @@ use crate::lag;
 use crate::process::{self, Usage};
 use crate::server::Server;
 
-/// Puts under way at once while a key space is filled.
-const FILLERS: usize = 64;
+/// Puts under way at once where only their number is given.
+pub(crate) const WRITERS: usize = 64;
 /// A server is quiet when it used less than this part of one core …
 const QUIET_CORE: f64 = 0.05;
 /// … over this time.
@@ -57,20 +58,25 @@ impl Target {
         if !self.filled.lock().await.insert(space.resource.plural) {
             return Ok(());
         }
-        stream::iter(0..space.keys)
-            .map(|number| {
-                let mut kv = self.client.kv(number as usize);
+        let values = (0..space.keys).map(|number| (number, space.value(number, 1, number)));
+        self.put_all(space, values).await
+    }
+
+    /// Puts all these values, by the numbers of their keys, as fast as the server takes them.
+    pub(crate) async fn put_all(&self, space: KeySpace, values: impl Iterator<Item = (u64, Bytes)>) -> Result<()> {
+        stream::iter(values.enumerate())
+            .map(|(client, (number, value))| {
+                let mut kv = self.client.kv(client);
                 async move {
-                    let value = space.value(number, 1, number);
                     let answer = kv.put(client::put(space.key(number), value)).await?;
                     let revision = revision_in(answer.into_inner().header.as_ref());
                     self.compactor.observe(&self.client, revision).await
                 }
             })
-            .buffer_unordered(FILLERS)
+            .buffer_unordered(WRITERS)
             .try_collect::<()>()
             .await
-            .with_context(|| format!("filling {} failed", space.prefix()))
+            .with_context(|| format!("writing to {} failed", space.prefix()))
     }
 
     /// What the server's process has used so far.

@@ -57,7 +57,6 @@ impl Report {
     /// The section of the document.
     pub(crate) fn section(&self) -> String {
         let [first, second] = self.labels();
-        let machine = &self.machine;
         let mut text = format!("## {first} and {second} side by side\n\n");
         let mut say = |line: String| {
             text.push_str(&line);
@@ -65,15 +64,7 @@ impl Report {
         };
         say(format!("- Command: `{}`", self.command));
         say(format!("- Date: {}", self.date));
-        say(format!(
-            "- Machine: {} cores ({}), {}, {}, data on {}, load average {} at the start",
-            machine.cores,
-            machine.processor,
-            mebibytes(machine.memory),
-            machine.kernel,
-            machine.file_system,
-            machine.load_at_start,
-        ));
+        say(self.machine.describe());
         say(self.noise());
         let versions = self.measured.servers.iter();
         let versions: Vec<String> = versions.map(|server| format!("{} {}", server.label, server.version)).collect();
@@ -119,8 +110,7 @@ impl Report {
         let sides = self.measured.workloads.iter().flat_map(|one| &one.sides).flatten();
         let (others, load) =
             sides.fold((0.0, 0.0), |(others, load), side| (others + side.other_cpu_seconds, load + side.load_seconds));
-        let share = others / (load * self.machine.cores as f64).max(f64::EPSILON) * 100.0;
-        format!("- Noise: other programs and the kernel's threads took {share:.0} % of the cores during the load")
+        self.machine.noise(others, load)
     }
 
     fn method(&self) -> String {

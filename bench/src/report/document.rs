@@ -18,16 +18,22 @@ Run the command on your own machine before you decide anything by them.
 pub(crate) enum Section {
     /// gitcd side by side with etcd.
     Comparison,
+    /// Both behind kube-apiserver.
+    Kube,
+    /// Memory of both with many keys.
+    Memory,
     /// What hardly any writes cost.
     IdleCost,
 }
 
-const ALL: [Section; 2] = [Section::Comparison, Section::IdleCost];
+const ALL: [Section; 4] = [Section::Comparison, Section::Kube, Section::Memory, Section::IdleCost];
 
 impl Section {
     fn marker(self) -> &'static str {
         match self {
             Self::Comparison => "<!-- section: comparison -->\n",
+            Self::Kube => "<!-- section: kube -->\n",
+            Self::Memory => "<!-- section: memory -->\n",
             Self::IdleCost => "<!-- section: idle cost -->\n",
         }
     }

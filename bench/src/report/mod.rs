@@ -2,4 +2,6 @@
 
 pub(crate) mod compare;
 pub(crate) mod document;
+mod kube;
+mod memory;
 pub(crate) mod table;

@@ -18,14 +18,17 @@ pub struct Assets {
 #[non_exhaustive]
 pub enum AssetsError {
     /// A folder was named, and something is not in it.
-    #[error("{dir:?} (from {from}) has no {program}; `make assets` makes a complete folder")]
+    #[error(
+        "{dir:?} (from {from}) has no {}; name the folder that `make assets` prints, or leave {from} out: then that is found",
+        programs.join(", ")
+    )]
     Incomplete {
         /// The folder that was looked at.
         dir: PathBuf,
         /// The option or variable that named it.
         from: &'static str,
-        /// The first program that is missing.
-        program: &'static str,
+        /// The programs that are missing.
+        programs: Vec<&'static str>,
     },
     /// Nothing was named and the cache has no complete folder.
     #[error(
@@ -69,10 +72,8 @@ impl Assets {
 
     fn in_folder(dir: &Path, from: &'static str) -> Result<Self, AssetsError> {
         let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
-        match missing(&dir) {
-            None => Ok(Self { dir }),
-            Some(program) => Err(AssetsError::Incomplete { dir, from, program }),
-        }
+        let programs = missing(&dir);
+        if programs.is_empty() { Ok(Self { dir }) } else { Err(AssetsError::Incomplete { dir, from, programs }) }
     }
 
     fn newest_in(cache: &Path) -> Result<Self, AssetsError> {
@@ -83,7 +84,7 @@ impl Assets {
             .into_iter()
             .flatten()
             .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|dir| missing(dir).is_none())
+            .filter(|dir| missing(dir).is_empty())
             .max_by_key(modified)
             .map(|dir| Self { dir })
             .ok_or_else(|| AssetsError::NotFound { cache: cache.to_path_buf() })
@@ -114,8 +115,8 @@ pub fn find_gitcd(explicit: Option<&Path>) -> Result<PathBuf, AssetsError> {
     Ok(std::path::absolute(&program).unwrap_or(program))
 }
 
-fn missing(dir: &Path) -> Option<&'static str> {
-    KUBERNETES.into_iter().find(|program| !dir.join(program).is_file())
+fn missing(dir: &Path) -> Vec<&'static str> {
+    KUBERNETES.into_iter().filter(|program| !dir.join(program).is_file()).collect()
 }
 
 #[cfg(test)]
@@ -148,11 +149,11 @@ mod tests {
     }
 
     #[test]
-    fn a_named_folder_without_a_program_is_refused_by_name() {
+    fn a_named_folder_without_programs_is_refused_with_their_names_and_a_remedy() {
         let dir = tempfile::tempdir().unwrap();
-        fill(dir.path(), &KUBERNETES[..3]);
-        let error = Assets::find(Some(dir.path())).unwrap_err();
-        assert!(error.to_string().contains("has no kubectl"), "{error}");
-        assert!(error.to_string().contains("--assets"), "{error}");
+        fill(dir.path(), &KUBERNETES[..2]);
+        let error = Assets::find(Some(dir.path())).unwrap_err().to_string();
+        assert!(error.contains("has no kube-scheduler, kubectl;"), "{error}");
+        assert!(error.contains("`make assets` prints, or leave --assets out"), "{error}");
     }
 }

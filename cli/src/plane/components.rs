@@ -12,7 +12,7 @@ use super::state::{Settings, Store};
 
 /// What kube-apiserver keeps under a lease or renews all the time. It is journaled and served like everything else, but a
 /// history of it would only hide what people did.
-const EPHEMERAL: &str =
+pub const EPHEMERAL: &str =
     "/registry/events:/registry/masterleases:/registry/peerserverleases:/registry/leases/kube-system/apiserver-*";
 
 /// One process of the control plane, ready to be started.

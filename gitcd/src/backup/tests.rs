@@ -125,6 +125,7 @@ fn pairs_that_are_none_and_revisions_that_cannot_go_on_are_refused() {
     let last = HEADER.replace(":5", ":9223372036854775807").replace(":7", ":9223372036854775807");
     let last = last.replace("\"pairs\":2", "\"pairs\":0");
     refused(&last, &[Record::Write(put("a", i64::MIN, "1"))], "revision -9223372036854775808 follows");
+    refused(&last, &[], "revision 9223372036854775807 leaves no room for writes to come");
     refused(&HEADER.replace(":6", ":-6"), &records(), "no sense");
 }
 

@@ -1,0 +1,87 @@
+//! A program that this one starts, and that ends with it.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal};
+
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(50);
+
+/// A running program whose output goes to a file. Dropping it kills the process.
+#[derive(Debug)]
+pub(crate) struct Child {
+    process: std::process::Child,
+    log: PathBuf,
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // Both fail only for a process that has been waited for already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Child {
+    /// Starts it; everything that it prints goes to `log`.
+    ///
+    /// # Errors
+    /// The program or the file is not there; the message names the program.
+    pub(crate) fn start(command: &mut Command, log: &Path) -> Result<Self> {
+        let output = File::create(log).with_context(|| format!("cannot make {}", log.display()))?;
+        let process = command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            // Ctrl-C is for this program, which then ends its servers itself.
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {}", command.get_program().display()))?;
+        Ok(Self { process, log: log.to_owned() })
+    }
+
+    /// The process's id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.process.try_wait()?)
+    }
+
+    /// The end of what it printed.
+    pub(crate) fn last_words(&self) -> String {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(10)..].join("\n")
+    }
+
+    /// Ends it as a service manager would; answers with how it ended.
+    ///
+    /// # Errors
+    /// It did not end within 30 seconds; it is killed when this is dropped.
+    pub(crate) async fn stop(&mut self) -> Result<ExitStatus> {
+        rustix::process::kill_process(Pid::from_child(&self.process), Signal::TERM)?;
+        let start = Instant::now();
+        while start.elapsed() < STOP_LIMIT {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        bail!("it ignored SIGTERM for {STOP_LIMIT:?} and was killed")
+    }
+}
+
+/// A port of the loopback interface that was free a moment ago.
+pub(crate) fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
+    Ok(listener.local_addr()?)
+}

@@ -1,0 +1,99 @@
+//! A kube-apiserver in front of a store, started as `trishanku up` starts it.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+use trishanku::plane::components::Blueprint;
+use trishanku::plane::state::{Settings, Store};
+use trishanku::plane::{Assets, Home, Ports, certs};
+
+use super::http::Http;
+use crate::child::Child;
+use crate::server::Kind;
+use crate::target::Target;
+
+const READY_LIMIT: Duration = Duration::from_mins(1);
+const POLL: Duration = Duration::from_millis(100);
+/// So many requests are never under way here, so none is turned away or queued.
+const LIMITS: [&str; 2] = ["--max-requests-inflight=4000", "--max-mutating-requests-inflight=2000"];
+
+/// A running kube-apiserver. Dropping it kills the process and removes its folder.
+pub(crate) struct ApiServer {
+    /// Connections to it.
+    pub(crate) http: Http,
+    // Dropped before the folder.
+    process: Child,
+    _folder: TempDir,
+}
+
+impl ApiServer {
+    /// Starts one on this store; it answers requests when this returns.
+    ///
+    /// # Errors
+    /// It ended or was not ready within a minute; the message has what it printed last.
+    pub(crate) async fn start(
+        assets: &Assets,
+        target: &Target,
+        data: &Path,
+        media_type: &str,
+        connections: usize,
+    ) -> Result<Self> {
+        let label = &target.server.label;
+        let folder = tempfile::Builder::new().prefix(&format!("kube-on-{label}-")).tempdir_in(data)?;
+        let home = Home::at(folder.path());
+        home.create()?;
+        certs::ensure(&home.keys(), SystemTime::now().into())?;
+        let (ports, _) = Ports::choose(None).context("no free ports")?;
+        let ports = Ports { store: target.server.address().port(), ..ports };
+        let store = match target.server.kind {
+            Kind::Gitcd => Store::Gitcd,
+            Kind::Etcd => Store::Etcd,
+        };
+        let settings = Settings { store, storage_media_type: media_type.to_owned() };
+        // The program of the store is not started from here.
+        let blueprint = Blueprint { home: &home, assets, store: Path::new(""), ports, settings: &settings };
+        let component = blueprint.stages().into_iter().flatten().find(|component| component.name == "kube-apiserver");
+        let component = component.context("a control plane has a kube-apiserver")?;
+        let mut command = Command::new(&component.run.program);
+        command.args(&component.run.args).args(LIMITS);
+        let mut process = Child::start(&mut command, &component.log)?;
+        let http = Http::new(&home.keys(), ports.apiserver, connections)?;
+        let start = Instant::now();
+        loop {
+            if let Some(status) = process.ended()? {
+                bail!("kube-apiserver on {label} ended at once ({status}):\n{}", process.last_words());
+            }
+            let refused = match http.connect().await {
+                Ok(()) => match http.get(0, component.probe.path).await {
+                    Ok(_) => return Ok(Self { http, process, _folder: folder }),
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
+            if start.elapsed() > READY_LIMIT {
+                let said = process.last_words();
+                return Err(refused.context(format!("kube-apiserver on {label} is not ready:\n{said}")));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// The process's id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Ends it and removes its folder.
+    ///
+    /// # Errors
+    /// It did not end in time, and was killed.
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        // Its graceful end waits for clients.
+        self.http.disconnect().await;
+        self.process.stop().await.context("kube-apiserver did not stop")?;
+        Ok(())
+    }
+}
