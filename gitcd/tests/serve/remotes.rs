@@ -35,7 +35,7 @@ fn write(path: &Path, text: &str) {
 }
 
 /// A branch that follows `url`, and what else it is told.
-async fn follower(url: &str, more: &[String]) -> (Server, Client, TempDir) {
+pub(super) async fn follower(url: &str, more: &[String]) -> (Server, Client, TempDir) {
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let repository = folder.path().join("repo.git");
     Repository::init(&repository).git(&["remote", "add", "up", url]);
@@ -60,7 +60,7 @@ async fn arrives(client: &Client, key: &str, value: &str) {
     .await;
 }
 
-fn bare(folder: &TempDir) -> PathBuf {
+pub(super) fn bare(folder: &TempDir) -> PathBuf {
     let path = folder.path().join("up.git");
     let made = Command::new("git").args(["init", "-q", "--bare", "-b", "main"]).arg(&path).status();
     assert!(made.expect("git runs").success());
