@@ -93,8 +93,12 @@ impl Source {
         let (packs, bytes) = self.packs();
         out.gauge("gitcd_pack_files", "Packs in the repository", packs)?;
         out.gauge("gitcd_pack_files_bytes", "Size of the packs in the repository and their indices", bytes)?;
-        let refused = f64::from(u8::from(store.refused().is_some()));
-        out.gauge("gitcd_writes_refused", "1 while writes are refused", refused)
+        let refused = f64::from(u8::from(store.unavailable().is_some()));
+        out.gauge("gitcd_writes_refused", "1 while writes are refused", refused)?;
+        let Some(lease) = self.status.lease() else { return Ok(()) };
+        out.gauge("gitcd_writer_epoch", "How often the writer lease was taken, this time included", lease.epoch as f64)?;
+        let help = "How long writes are acknowledged unless the lease is renewed";
+        out.gauge("gitcd_writer_lease_remaining_seconds", help, lease.remaining_seconds)
     }
 
     fn packs(&self) -> (f64, f64) {

@@ -38,6 +38,14 @@ pub(super) fn print(out: &mut impl Write, url: &str, status: &Status, named: boo
             }
             rejected(out, &known.known.rejected)?;
         }
+        if let Some(lease) = &branch.lease {
+            let style = if branch.role == "writer" { GOOD } else { BAD };
+            let left = format!("{:.1}s of {}s left", lease.remaining_seconds, lease.duration_seconds);
+            writeln!(out, "  {style}{}{style:#} in epoch {}, lease on {}: {left}", one_line(&branch.role), lease.epoch, one_line(&lease.remote))?;
+            if let Some(error) = &lease.error {
+                writeln!(out, "    {BAD}{}{BAD:#}", one_line(error))?;
+            }
+        }
         let told = [("writes refused", &branch.writes_refused), ("cannot be merged", &branch.error)];
         for (what, error) in told {
             if let Some(error) = error {

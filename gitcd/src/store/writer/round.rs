@@ -56,7 +56,7 @@ impl Round<'_> {
             }
             Command::Leases { reply } => Answer::Leases(reply, Ok(self.leases.list())),
             Command::Compact { revision, reply } => Answer::Revision(reply, self.compact(revision)),
-            Command::Committed { .. } | Command::Trim { .. } | Command::Stop { .. } => return,
+            Command::Committed { .. } | Command::Trim { .. } | Command::Resume | Command::Stop { .. } => return,
         };
         self.batch.answers.push(answer);
     }

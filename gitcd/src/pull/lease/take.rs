@@ -1,0 +1,225 @@
+//! From nothing to the lease.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use git2::Oid;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+use super::chain::Chain;
+use super::keeper::{Keeper, limit, retry, within};
+use super::mark::Mark;
+use super::place::Place;
+use super::record::{Record, reference};
+use super::terms::{Holding, Look, Step, Waiting};
+use super::{Lease, LeaseError, Settings, Shared};
+use crate::error::chain as told;
+use crate::fence::{Gate, Moment};
+use crate::git::branch;
+use crate::pull::remote::RemoteError;
+use crate::pull::status::Condition;
+use crate::recovery::StateLock;
+
+/// How often those who wait say so.
+const TELL: Duration = Duration::from_secs(10);
+
+/// One that takes a lease.
+struct Taker {
+    place: Place,
+    reference: String,
+    duration: Duration,
+    mark: Arc<Mark>,
+    chain: Chain,
+    waiting: Waiting,
+    /// What was tried, and when it was sent: it may have arrived or not.
+    tried: Vec<(Oid, Moment, Record)>,
+    holder: String,
+    host: String,
+    last_told: Option<(String, Instant)>,
+}
+
+/// What the remote has.
+struct Seen {
+    found: Option<Oid>,
+    record: Option<Record>,
+    has_branch: bool,
+    at: Moment,
+}
+
+impl Lease {
+    /// Takes the lease of a branch, however long others have it; renews it from then on. Whoever has the branch's lock is one process.
+    ///
+    /// # Errors
+    /// [`LeaseError`] if waiting would not help.
+    pub async fn take(settings: &Settings, config: &branch::Config, lock: &StateLock) -> Result<Arc<Self>, LeaseError> {
+        let place = Place { remote: settings.remote.clone(), config: config.clone() };
+        place.remote.place(&config.repository)?;
+        let holder = rand::random::<[u8; 16]>().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+        let host = rustix::system::uname().nodename().to_string_lossy().replace(|c: char| c.is_control(), "");
+        let taker = Taker {
+            reference: reference(&config.data_reference),
+            place,
+            duration: settings.duration,
+            mark: Arc::new(Mark::of(lock.folder())),
+            chain: Chain::default(),
+            waiting: Waiting::default(),
+            tried: Vec::new(),
+            holder,
+            host,
+            last_told: None,
+        };
+        Ok(Lease::keep(taker.run().await?))
+    }
+}
+
+impl Taker {
+    async fn run(mut self) -> Result<Keeper, LeaseError> {
+        loop {
+            let pause = match self.look().await {
+                Ok(seen) => {
+                    if let Some(at) = self.tried.iter().position(|(tried, ..)| Some(*tried) == seen.found) {
+                        let (taken, sent, record) = self.tried.swap_remove(at);
+                        return Ok(self.taken(taken, sent, record));
+                    }
+                    match self.decide(&seen) {
+                        Step::Wait(rest) => rest.min(poll(self.duration)),
+                        Step::Take => match self.attempt(&seen).await {
+                            Ok((taken, sent, record)) => return Ok(self.taken(taken, sent, record)),
+                            // Somebody was faster, or it is not known: the next look tells.
+                            Err(error) => {
+                                self.tell(format!("the writer lease was not taken: {}", told(&error)));
+                                retry(self.duration)
+                            }
+                        },
+                    }
+                }
+                Err(error) if error.condition == Condition::Damaged => {
+                    let (remote, reference) = (error.remote, self.reference);
+                    return Err(LeaseError::Garbage { remote, reference, problem: error.problem });
+                }
+                Err(error) => {
+                    self.tell(format!("waiting for the writer lease: {}", told(&error)));
+                    retry(self.duration).max(Duration::from_millis(250))
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn look(&self) -> Result<Seen, RemoteError> {
+        let (place, name) = (self.place.clone(), self.reference.clone());
+        let limit = limit(self.duration).max(Duration::from_secs(5));
+        let looked = within(limit, &self.place.remote.name, move || {
+            let config = &place.config;
+            let [found, data, metadata] =
+                place.find([&name, &config.data_reference, &config.metadata_reference], limit)?;
+            // After the reference was read: what it says is at least as old.
+            let at = Moment::now();
+            let has_branch = data.or(metadata).is_some();
+            let Some(oid) = found else { return Ok(Seen { found, record: None, has_branch, at }) };
+            place.bring(&[(&name, found)])?;
+            let record = Record::read(&place.here()?, oid).map_err(|error| RemoteError {
+                remote: place.remote.name.clone(),
+                condition: Condition::Damaged,
+                problem: error.to_string(),
+            })?;
+            Ok(Seen { found, record: Some(record), has_branch, at })
+        });
+        looked.await
+    }
+
+    fn decide(&mut self, seen: &Seen) -> Step {
+        let step = self.waiting.look(Look {
+            found: seen.found,
+            record: seen.record.as_ref(),
+            is_own: self.mark.is_own(seen.found),
+            has_branch: seen.has_branch,
+            now: seen.at,
+            usual: self.duration,
+        });
+        if let Step::Wait(rest) = step {
+            let whose = match &seen.record {
+                Some(record) => format!("{} has it in epoch {}", record.host, record.epoch),
+                None => "somebody may write this branch without one".to_owned(),
+            };
+            let (reference, remote) = (&self.reference, &self.place.remote.name);
+            self.tell_as(
+                &whose,
+                format!("waiting for the writer lease, {reference} of {remote}: {whose}; it is free in {rest:.1?} unless it is renewed"),
+            );
+        }
+        step
+    }
+
+    async fn attempt(&mut self, seen: &Seen) -> Result<(Oid, Moment, Record), RemoteError> {
+        let record = Record {
+            is_held: true,
+            epoch: seen.record.as_ref().map_or(0, |record| record.epoch) + 1,
+            holder: self.holder.clone(),
+            host: self.host.clone(),
+            duration: self.duration,
+        };
+        // Commits of an attempt that failed say another epoch.
+        self.chain = Chain::default();
+        let (place, wanted) = (self.place.clone(), record.clone());
+        let made = spawn_blocking(move || {
+            let mut chain = Chain::default();
+            (chain.next(&place, &wanted), chain)
+        });
+        let (next, chain) = made.await.expect("writing objects does not panic");
+        let next = next.map_err(|error| RemoteError {
+            remote: self.place.remote.name.clone(),
+            condition: Condition::Failed,
+            problem: told(&error),
+        })?;
+        self.chain = chain;
+        self.mark.write(seen.found, next);
+        let sent = Moment::now();
+        self.tried.push((next, sent, record.clone()));
+        let (place, limit) = (self.place.clone(), limit(self.duration));
+        let update = (self.reference.clone(), next, seen.found);
+        within(limit, &self.place.remote.name, move || place.push(vec![update], limit)).await?;
+        Ok((next, sent, record))
+    }
+
+    fn taken(self, taken: Oid, sent: Moment, record: Record) -> Keeper {
+        tracing::info!(
+            epoch = record.epoch, lease = ?record.duration, reference = self.reference, remote = self.place.remote.name,
+            "the writer lease is ours"
+        );
+        let holding = Holding::new(self.duration, taken, sent);
+        let gate = Arc::new(Gate::default());
+        gate.open_until(holding.until());
+        let shared = Arc::new(Shared {
+            gate,
+            epoch: record.epoch,
+            reopened: watch::Sender::new(0),
+            lost: watch::Sender::new(None),
+            problem: Mutex::default(),
+        });
+        // Its chain may be one of a later attempt: then the first renewal sends a new one.
+        let chain = if self.tried.last().is_none_or(|(last, ..)| *last == taken) { self.chain } else { Chain::default() };
+        Keeper { place: self.place, record, chain, mark: self.mark, holding, shared }
+    }
+
+    fn tell(&mut self, what: String) {
+        let key = what.clone();
+        self.tell_as(&key, what);
+    }
+
+    /// Once when it is new, then now and again.
+    fn tell_as(&mut self, key: &str, what: String) {
+        let is_known = |(last, at): &(String, Instant)| last == key && at.elapsed() < TELL;
+        if !self.last_told.as_ref().is_some_and(is_known) {
+            tracing::info!("{what}");
+            self.last_told = Some((key.to_owned(), Instant::now()));
+        }
+    }
+}
+
+/// How often those who wait look.
+fn poll(duration: Duration) -> Duration {
+    (duration / 10).clamp(Duration::from_millis(50), Duration::from_secs(2))
+}
