@@ -106,7 +106,7 @@ pub(super) struct Args {
     #[command(flatten)]
     pull: super::pull::Flags,
     #[command(flatten)]
-    lease: lease::Flags,
+    lease: lease::LeaseFlags,
     #[command(flatten)]
     host: super::host::HostFlags,
 }

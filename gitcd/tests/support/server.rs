@@ -238,8 +238,13 @@ impl Server {
 
     /// SIGTERM.
     pub(crate) fn ask_to_stop(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Any signal.
+    pub(crate) fn signal(&self, signal: Signal) {
         let child = self.child.as_ref().expect("the server runs");
-        kill_process(Pid::from_child(child), Signal::TERM).expect("the child is ours");
+        kill_process(Pid::from_child(child), signal).expect("the child is ours");
     }
 
     /// Waits until the process ends by itself.

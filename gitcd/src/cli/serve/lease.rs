@@ -14,7 +14,7 @@ use crate::recovery::git_dir;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "One writer at a time")]
-pub(super) struct Flags {
+pub(super) struct LeaseFlags {
     /// Serve only while nobody else can be writing the branch: hold a lease on a remote that ends so long after its last
     /// renewal, such as 15s; 0: anybody may write, and what was written is merged
     #[arg(
@@ -48,7 +48,7 @@ fn length(text: &str) -> Result<Duration, String> {
     }
 }
 
-impl Flags {
+impl LeaseFlags {
     pub(super) fn read(&self) -> anyhow::Result<Leases> {
         let remotes = per_branch("writer-lease-remote", self.writer_lease_remote.as_deref())?;
         if self.writer_lease.is_zero() && !remotes.is_empty() {

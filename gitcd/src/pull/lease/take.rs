@@ -14,7 +14,7 @@ use super::mark::Mark;
 use super::place::Place;
 use super::record::{Record, reference};
 use super::terms::{Holding, Look, Step, Waiting};
-use super::{Lease, LeaseError, Settings, Shared};
+use super::{Lease, LeaseError, Settings, Shared, takeover};
 use crate::error::chain as told;
 use crate::fence::{Gate, Moment};
 use crate::git::branch;
@@ -33,6 +33,12 @@ struct Taker {
     mark: Arc<Mark>,
     chain: Chain,
     waiting: Waiting,
+    /// This server's, whose lock it has; taken out while the branch is open.
+    lock: Option<StateLock>,
+    segment_bytes: u64,
+    /// What only we have was looked for against this metadata of the remote; nothing is looked for any more once it was saved.
+    compared: Option<Oid>,
+    is_saved: bool,
     /// What was tried, and when it was sent: it may have arrived or not.
     tried: Vec<(Oid, Moment, Record)>,
     holder: String,
@@ -44,16 +50,23 @@ struct Taker {
 struct Seen {
     found: Option<Oid>,
     record: Option<Record>,
+    metadata: Option<Oid>,
     has_branch: bool,
     at: Moment,
 }
 
 impl Lease {
-    /// Takes the lease of a branch, however long others have it; renews it from then on. Whoever has the branch's lock is one process.
+    /// Takes the lease of a branch, however long others have it; renews it from then on. What the branch has here and the new writer
+    /// has not is put on a side branch meanwhile.
     ///
     /// # Errors
     /// [`LeaseError`] if waiting would not help.
-    pub async fn take(settings: &Settings, config: &branch::Config, lock: &StateLock) -> Result<Arc<Self>, LeaseError> {
+    pub(crate) async fn take(
+        settings: &Settings,
+        config: &branch::Config,
+        segment_bytes: u64,
+        lock: StateLock,
+    ) -> Result<(Arc<Self>, StateLock), LeaseError> {
         let place = Place { remote: settings.remote.clone(), config: config.clone() };
         place.remote.place(&config.repository)?;
         let holder = rand::random::<[u8; 16]>().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
@@ -65,17 +78,22 @@ impl Lease {
             mark: Arc::new(Mark::of(lock.folder())),
             chain: Chain::default(),
             waiting: Waiting::default(),
+            lock: Some(lock),
+            segment_bytes,
+            compared: None,
+            is_saved: false,
             tried: Vec::new(),
             holder,
             host,
             last_told: None,
         };
-        Ok(Lease::keep(taker.run().await?))
+        let (keeper, lock) = taker.run().await?;
+        Ok((Lease::keep(keeper), lock))
     }
 }
 
 impl Taker {
-    async fn run(mut self) -> Result<Keeper, LeaseError> {
+    async fn run(mut self) -> Result<(Keeper, StateLock), LeaseError> {
         loop {
             let pause = match self.look().await {
                 Ok(seen) => {
@@ -84,7 +102,10 @@ impl Taker {
                         return Ok(self.taken(taken, sent, record));
                     }
                     match self.decide(&seen) {
-                        Step::Wait(rest) => rest.min(poll(self.duration)),
+                        Step::Wait(rest) => {
+                            self.leave(&seen).await?;
+                            rest.min(poll(self.duration))
+                        }
                         Step::Take => match self.attempt(&seen).await {
                             Ok((taken, sent, record)) => return Ok(self.taken(taken, sent, record)),
                             // Somebody was faster, or it is not known: the next look tells.
@@ -118,14 +139,14 @@ impl Taker {
             // After the reference was read: what it says is at least as old.
             let at = Moment::now();
             let has_branch = data.or(metadata).is_some();
-            let Some(oid) = found else { return Ok(Seen { found, record: None, has_branch, at }) };
+            let Some(oid) = found else { return Ok(Seen { found, record: None, metadata, has_branch, at }) };
             place.bring(&[(&name, found)])?;
             let record = Record::read(&place.here()?, oid).map_err(|error| RemoteError {
                 remote: place.remote.name.clone(),
                 condition: Condition::Damaged,
                 problem: error.to_string(),
             })?;
-            Ok(Seen { found, record: Some(record), has_branch, at })
+            Ok(Seen { found, record: Some(record), metadata, has_branch, at })
         });
         looked.await
     }
@@ -151,6 +172,31 @@ impl Taker {
             );
         }
         step
+    }
+
+    /// Looks whether somebody else has begun to write the branch, and then saves what only we have.
+    async fn leave(&mut self, seen: &Seen) -> Result<(), LeaseError> {
+        let Some(theirs) = seen.metadata.filter(|_| !self.is_saved && self.compared != seen.metadata) else {
+            return Ok(());
+        };
+        let place = self.place.clone();
+        let compared = spawn_blocking(move || {
+            let name = &place.config.metadata_reference;
+            let Some(ours) = place.own(name)? else { return Ok(true) };
+            place.bring(&[(name, Some(theirs))])?;
+            place.is_ancestor(theirs, ours)
+        });
+        match compared.await.expect("reading commits does not panic") {
+            Ok(true) => self.compared = seen.metadata,
+            Ok(false) => {
+                let lock = self.lock.take().expect("it is back after every look");
+                let (lock, saved) = takeover::leave(&self.place, self.segment_bytes, lock).await?;
+                self.lock = Some(lock);
+                self.is_saved = saved.inspect_err(|error| self.tell(told(error))).is_ok();
+            }
+            Err(error) => self.tell(told(&error)),
+        }
+        Ok(())
     }
 
     async fn attempt(&mut self, seen: &Seen) -> Result<(Oid, Moment, Record), RemoteError> {
@@ -184,7 +230,7 @@ impl Taker {
         Ok((next, sent, record))
     }
 
-    fn taken(self, taken: Oid, sent: Moment, record: Record) -> Keeper {
+    fn taken(self, taken: Oid, sent: Moment, record: Record) -> (Keeper, StateLock) {
         tracing::info!(
             epoch = record.epoch, lease = ?record.duration, reference = self.reference, remote = self.place.remote.name,
             "the writer lease is ours"
@@ -201,7 +247,8 @@ impl Taker {
         });
         // Its chain may be one of a later attempt: then the first renewal sends a new one.
         let chain = if self.tried.last().is_none_or(|(last, ..)| *last == taken) { self.chain } else { Chain::default() };
-        Keeper { place: self.place, record, chain, mark: self.mark, holding, shared }
+        let keeper = Keeper { place: self.place, record, chain, mark: self.mark, holding, shared };
+        (keeper, self.lock.expect("it is back after every look"))
     }
 
     fn tell(&mut self, what: String) {

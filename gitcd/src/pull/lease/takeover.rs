@@ -105,30 +105,39 @@ async fn fit(
         spawn_blocking(move || touch(config)).await.expect("a flush does not panic")?;
         return Ok(Ok(lock));
     }
-    let (mut unsaved, mut lock) = (Vec::new(), lock);
+    let mut lock = lock;
     if ours.is_some() {
-        let (head, kept) = commit_all(place, segment_bytes, lock).await?;
+        let (kept, saved) = leave(place, segment_bytes, lock).await?;
         lock = kept;
-        // A person's commit that was not merged yet may be on the reference.
-        unsaved.extend([head].into_iter().chain(place.own(&config.data_reference)?));
+        if let Err(error) = saved {
+            return Ok(Err((error, lock)));
+        }
     }
     let at = place.clone();
-    let moved = spawn_blocking(move || {
-        for commit in unsaved {
+    let adopted = spawn_blocking(move || adopt(&at, theirs, there.data, &lock).map(|()| lock)).await;
+    Ok(Ok(adopted.expect("moving references does not panic")?))
+}
+
+/// Puts everything that only we have on side branches: somebody else writes the branch now.
+pub(super) async fn leave(
+    place: &Place,
+    segment_bytes: u64,
+    lock: StateLock,
+) -> Result<(StateLock, Result<(), RemoteError>), LeaseError> {
+    let (head, lock) = commit_all(place, segment_bytes, lock).await?;
+    let at = place.clone();
+    let saved = spawn_blocking(move || {
+        // A person's commit that was not merged yet may be on the reference.
+        for commit in [head].into_iter().chain(at.own(&at.config.data_reference)?) {
             if !side::is_empty(&at, commit)
                 && let Some(side) = side::save(&at, commit)?
             {
                 tracing::warn!(side, "somebody else has written the branch since: what only we had is there");
             }
         }
-        Ok::<_, RemoteError>(())
+        Ok(())
     });
-    if let Err(error) = moved.await.expect("an exchange does not panic") {
-        return Ok(Err((error, lock)));
-    }
-    let at = place.clone();
-    let adopted = spawn_blocking(move || adopt(&at, theirs, there.data, &lock).map(|()| lock)).await;
-    Ok(Ok(adopted.expect("moving references does not panic")?))
+    Ok((lock, saved.await.expect("an exchange does not panic")))
 }
 
 /// A metadata commit that says what the last one said.

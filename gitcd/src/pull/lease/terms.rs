@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(look(Some(id(1)), Some(&record), 7999), Step::Wait(Duration::from_millis(1)));
         assert_eq!(look(Some(id(2)), Some(&record), 8000), Step::Wait(D), "it was renewed");
         assert_eq!(look(Some(id(2)), Some(&record), 11_000), Step::Take);
-        let released = Record { is_held: false, ..record };
+        let released = Record { is_held: false, ..record.clone() };
         assert_eq!(look(Some(id(3)), Some(&released), 11_001), Step::Take);
         assert_eq!(look(None, None, 20_000), Step::Wait(Duration::from_secs(7)));
         assert_eq!(look(None, None, 27_000), Step::Take);
