@@ -306,8 +306,8 @@ async fn open(config: &Config) -> Result<(Opened, Option<Arc<Lease>>), ServeErro
     // The lock first: who has it is the only one here.
     let lock = tokio::task::spawn_blocking(move || recovery::lock(&branch).map_err(Box::new)).await;
     let lock = lock.expect("taking a lock does not panic")?;
-    let (lease, lock) = Lease::take(settings, &config.branch, segment_bytes, lock).await?;
-    match lease::takeover::open(&lease, segment_bytes, lock).await {
+    let (lease, own) = Lease::take(settings, &config.branch, segment_bytes, lock).await?;
+    match lease::takeover::open(&lease, segment_bytes, own).await {
         Ok(opened) => Ok((opened, Some(lease))),
         Err(error) => {
             give_up(Some(&lease)).await;

@@ -96,7 +96,11 @@ impl Source {
         let refused = f64::from(u8::from(store.unavailable().is_some()));
         out.gauge("gitcd_writes_refused", "1 while writes are refused", refused)?;
         let Some(lease) = self.status.lease() else { return Ok(()) };
-        out.gauge("gitcd_writer_epoch", "How often the writer lease was taken, this time included", lease.epoch as f64)?;
+        out.gauge(
+            "gitcd_writer_epoch",
+            "How often the writer lease was taken, this time included",
+            lease.epoch as f64,
+        )?;
         let help = "How long writes are acknowledged unless the lease is renewed";
         out.gauge("gitcd_writer_lease_remaining_seconds", help, lease.remaining_seconds)
     }

@@ -135,12 +135,7 @@ fn run(repository: &Path, credentials: &Credentials, words: &[&str]) -> Result<S
     run_within(LIMIT, repository, credentials, words)
 }
 
-fn run_within(
-    limit: Duration,
-    repository: &Path,
-    credentials: &Credentials,
-    words: &[&str],
-) -> Result<String, Failed> {
+fn run_within(limit: Duration, repository: &Path, credentials: &Credentials, words: &[&str]) -> Result<String, Failed> {
     let failed = |said: String| Failed { condition: Condition::Failed, said };
     let own = std::env::current_exe().map_err(|error| failed(format!("this program cannot be found: {error}")))?;
     let mut command = Command::new("git");

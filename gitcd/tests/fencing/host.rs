@@ -30,7 +30,11 @@ async fn a_host_that_hangs_ends_the_lease_and_nothing_else() {
     std::fs::create_dir(&root).expect("the folder is writable");
     bare(&root.join("up.git"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
-    command.arg("host").arg(format!("--root={}", root.display()));
+    let (tokens, credentials) = (folder.path().join("tokens"), folder.path().join("credentials"));
+    let owner = "- {user: gitcd, token: secret, rights: [{repository: '**', access: own}]}\n";
+    std::fs::write(&tokens, owner).expect("the folder is writable");
+    std::fs::write(&credentials, format!("http://gitcd:secret@127.0.0.1:{port}\n")).expect("the folder is writable");
+    command.arg("host").arg(format!("--root={}", root.display())).arg(format!("--tokens={}", tokens.display()));
     command.arg(format!("--listen-urls=http://127.0.0.1:{port}")).stderr(Stdio::null());
     let host = Host(command.spawn().expect("gitcd runs"));
     let url = format!("http://127.0.0.1:{port}/up.git");
@@ -42,7 +46,8 @@ async fn a_host_that_hangs_ends_the_lease_and_nothing_else() {
         repository.git(&["remote", "add", "origin", &url]);
         folder
     };
-    let lease = ["--writer-lease=3s"];
+    let credentials = format!("--credentials-file={}", credentials.display());
+    let lease = ["--writer-lease=3s", &credentials];
     let mut one = launch(&make("one", true), &lease).spawn();
     one.ready().await;
     let client = one.client().await;
@@ -56,7 +61,11 @@ async fn a_host_that_hangs_ends_the_lease_and_nothing_else() {
     let packs = || root.join("up.git/objects/pack").read_dir().expect("it is there").count();
     let before = (packs(), Repository::at(&root.join("up.git")).reference("refs/gitcd/lease/main"));
     eventually("renewals", async || {
-        let now = Repository::at(&root.join("up.git")).git(&["rev-list", "--count", &format!("{}..{}", "refs/gitcd/lease/main", before.1)]);
+        let now = Repository::at(&root.join("up.git")).git(&[
+            "rev-list",
+            "--count",
+            &format!("{}..{}", "refs/gitcd/lease/main", before.1),
+        ]);
         (now.trim().parse::<usize>().expect("a number") >= 2).then_some(())
     })
     .await;

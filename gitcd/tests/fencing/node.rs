@@ -68,8 +68,7 @@ impl Node {
     /// One whose repository is made by `make`.
     pub(crate) fn spawn(upstream: &Upstream, arguments: &[&str], make: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::tempdir().expect("the temporary folder is writable");
-        let (repository, link, upstream) =
-            (folder.path().join("repo.git"), folder.path().join("way"), upstream.path());
+        let (repository, link, upstream) = (folder.path().join("repo.git"), folder.path().join("way"), upstream.path());
         std::os::unix::fs::symlink(&upstream, &link).expect("the folder is writable");
         make(&repository);
         let repository = Repository::at(&repository);

@@ -22,7 +22,10 @@ async fn a_reference_that_is_no_lease_is_refused() {
     let exit = node.server.exit().await;
     assert_eq!(exit.status.code(), Some(1));
     let remedy = "git push origin :refs/gitcd/lease/main";
-    refused(&exit.output, &["refs/gitcd/lease/main of remote \"origin\" is no lease", "no line \"Lease-Format\"", remedy]);
+    refused(
+        &exit.output,
+        &["refs/gitcd/lease/main of remote \"origin\" is no lease", "no line \"Lease-Format\"", remedy],
+    );
 
     there.git(&["update-ref", "refs/gitcd/lease/main", there.blob("text").as_str()]);
     let mut node = Node::first(&upstream, &["--writer-lease=1s"]);

@@ -101,10 +101,9 @@ fn usual(branch: &str, repository: &Path, pull: &pull::Config) -> anyhow::Result
         names = opened.remotes()?.iter().flatten().flatten().map(ToOwned::to_owned).collect();
     }
     match &names[..] {
-        [] => bail!(
-            "--writer-lease needs a remote: add it with `git -C {} remote add origin URL`",
-            repository.display()
-        ),
+        [] => {
+            bail!("--writer-lease needs a remote: add it with `git -C {} remote add origin URL`", repository.display())
+        }
         [only] => Ok(only.clone()),
         _ if names.iter().any(|name| name == "origin") => Ok("origin".to_owned()),
         _ => bail!(

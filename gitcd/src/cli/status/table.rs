@@ -41,7 +41,13 @@ pub(super) fn print(out: &mut impl Write, url: &str, status: &Status, named: boo
         if let Some(lease) = &branch.lease {
             let style = if branch.role == "writer" { GOOD } else { BAD };
             let left = format!("{:.1}s of {}s left", lease.remaining_seconds, lease.duration_seconds);
-            writeln!(out, "  {style}{}{style:#} in epoch {}, lease on {}: {left}", one_line(&branch.role), lease.epoch, one_line(&lease.remote))?;
+            writeln!(
+                out,
+                "  {style}{}{style:#} in epoch {}, lease on {}: {left}",
+                one_line(&branch.role),
+                lease.epoch,
+                one_line(&lease.remote)
+            )?;
             if let Some(error) = &lease.error {
                 writeln!(out, "    {BAD}{}{BAD:#}", one_line(error))?;
             }

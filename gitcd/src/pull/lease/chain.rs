@@ -6,8 +6,8 @@ use git2::Oid;
 
 use super::place::Place;
 use super::record::Record;
-use crate::git::countdown::{self, Form};
 use crate::git::branch::WriteError;
+use crate::git::countdown::{self, Form};
 use crate::recovery::git_dir;
 
 /// So many renewals are sent at once: one pack for all of them.

@@ -7,12 +7,12 @@ use git2::Oid;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
+use super::Shared;
 use super::chain::{self, Chain};
 use super::mark::Mark;
 use super::place::Place;
 use super::record::{Record, reference};
 use super::terms::{Found, Holding, renewal};
-use super::Shared;
 use crate::error::chain as told;
 use crate::fence::Moment;
 use crate::pull::remote::RemoteError;

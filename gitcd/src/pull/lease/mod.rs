@@ -77,7 +77,9 @@ pub enum LeaseError {
     #[error(transparent)]
     Open(#[from] Box<OpenError>),
     /// What is only here cannot be committed.
-    #[error("somebody else has written the branch since, and what only the journal here has cannot be committed; see the log")]
+    #[error(
+        "somebody else has written the branch since, and what only the journal here has cannot be committed; see the log"
+    )]
     Uncommitted,
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
@@ -269,7 +271,10 @@ impl Lease {
             match saved {
                 Ok(side) => tracing::warn!(?side, "what only this server had acknowledged is on a side branch"),
                 Err(error) => {
-                    tracing::warn!(error = chain(&error), "what only this server has is not pushed; the next start does it");
+                    tracing::warn!(
+                        error = chain(&error),
+                        "what only this server has is not pushed; the next start does it"
+                    );
                 }
             }
         }
@@ -285,7 +290,10 @@ impl Lease {
             Ok(true) => tracing::info!(epoch = self.record.epoch, "the writer lease is handed over"),
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(error = chain(&error), "the writer lease could not be handed over: others wait for its end");
+                tracing::warn!(
+                    error = chain(&error),
+                    "the writer lease could not be handed over: others wait for its end"
+                );
             }
         }
     }

@@ -154,10 +154,8 @@ impl Place {
     pub(super) fn push(&self, updates: Vec<Update>, limit: Duration) -> Result<(), RemoteError> {
         match self.remote.place(&self.config.repository)? {
             Where::Folder(_) => self.remote.push(&self.config, &Push { updates }).map(drop),
-            Where::Url(url) => {
-                program::push_within(limit, &self.git_dir(), &url, &self.remote.credentials, &updates)
-                    .map_err(|failed| self.failed(failed.condition, failed.said))
-            }
+            Where::Url(url) => program::push_within(limit, &self.git_dir(), &url, &self.remote.credentials, &updates)
+                .map_err(|failed| self.failed(failed.condition, failed.said)),
         }
     }
 }

@@ -31,7 +31,9 @@ struct Taker {
     reference: String,
     duration: Duration,
     mark: Arc<Mark>,
+    /// Of this epoch.
     chain: Chain,
+    epoch: u64,
     waiting: Waiting,
     /// This server's, whose lock it has; taken out while the branch is open.
     lock: Option<StateLock>,
@@ -51,7 +53,7 @@ struct Seen {
     found: Option<Oid>,
     record: Option<Record>,
     metadata: Option<Oid>,
-    has_branch: bool,
+    data: Option<Oid>,
     at: Moment,
 }
 
@@ -66,7 +68,7 @@ impl Lease {
         config: &branch::Config,
         segment_bytes: u64,
         lock: StateLock,
-    ) -> Result<(Arc<Self>, StateLock), LeaseError> {
+    ) -> Result<(Arc<Self>, takeover::Own), LeaseError> {
         let place = Place { remote: settings.remote.clone(), config: config.clone() };
         place.remote.place(&config.repository)?;
         let holder = rand::random::<[u8; 16]>().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
@@ -77,6 +79,7 @@ impl Lease {
             duration: settings.duration,
             mark: Arc::new(Mark::of(lock.folder())),
             chain: Chain::default(),
+            epoch: 0,
             waiting: Waiting::default(),
             lock: Some(lock),
             segment_bytes,
@@ -87,13 +90,13 @@ impl Lease {
             host,
             last_told: None,
         };
-        let (keeper, lock) = taker.run().await?;
-        Ok((Lease::keep(keeper), lock))
+        let (keeper, own) = taker.run().await?;
+        Ok((Lease::keep(keeper), own))
     }
 }
 
 impl Taker {
-    async fn run(mut self) -> Result<(Keeper, StateLock), LeaseError> {
+    async fn run(mut self) -> Result<(Keeper, takeover::Own), LeaseError> {
         loop {
             let pause = match self.look().await {
                 Ok(seen) => {
@@ -110,7 +113,8 @@ impl Taker {
                             Ok((taken, sent, record)) => return Ok(self.taken(taken, sent, record)),
                             // Somebody was faster, or it is not known: the next look tells.
                             Err(error) => {
-                                self.tell(format!("the writer lease was not taken: {}", told(&error)));
+                                let what = format!("the writer lease was not taken: {}", told(&error));
+                                self.tell_as(&format!("{:?}", error.condition), what);
                                 retry(self.duration)
                             }
                         },
@@ -138,15 +142,14 @@ impl Taker {
                 place.find([&name, &config.data_reference, &config.metadata_reference], limit)?;
             // After the reference was read: what it says is at least as old.
             let at = Moment::now();
-            let has_branch = data.or(metadata).is_some();
-            let Some(oid) = found else { return Ok(Seen { found, record: None, metadata, has_branch, at }) };
+            let Some(oid) = found else { return Ok(Seen { found, record: None, metadata, data, at }) };
             place.bring(&[(&name, found)])?;
             let record = Record::read(&place.here()?, oid).map_err(|error| RemoteError {
                 remote: place.remote.name.clone(),
                 condition: Condition::Damaged,
                 problem: error.to_string(),
             })?;
-            Ok(Seen { found, record: Some(record), metadata, has_branch, at })
+            Ok(Seen { found, record: Some(record), metadata, data, at })
         });
         looked.await
     }
@@ -156,7 +159,7 @@ impl Taker {
             found: seen.found,
             record: seen.record.as_ref(),
             is_own: self.mark.is_own(seen.found),
-            has_branch: seen.has_branch,
+            has_branch: seen.data.or(seen.metadata).is_some(),
             now: seen.at,
             usual: self.duration,
         });
@@ -174,17 +177,18 @@ impl Taker {
         step
     }
 
-    /// Looks whether somebody else has begun to write the branch, and then saves what only we have.
+    /// Brings what the remote has, so that a takeover has little to wait for. Looks whether somebody else has begun to write the
+    /// branch, and then saves what only we have.
     async fn leave(&mut self, seen: &Seen) -> Result<(), LeaseError> {
-        let Some(theirs) = seen.metadata.filter(|_| !self.is_saved && self.compared != seen.metadata) else {
-            return Ok(());
-        };
-        let place = self.place.clone();
+        let Some(theirs) = seen.metadata.filter(|_| self.compared != seen.metadata) else { return Ok(()) };
+        let (place, data, is_saved) = (self.place.clone(), seen.data, self.is_saved);
         let compared = spawn_blocking(move || {
-            let name = &place.config.metadata_reference;
-            let Some(ours) = place.own(name)? else { return Ok(true) };
-            place.bring(&[(name, Some(theirs))])?;
-            place.is_ancestor(theirs, ours)
+            let config = &place.config;
+            place.bring(&[(&config.data_reference, data), (&config.metadata_reference, Some(theirs))])?;
+            match place.own(&config.metadata_reference)? {
+                Some(ours) if !is_saved => place.is_ancestor(theirs, ours),
+                _ => Ok(true),
+            }
         });
         match compared.await.expect("reading commits does not panic") {
             Ok(true) => self.compared = seen.metadata,
@@ -207,20 +211,18 @@ impl Taker {
             host: self.host.clone(),
             duration: self.duration,
         };
-        // Commits of an attempt that failed say another epoch.
-        self.chain = Chain::default();
-        let (place, wanted) = (self.place.clone(), record.clone());
-        let made = spawn_blocking(move || {
-            let mut chain = Chain::default();
-            (chain.next(&place, &wanted), chain)
-        });
+        if record.epoch != self.epoch {
+            (self.chain, self.epoch) = (Chain::default(), record.epoch);
+        }
+        let (place, wanted, mut chain) = (self.place.clone(), record.clone(), std::mem::take(&mut self.chain));
+        let made = spawn_blocking(move || (chain.next(&place, &wanted), chain));
         let (next, chain) = made.await.expect("writing objects does not panic");
+        self.chain = chain;
         let next = next.map_err(|error| RemoteError {
             remote: self.place.remote.name.clone(),
             condition: Condition::Failed,
             problem: told(&error),
         })?;
-        self.chain = chain;
         self.mark.write(seen.found, next);
         let sent = Moment::now();
         self.tried.push((next, sent, record.clone()));
@@ -230,7 +232,7 @@ impl Taker {
         Ok((next, sent, record))
     }
 
-    fn taken(self, taken: Oid, sent: Moment, record: Record) -> (Keeper, StateLock) {
+    fn taken(self, taken: Oid, sent: Moment, record: Record) -> (Keeper, takeover::Own) {
         tracing::info!(
             epoch = record.epoch, lease = ?record.duration, reference = self.reference, remote = self.place.remote.name,
             "the writer lease is ours"
@@ -245,10 +247,11 @@ impl Taker {
             lost: watch::Sender::new(None),
             problem: Mutex::default(),
         });
-        // Its chain may be one of a later attempt: then the first renewal sends a new one.
-        let chain = if self.tried.last().is_none_or(|(last, ..)| *last == taken) { self.chain } else { Chain::default() };
+        // It may be of a later attempt: then the first renewal sends a new one.
+        let chain = if self.epoch == record.epoch { self.chain } else { Chain::default() };
         let keeper = Keeper { place: self.place, record, chain, mark: self.mark, holding, shared };
-        (keeper, self.lock.expect("it is back after every look"))
+        let lock = self.lock.expect("it is back after every look");
+        (keeper, takeover::Own { lock, is_saved: self.is_saved })
     }
 
     fn tell(&mut self, what: String) {

@@ -9,6 +9,7 @@ use tokio::task::spawn_blocking;
 use super::place::{LONG, Place, Update};
 use super::{Lease, LeaseError, side};
 use crate::committer::{self, Committer};
+use crate::durable;
 use crate::error::chain;
 use crate::git::branch::{Branch, FlushError};
 use crate::git::refs::Refs;
@@ -16,10 +17,18 @@ use crate::pull::remote::RemoteError;
 use crate::pull::status::Condition;
 use crate::recovery::{self, OpenError, Opened, StateLock};
 use crate::store::{self, Store};
-use crate::durable;
 
 /// After a failure, while the lease is kept.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// What is here of the branch.
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// Nobody else here writes it.
+    pub(super) lock: StateLock,
+    /// Another writer has begun since, and what only we have is on a side branch.
+    pub(super) is_saved: bool,
+}
 
 /// What the remote has of the branch.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +42,8 @@ struct There {
 ///
 /// # Errors
 /// [`LeaseError`].
-pub(crate) async fn open(lease: &Arc<Lease>, segment_bytes: u64, mut lock: StateLock) -> Result<Opened, LeaseError> {
+pub(crate) async fn open(lease: &Arc<Lease>, segment_bytes: u64, own: Own) -> Result<Opened, LeaseError> {
+    let Own { mut lock, mut is_saved } = own;
     let place = lease.place().clone();
     loop {
         if let Some(by) = lease.lost() {
@@ -47,15 +57,18 @@ pub(crate) async fn open(lease: &Arc<Lease>, segment_bytes: u64, mut lock: State
                 continue;
             }
         };
-        lock = match fit(&place, there, segment_bytes, lock).await? {
+        lock = match fit(&place, there, segment_bytes, Own { lock, is_saved }).await? {
             Ok(lock) => lock,
             Err((error, lock)) => {
                 again(&error).await;
                 lock
             }
         };
+        // From now on there may be something new.
+        is_saved = false;
         let config = place.config.clone();
-        let opened = spawn_blocking(move || recovery::open_locked(&config, segment_bytes, lock).map_err(Box::new)).await;
+        let opened =
+            spawn_blocking(move || recovery::open_locked(&config, segment_bytes, lock).map_err(Box::new)).await;
         let opened = opened.expect("recovery does not panic")?;
         let at = place.clone();
         let told = spawn_blocking(move || publish(&at, there)).await.expect("an exchange does not panic");
@@ -86,8 +99,9 @@ async fn fit(
     place: &Place,
     there: There,
     segment_bytes: u64,
-    lock: StateLock,
+    own: Own,
 ) -> Result<Result<StateLock, (RemoteError, StateLock)>, LeaseError> {
+    let Own { mut lock, is_saved } = own;
     let Some(theirs) = there.metadata else { return Ok(Ok(lock)) };
     let config = &place.config;
     let ours = place.own(&config.metadata_reference)?;
@@ -105,8 +119,7 @@ async fn fit(
         spawn_blocking(move || touch(config)).await.expect("a flush does not panic")?;
         return Ok(Ok(lock));
     }
-    let mut lock = lock;
-    if ours.is_some() {
+    if ours.is_some() && !is_saved {
         let (kept, saved) = leave(place, segment_bytes, lock).await?;
         lock = kept;
         if let Err(error) = saved {
@@ -128,7 +141,8 @@ pub(super) async fn leave(
     let at = place.clone();
     let saved = spawn_blocking(move || {
         // A person's commit that was not merged yet may be on the reference.
-        for commit in [head].into_iter().chain(at.own(&at.config.data_reference)?) {
+        let found = at.own(&at.config.data_reference)?.filter(|found| *found != head);
+        for commit in [head].into_iter().chain(found) {
             if !side::is_empty(&at, commit)
                 && let Some(side) = side::save(&at, commit)?
             {
@@ -157,8 +171,7 @@ async fn commit_all(place: &Place, segment_bytes: u64, lock: StateLock) -> Resul
     let (store, writer) = Store::start(opened.start, store::Limits::default()).map_err(LeaseError::Thread)?;
     let (settings, counters) = (committer::Settings::default(), Arc::default());
     let (config, incarnation) = (place.config.clone(), opened.incarnation);
-    let committer =
-        Committer::new(store.clone(), opened.branch, config, settings, incarnation, opened.bases, counters);
+    let committer = Committer::new(store.clone(), opened.branch, config, settings, incarnation, opened.bases, counters);
     let heads = committer.heads();
     let committer = committer.spawn().map_err(LeaseError::Thread)?;
     store.stop().await;
@@ -257,7 +270,10 @@ pub(super) fn push_last(place: &Place) -> Result<(), RemoteError> {
             Ok(true) => return Ok(()),
             Ok(false) => {
                 if let Some(side) = save(place)? {
-                    tracing::warn!(side, "somebody has pushed to the branch at the last moment: what only we had is there");
+                    tracing::warn!(
+                        side,
+                        "somebody has pushed to the branch at the last moment: what only we had is there"
+                    );
                 }
                 return Ok(());
             }

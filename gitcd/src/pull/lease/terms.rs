@@ -184,13 +184,7 @@ mod tests {
 
     #[test]
     fn a_lease_is_taken_when_it_was_seen_unchanged_for_its_whole_time() {
-        let record = Record {
-            is_held: true,
-            epoch: 1,
-            holder: "a".into(),
-            host: "h".into(),
-            duration: D,
-        };
+        let record = Record { is_held: true, epoch: 1, holder: "a".into(), host: "h".into(), duration: D };
         let mut waiting = Waiting::default();
         let mut look = |found, record, ms| {
             let (is_own, has_branch, usual) = (false, true, Duration::from_secs(7));

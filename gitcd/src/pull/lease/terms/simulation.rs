@@ -90,8 +90,7 @@ impl World {
                 let done = self.reference.as_ref().map(|(oid, _)| *oid) == letter.expected;
                 if done {
                     let (holder, host) = (letter.from.to_string(), String::new());
-                    let record =
-                        Record { is_held: letter.is_held, epoch: 0, holder, host, duration: letter.duration };
+                    let record = Record { is_held: letter.is_held, epoch: 0, holder, host, duration: letter.duration };
                     self.reference = Some((letter.new, record));
                 }
                 self.post(Letter { answer: Some(done), ..letter }, time);
@@ -117,7 +116,8 @@ impl World {
         let reads = self.rng.random_range(0..1000) >= self.loss;
         let found = self.reference.clone();
         let (new, leaves) = (self.id(), self.rng.random_range(0..200) == 0);
-        let letter = |expected, is_held| Letter { arrives: 0, from: at, expected, new, is_held, duration, answer: None };
+        let letter =
+            |expected, is_held| Letter { arrives: 0, from: at, expected, new, is_held, duration, answer: None };
         let server = &mut servers[at];
         let mut post = None;
         match &mut server.role {
