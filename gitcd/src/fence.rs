@@ -66,12 +66,21 @@ pub struct Gate {
     /// How often it was opened after it had been closed.
     openings: AtomicU64,
     is_closed_for_good: AtomicBool,
+    /// Looks until it is found closed; 0: by the clock.
+    #[cfg(test)]
+    looks: AtomicU64,
 }
 
 impl Gate {
     /// Whether clients may be told of writes at this moment.
     #[inline]
     pub fn is_open(&self) -> bool {
+        #[cfg(test)]
+        match self.looks.load(Ordering::Acquire) {
+            0 => {}
+            1 => return false,
+            looks => self.looks.store(looks - 1, Ordering::Release),
+        }
         Moment::now().0 < self.until.load(Ordering::Acquire)
     }
 
@@ -103,6 +112,12 @@ impl Gate {
     /// How long it stays open.
     pub fn remaining(&self) -> Duration {
         Moment(self.until.load(Ordering::Acquire)).since(Moment::now())
+    }
+
+    /// Closes it after so many looks; 0 opens it again.
+    #[cfg(test)]
+    pub(crate) fn close_after(&self, looks: u64) {
+        self.looks.store(if looks == 0 { 0 } else { looks + 1 }, Ordering::Release);
     }
 
     fn openings(&self) -> u64 {

@@ -80,7 +80,7 @@ mod tests {
             }
         }
         assert_eq!(at.parent_count(), 0);
-        repository.reference("refs/gitcd/test", commits[0], false, "").unwrap();
+        repository.reference("refs/heads/master", commits[0], false, "").unwrap();
         let fsck = std::process::Command::new("git").arg("-C").arg(folder.path()).args(["fsck", "--strict"]).output();
         let fsck = fsck.unwrap();
         assert!(fsck.status.success() && fsck.stderr.is_empty(), "{fsck:?}");

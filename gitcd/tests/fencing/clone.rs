@@ -1,10 +1,11 @@
 //! A fresh clone takes over after a disk was lost: clients list again, and no revision has two meanings.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use gitcd::proto::etcdserverpb::WatchCreateRequest;
 
-use crate::node::{LEASE, Node, Upstream, arrives, key, object, pushed, within, write};
+use crate::node::{Node, Upstream, arrives, key, object, pushed, within, write};
 use crate::support::build::{get, list, put, watch_prefix};
 use crate::support::{Repository, eventually};
 
@@ -44,11 +45,11 @@ async fn lists_again(node: &Node, seen: i64) {
 async fn lose_disks(with_lease: bool) {
     let upstream = Upstream::new();
     let arguments: &[&str] =
-        if with_lease { &["--writer-lease=3s"] } else { &["--remote-names=origin", "--push-after-merges=true"] };
+        if with_lease { &["--writer-lease=2s"] } else { &["--remote-names=origin", "--push-after-merges=true"] };
     let mut told = Told::default();
     let mut node = Node::first(&upstream, arguments);
     node.serves().await;
-    for life in 0..3 {
+    for life in 0..2 {
         let client = node.server.client().await;
         let name = format!("kept-{life}");
         told.tell(write(&client, &name, "{}").await, &name, "{}");
@@ -72,7 +73,7 @@ async fn lose_disks(with_lease: bool) {
                 Repository::at(path.parent().expect("it is in a folder")).git(&["clone", "-q", "--mirror", &from, &to]);
             })
         };
-        within("a takeover", next.serves().await, LEASE + std::time::Duration::from_secs(2));
+        within("a takeover", next.serves().await, Duration::from_secs(5));
         let client = next.server.client().await;
         for former in 0..=life {
             arrives(&client, &format!("kept-{former}"), "{}").await;

@@ -47,7 +47,7 @@ async fn a_host_that_hangs_ends_the_lease_and_nothing_else() {
         folder
     };
     let credentials = format!("--credentials-file={}", credentials.display());
-    let lease = ["--writer-lease=3s", &credentials];
+    let lease = ["--writer-lease=2s", &credentials];
     let mut one = launch(&make("one", true), &lease).spawn();
     one.ready().await;
     let client = one.client().await;

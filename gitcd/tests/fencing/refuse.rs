@@ -32,6 +32,18 @@ async fn a_reference_that_is_no_lease_is_refused() {
     refused(&node.server.exit().await.output, &["is no lease", remedy]);
 }
 
+#[tokio::test]
+async fn a_remote_that_somebody_serves_is_refused() {
+    let store = crate::support::Server::start(crate::support::Kind::Gitcd).await;
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let repository = bare(&folder.path().join("repo.git"));
+    repository.git(&["remote", "add", "origin", &store.repository().path().display().to_string()]);
+    let mut server = crate::node::launch(folder.path(), &["--writer-lease=1s"]).spawn();
+    let exit = server.exit().await;
+    refused(&exit.output, &["another gitcd serves refs/heads/main", "a remote that nobody serves"]);
+    assert_eq!(store.page("/health").await, r#"{"health":"true","reason":""}"#);
+}
+
 #[test]
 fn flags_that_do_not_fit_are_refused() {
     let folder = tempfile::tempdir().expect("the temporary folder is writable");

@@ -10,7 +10,7 @@ use crate::support::{Kind, eventually};
 use gitcd::proto::etcdserverpb::RangeRequest;
 use tonic::Code;
 
-const LEASE: &[&str] = &["--writer-lease=3s"];
+const LEASE: &[&str] = &["--writer-lease=2s"];
 
 #[tokio::test]
 async fn of_two_that_wait_one_takes_over() {

@@ -67,6 +67,16 @@ pub enum LeaseError {
         /// What it is.
         problem: String,
     },
+    /// A server writes the branch of the remote itself.
+    #[error(
+        "another gitcd serves {reference} in the repository of remote {remote:?}; a lease needs a remote that nobody serves, such as a          repository of `gitcd host`"
+    )]
+    Served {
+        /// The remote.
+        remote: String,
+        /// The data reference.
+        reference: String,
+    },
     /// Somebody else was faster.
     #[error("the writer lease was taken over: {by}")]
     Lost {
@@ -257,7 +267,7 @@ impl Lease {
     pub(crate) async fn hand_over(&self) {
         if self.lost().is_none() {
             let place = self.place.clone();
-            let pushed = spawn_blocking(move || takeover::push_last(&place)).await.expect("an exchange does not panic");
+            let pushed = keeper::within(LAST, &self.place.remote.name, move || takeover::push_last(&place)).await;
             if let Err(error) = pushed {
                 // Who takes it must wait: perhaps this server comes back with what it has.
                 tracing::warn!(error = chain(&error), "the last commits are not pushed: the lease is not handed over");
@@ -267,8 +277,7 @@ impl Lease {
             self.release().await;
         } else if !*self.saved.borrow() {
             let place = self.place.clone();
-            let saved = spawn_blocking(move || takeover::save(&place)).await.expect("an exchange does not panic");
-            match saved {
+            match keeper::within(LAST, &self.place.remote.name, move || takeover::save(&place)).await {
                 Ok(side) => tracing::warn!(?side, "what only this server had acknowledged is on a side branch"),
                 Err(error) => {
                     tracing::warn!(
@@ -306,5 +315,7 @@ impl Lease {
     }
 }
 
+/// A server that stops does not wait longer for its remote.
+const LAST: Duration = Duration::from_secs(15);
 /// How often something is tried again that is not urgent.
 const LOOK: Duration = Duration::from_secs(1);

@@ -18,7 +18,7 @@ use super::{Lease, LeaseError, Settings, Shared, takeover};
 use crate::error::chain as told;
 use crate::fence::{Gate, Moment};
 use crate::git::branch;
-use crate::pull::remote::RemoteError;
+use crate::pull::remote::{Place as Where, RemoteError};
 use crate::pull::status::Condition;
 use crate::recovery::StateLock;
 
@@ -70,7 +70,12 @@ impl Lease {
         lock: StateLock,
     ) -> Result<(Arc<Self>, takeover::Own), LeaseError> {
         let place = Place { remote: settings.remote.clone(), config: config.clone() };
-        place.remote.place(&config.repository)?;
+        if let Where::Folder(folder) = place.remote.place(&config.repository)?
+            && StateLock::is_taken(&folder, &config.data_reference)
+        {
+            let (remote, reference) = (place.remote.name, config.data_reference.clone());
+            return Err(LeaseError::Served { remote, reference });
+        }
         let holder = rand::random::<[u8; 16]>().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
         let host = rustix::system::uname().nodename().to_string_lossy().replace(|c: char| c.is_control(), "");
         let taker = Taker {

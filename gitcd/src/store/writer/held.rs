@@ -48,3 +48,38 @@ impl Batch {
         self.first = self.first.or(later.first);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use crate::fence::{Gate, Moment};
+    use crate::store::Error;
+    use crate::store::revision::Revision;
+    use crate::store::writer::tests::{Disk, Step};
+
+    #[test]
+    fn a_write_that_the_lease_did_not_outlast_is_seen_by_nobody_until_it_is_back() {
+        let mut disk = Disk::new();
+        let gate = Arc::new(Gate::default());
+        disk.store().fence(gate.clone());
+        gate.open_until(Moment::now() + Duration::from_secs(3600));
+        assert_eq!(disk.batch(&[Step::Put(1, 0)]), [Ok(())]);
+        let before = disk.store().revision();
+        // Open when the batch begins, closed when it is durable.
+        gate.close_after(1);
+        assert_eq!(disk.batch(&[Step::Grant(7), Step::Put(2, 0)]), [Err(Error::InDoubt), Err(Error::InDoubt)]);
+        assert_eq!(disk.store().revision(), before);
+        assert!(disk.store().log(Revision::new(0), 10).iter().all(|entry| entry.revision <= before));
+        assert_eq!(disk.batch(&[Step::Put(3, 0), Step::Revoke(7)]), [Err(Error::NoLease), Err(Error::NoLease)]);
+        // Compactions are taken whatever else is refused: this one waits, too.
+        assert_eq!(disk.batch(&[Step::Compact(255)]), [Err(Error::InDoubt)]);
+        assert_eq!(disk.store().compacted(), Revision::ZERO);
+        gate.close_after(0);
+        assert_eq!(disk.batch(&[Step::Put(4, 7)]), [Ok(())]);
+        assert_eq!(disk.store().revision().since(before), 2);
+        assert_eq!(disk.store().compacted(), before);
+        assert_eq!(disk.store().log(before.next(), 10).len(), 2);
+    }
+}

@@ -198,7 +198,7 @@ fn simulate(seed: u64, loss: u32, slowest: u64, durations: [u64; 4]) -> Result<u
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
     #[test]
     fn no_two_acknowledge_at_the_same_time(
