@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(3600);
+    const LONG: Duration = Duration::from_hours(1);
 
     #[test]
     fn a_gate_closes_by_itself_and_can_be_opened_again() {

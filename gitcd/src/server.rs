@@ -306,8 +306,9 @@ async fn open(config: &Config) -> Result<(Opened, Option<Arc<Lease>>), ServeErro
     // The lock first: who has it is the only one here.
     let lock = tokio::task::spawn_blocking(move || recovery::lock(&branch).map_err(Box::new)).await;
     let lock = lock.expect("taking a lock does not panic")?;
-    let (lease, own) = Lease::take(settings, &config.branch, segment_bytes, lock).await?;
-    match lease::takeover::open(&lease, segment_bytes, own).await {
+    // Large futures, which those who need no lease would carry along.
+    let (lease, own) = Box::pin(Lease::take(settings, &config.branch, segment_bytes, lock)).await?;
+    match Box::pin(lease::takeover::open(&lease, segment_bytes, own)).await {
         Ok(opened) => Ok((opened, Some(lease))),
         Err(error) => {
             give_up(Some(&lease)).await;

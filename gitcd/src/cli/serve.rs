@@ -147,7 +147,7 @@ pub(super) fn run(args: &Args, verbosity: i32) -> anyhow::Result<()> {
     let configs = configs(args)?;
     args.pull.warn();
     let result = runtime.block_on(async {
-        let result = serve(configs, &args.host).await;
+        let result = Box::pin(serve(configs, &args.host)).await;
         if let Some(traces) = traces {
             traces.end().await;
         }

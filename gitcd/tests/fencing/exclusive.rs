@@ -113,9 +113,9 @@ async fn an_old_writer_acknowledges_nothing_after_the_first_acknowledgement_of_t
     let mut nodes = [first, Node::fresh(&upstream, &lease)];
     let load = Arc::new(Load::default());
     let mut clients = JoinSet::new();
-    for by in 0..2 {
+    for (by, node) in nodes.iter().enumerate() {
         for _ in 0..CLIENTS {
-            clients.spawn(write(load.clone(), by, nodes[by].server.address()));
+            clients.spawn(write(load.clone(), by, node.server.address()));
         }
     }
     let mut troubles = [Trouble::CutOff, Trouble::Stopped, Trouble::Killed, Trouble::HandedOver];

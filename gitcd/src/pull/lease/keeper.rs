@@ -82,10 +82,10 @@ impl Keeper {
             Ok(()) => self.send().await,
             Err(error) => Err(error),
         };
-        self.open();
+        let was_closed = self.open();
         match renewed {
             Ok(()) => {
-                self.shared.renewed();
+                self.shared.renewed(was_closed);
                 Ok(renewal(duration).saturating_sub(Moment::now().since(started)))
             }
             Err(error) => {
@@ -140,10 +140,13 @@ impl Keeper {
         RemoteError { remote, condition, problem: problem.to_owned() }
     }
 
-    fn open(&self) {
-        if self.shared.gate.open_until(self.holding.until()) {
+    /// Tells whether it was closed.
+    fn open(&self) -> bool {
+        let was_closed = self.shared.gate.open_until(self.holding.until());
+        if was_closed {
             self.shared.reopened.send_modify(|times| *times += 1);
         }
+        was_closed
     }
 
     async fn lose(&self, found: Option<Oid>) {

@@ -117,9 +117,9 @@ struct Problem {
 }
 
 impl Shared {
-    fn renewed(&self) {
+    fn renewed(&self, was_closed: bool) {
         let problem = std::mem::take(&mut *self.problem.lock());
-        if problem.is_told {
+        if was_closed {
             tracing::info!(epoch = self.epoch, "the writer lease is ours again: writes are taken");
         } else if problem.said.is_some() {
             tracing::info!(epoch = self.epoch, "the writer lease is renewed again");

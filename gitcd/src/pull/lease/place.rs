@@ -28,7 +28,7 @@ pub(super) struct Place {
 pub(super) const LONG: Duration = Duration::from_mins(5);
 
 impl Place {
-    fn failed(&self, condition: Condition, problem: impl ToString) -> RemoteError {
+    fn failed(&self, condition: Condition, problem: &dyn std::fmt::Display) -> RemoteError {
         RemoteError { remote: self.remote.name.clone(), condition, problem: problem.to_string() }
     }
 
@@ -37,19 +37,19 @@ impl Place {
     }
 
     pub(super) fn here(&self) -> Result<Repository, RemoteError> {
-        Repository::open(self.git_dir()).map_err(|error| self.failed(Condition::Failed, error.message()))
+        Repository::open(self.git_dir()).map_err(|error| self.failed(Condition::Failed, &error.message()))
     }
 
     /// Reads a reference here.
     pub(super) fn own(&self, name: &str) -> Result<Option<Oid>, RemoteError> {
         let refs = Refs::open(&self.git_dir()).and_then(|refs| refs.read(name));
-        refs.map_err(|error| self.failed(Condition::Failed, error))
+        refs.map_err(|error| self.failed(Condition::Failed, &error))
     }
 
     /// Whether `ancestor` is in the history of `commit`; both are here.
     pub(super) fn is_ancestor(&self, ancestor: Oid, commit: Oid) -> Result<bool, RemoteError> {
         let found = Graph::default().is_ancestor(&self.here()?, ancestor, commit);
-        found.map_err(|error| self.failed(Condition::Damaged, error))
+        found.map_err(|error| self.failed(Condition::Damaged, &error))
     }
 
     fn refs(&self, folder: &Path) -> Result<Refs, RemoteError> {
@@ -58,7 +58,7 @@ impl Place {
                 RefError::Open { .. } => Condition::Unreachable,
                 _ => Condition::Damaged,
             };
-            self.failed(condition, crate::error::chain(&error))
+            self.failed(condition, &crate::error::chain(&error))
         })
     }
 
@@ -73,13 +73,13 @@ impl Place {
             Where::Folder(folder) => {
                 let refs = self.refs(&folder)?;
                 for (name, found) in names.iter().zip(&mut found) {
-                    *found = refs.read(name).map_err(|error| self.failed(Condition::Damaged, error))?;
+                    *found = refs.read(name).map_err(|error| self.failed(Condition::Damaged, &error))?;
                 }
             }
             Where::Url(url) => {
                 let all = program::named(&self.git_dir(), &url, &self.remote.credentials, &names, limit);
                 let all: BTreeMap<_, _> =
-                    all.map_err(|failed| self.failed(failed.condition, failed.said))?.into_iter().collect();
+                    all.map_err(|failed| self.failed(failed.condition, &failed.said))?.into_iter().collect();
                 for (name, found) in names.iter().zip(&mut found) {
                     *found = all.get(*name).copied();
                 }
@@ -93,12 +93,12 @@ impl Place {
         let mut all: Vec<(String, Oid)> = match self.remote.place(&self.config.repository)? {
             Where::Folder(folder) => {
                 let all = self.refs(&folder)?.list();
-                all.map_err(|error| self.failed(Condition::Damaged, error))?.into_iter().collect()
+                all.map_err(|error| self.failed(Condition::Damaged, &error))?.into_iter().collect()
             }
             Where::Url(url) => {
                 let pattern = format!("{start}*");
                 let all = program::named(&self.git_dir(), &url, &self.remote.credentials, &[&pattern], LONG);
-                all.map_err(|failed| self.failed(failed.condition, failed.said))?
+                all.map_err(|failed| self.failed(failed.condition, &failed.said))?
             }
         };
         all.retain(|(name, _)| name.starts_with(start));
@@ -114,16 +114,16 @@ impl Place {
             match self.remote.place(&self.config.repository)? {
                 Where::Folder(folder) => {
                     let there = Repository::open(&folder)
-                        .map_err(|error| self.failed(Condition::Unreachable, error.message()))?;
+                        .map_err(|error| self.failed(Condition::Unreachable, &error.message()))?;
                     let oids: Vec<Oid> = missing.iter().map(|(_, oid)| *oid).collect();
                     local::copy(&there, &here, &oids)
-                        .map_err(|error| self.failed(Condition::Damaged, crate::error::chain(&error)))?;
+                        .map_err(|error| self.failed(Condition::Damaged, &crate::error::chain(&error)))?;
                 }
                 Where::Url(url) => {
                     let pair = |(name, _): &(&str, Oid)| ((*name).to_owned(), self.remote.tracking(name));
                     let pairs: Vec<_> = missing.iter().map(pair).collect();
                     program::fetch(&self.git_dir(), &url, &self.remote.credentials, &pairs)
-                        .map_err(|failed| self.failed(failed.condition, failed.said))?;
+                        .map_err(|failed| self.failed(failed.condition, &failed.said))?;
                 }
             }
         }
@@ -131,7 +131,7 @@ impl Place {
         for (name, oid) in wanted {
             // It may have moved on between the look and the fetch: then who asked looks again.
             if self.here()?.find_commit(oid).is_err() {
-                return Err(self.failed(Condition::Raced, format!("{name} has just moved on there")));
+                return Err(self.failed(Condition::Raced, &format!("{name} has just moved on there")));
             }
             self.follow(&refs, name, oid)?;
         }
@@ -140,7 +140,7 @@ impl Place {
 
     fn follow(&self, refs: &Refs, name: &str, oid: Oid) -> Result<(), RemoteError> {
         let tracking = self.remote.tracking(name);
-        let failed = |error: RefError| self.failed(Condition::Failed, error);
+        let failed = |error: RefError| self.failed(Condition::Failed, &error);
         let before = refs.read(&tracking).map_err(failed)?;
         if before == Some(oid) { Ok(()) } else { refs.update(&tracking, oid, before).map_err(failed) }
     }
@@ -155,7 +155,7 @@ impl Place {
         match self.remote.place(&self.config.repository)? {
             Where::Folder(_) => self.remote.push(&self.config, &Push { updates }).map(drop),
             Where::Url(url) => program::push_within(limit, &self.git_dir(), &url, &self.remote.credentials, &updates)
-                .map_err(|failed| self.failed(failed.condition, failed.said)),
+                .map_err(|failed| self.failed(failed.condition, &failed.said)),
         }
     }
 }

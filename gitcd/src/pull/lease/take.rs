@@ -119,7 +119,7 @@ impl Taker {
                             // Somebody was faster, or it is not known: the next look tells.
                             Err(error) => {
                                 let what = format!("the writer lease was not taken: {}", told(&error));
-                                self.tell_as(&format!("{:?}", error.condition), what);
+                                self.tell_as(&format!("{:?}", error.condition), &what);
                                 retry(self.duration)
                             }
                         },
@@ -130,7 +130,7 @@ impl Taker {
                     return Err(LeaseError::Garbage { remote, reference, problem: error.problem });
                 }
                 Err(error) => {
-                    self.tell(format!("waiting for the writer lease: {}", told(&error)));
+                    self.tell(&format!("waiting for the writer lease: {}", told(&error)));
                     retry(self.duration).max(Duration::from_millis(250))
                 }
             };
@@ -176,7 +176,7 @@ impl Taker {
             let (reference, remote) = (&self.reference, &self.place.remote.name);
             self.tell_as(
                 &whose,
-                format!("waiting for the writer lease, {reference} of {remote}: {whose}; it is free in {rest:.1?} unless it is renewed"),
+                &format!("waiting for the writer lease, {reference} of {remote}: {whose}; it is free in {rest:.1?} unless it is renewed"),
             );
         }
         step
@@ -201,9 +201,9 @@ impl Taker {
                 let lock = self.lock.take().expect("it is back after every look");
                 let (lock, saved) = takeover::leave(&self.place, self.segment_bytes, lock).await?;
                 self.lock = Some(lock);
-                self.is_saved = saved.inspect_err(|error| self.tell(told(error))).is_ok();
+                self.is_saved = saved.inspect_err(|error| self.tell(&told(error))).is_ok();
             }
-            Err(error) => self.tell(told(&error)),
+            Err(error) => self.tell(&told(&error)),
         }
         Ok(())
     }
@@ -259,13 +259,12 @@ impl Taker {
         (keeper, takeover::Own { lock, is_saved: self.is_saved })
     }
 
-    fn tell(&mut self, what: String) {
-        let key = what.clone();
-        self.tell_as(&key, what);
+    fn tell(&mut self, what: &str) {
+        self.tell_as(what, what);
     }
 
     /// Once when it is new, then now and again.
-    fn tell_as(&mut self, key: &str, what: String) {
+    fn tell_as(&mut self, key: &str, what: &str) {
         let is_known = |(last, at): &(String, Instant)| last == key && at.elapsed() < TELL;
         if !self.last_told.as_ref().is_some_and(is_known) {
             tracing::info!("{what}");

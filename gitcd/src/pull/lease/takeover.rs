@@ -219,7 +219,7 @@ fn adopt(place: &Place, metadata: Oid, data: Option<Oid>, lock: &StateLock) -> R
 /// The data commit that a metadata commit describes: its last parent.
 fn described(place: &Place, metadata: Oid) -> Result<Oid, RemoteError> {
     let here = place.here()?;
-    let parents = here.find_commit(metadata).map(|commit| commit.parent_ids().last());
+    let parents = here.find_commit(metadata).map(|commit| commit.parent_ids().next_back());
     let problem = match parents {
         Ok(Some(data)) => return Ok(data),
         Ok(None) => "it has no parents".to_owned(),

@@ -64,7 +64,7 @@ mod tests {
         let mut disk = Disk::new();
         let gate = Arc::new(Gate::default());
         disk.store().fence(gate.clone());
-        gate.open_until(Moment::now() + Duration::from_secs(3600));
+        gate.open_until(Moment::now() + Duration::from_hours(1));
         assert_eq!(disk.batch(&[Step::Put(1, 0)]), [Ok(())]);
         let before = disk.store().revision();
         // Open when the batch begins, closed when it is durable.
