@@ -118,8 +118,9 @@ impl Source {
         let store = &self.store;
         let counters = &store.counters;
         let revision = store.revision().get() as f64;
-        out.gauge("etcd_server_has_leader", "Whether or not a leader exists. 1 is existence, 0 is not", 1.0)?;
-        out.gauge("etcd_server_is_leader", "Whether or not this member is a leader. 1 if is, 0 otherwise", 1.0)?;
+        let leads = f64::from(u8::from(store.newest().is_ok()));
+        out.gauge("etcd_server_has_leader", "Whether or not a leader exists. 1 is existence, 0 is not", leads)?;
+        out.gauge("etcd_server_is_leader", "Whether or not this member is a leader. 1 if is, 0 otherwise", leads)?;
         out.gauge("etcd_server_is_learner", "Whether or not this member is a learner. 1 if is, 0 otherwise", 0.0)?;
         out.counter("etcd_server_leader_changes_seen", "The number of leader changes seen", 1.0)?;
         out.labelled(

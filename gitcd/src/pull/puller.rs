@@ -335,7 +335,8 @@ impl Puller {
         let (wanted, config) = (remote.clone(), self.joiner.config().clone());
         let data = self.joiner.head().data;
         if there.own == Some(data) {
-            return Ok(());
+            // A jump of revisions is in the metadata only, and must not be made twice.
+            return self.push_metadata(remote, there).await;
         }
         if let Some(own) = there.own
             && !self.joiner.is_ancestor(own, data).await?
@@ -356,6 +357,25 @@ impl Puller {
             status.pushed = Some(data.to_string());
             status.pushed_bytes += bytes;
         });
+        Ok(())
+    }
+
+    /// Pushes the metadata alone, if it continues what is there.
+    async fn push_metadata(&self, remote: &Remote, there: Fetched) -> Result<(), PullError> {
+        if there.own_metadata.is_none() {
+            return Ok(());
+        }
+        let Some(metadata) = self.own_metadata(remote, there).await?.filter(|own| Some(*own) != there.own_metadata)
+        else {
+            return Ok(());
+        };
+        let (wanted, config) = (remote.clone(), self.joiner.config().clone());
+        let pushed = tokio::task::spawn_blocking(move || {
+            let update = (config.metadata_reference.clone(), metadata, there.own_metadata);
+            wanted.push(&config, &Push { updates: vec![update] })
+        });
+        let bytes = pushed.await.expect("pushing does not panic")?;
+        self.statuses.change(&remote.name, |status| status.pushed_bytes += bytes);
         Ok(())
     }
 

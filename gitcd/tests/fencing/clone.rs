@@ -42,6 +42,15 @@ async fn lists_again(node: &Node, seen: i64) {
     watching.events(1).await;
 }
 
+/// One that was cloned by Git.
+fn cloned(upstream: &Upstream, arguments: &[&str]) -> Node {
+    let from = upstream.path().display().to_string();
+    Node::spawn(upstream, arguments, |path| {
+        let to = path.display().to_string();
+        Repository::at(path.parent().expect("it is in a folder")).git(&["clone", "-q", "--mirror", &from, &to]);
+    })
+}
+
 async fn lose_disks(with_lease: bool) {
     let upstream = Upstream::new();
     let arguments: &[&str] =
@@ -64,15 +73,7 @@ async fn lose_disks(with_lease: bool) {
             told.tell(last, "lost", &data);
         }
         node.server.kill();
-        let from = upstream.path().display().to_string();
-        let mut next = if with_lease {
-            Node::fresh(&upstream, arguments)
-        } else {
-            Node::spawn(&upstream, arguments, |path| {
-                let to = path.display().to_string();
-                Repository::at(path.parent().expect("it is in a folder")).git(&["clone", "-q", "--mirror", &from, &to]);
-            })
-        };
+        let mut next = if with_lease { Node::fresh(&upstream, arguments) } else { cloned(&upstream, arguments) };
         within("a takeover", next.serves().await, Duration::from_secs(5));
         let client = next.server.client().await;
         for former in 0..=life {
@@ -86,6 +87,31 @@ async fn lose_disks(with_lease: bool) {
         .await;
         assert!(revision > last);
         node = next;
+    }
+}
+
+#[tokio::test]
+async fn a_jump_is_on_the_remote_before_anything_is_written() {
+    let upstream = Upstream::new();
+    let arguments = ["--remote-names=origin", "--push-after-merges=true"];
+    let mut node = Node::first(&upstream, &arguments);
+    node.serves().await;
+    write(&node.server.client().await, "a", "{}").await;
+    pushed(&node).await;
+    node.server.kill();
+    let mut former = 0;
+    for _ in 0..3 {
+        let mut next = cloned(&upstream, &arguments);
+        next.serves().await;
+        let found = next.server.client().await.range(get(&key("a"))).await.ok();
+        let revision = found.header.expect("it has one").revision;
+        assert!(revision > former, "{revision} after {former}");
+        former = revision;
+        eventually("the jump on the remote", async || {
+            (upstream.repository().committed_revision() >= revision).then_some(())
+        })
+        .await;
+        next.server.kill();
     }
 }
 

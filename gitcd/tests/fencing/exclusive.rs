@@ -80,6 +80,7 @@ async fn trouble(kind: Trouble, nodes: &mut [Node; 2], now: usize, load: &Load) 
     }
     let stopped = Instant::now();
     new.serves().await;
+    println!("{kind:?}: the other one serves after {:?}", start.elapsed());
     within("a takeover", start.elapsed(), Duration::from_secs(5));
     if matches!(kind, Trouble::HandedOver) {
         within("a hand-over", stopped.elapsed(), Duration::from_secs(2));
@@ -122,7 +123,6 @@ async fn an_old_writer_acknowledges_nothing_after_the_first_acknowledgement_of_t
     troubles.shuffle(&mut random);
     for (turn, kind) in troubles.into_iter().enumerate() {
         tokio::time::sleep(Duration::from_millis(random.random_range(200..1200))).await;
-        println!("{kind:?}");
         trouble(kind, &mut nodes, turn % 2, &load).await;
     }
     load.is_over.store(true, Ordering::Relaxed);

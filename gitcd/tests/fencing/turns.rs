@@ -84,6 +84,8 @@ async fn without_its_remote_a_writer_stops_in_time_and_goes_on_when_it_is_back()
     assert_eq!(told.range(serializable).await.ok().kvs.len(), 1);
     let cut = client.put(put("/registry/x", "1")).await.result();
     assert!(cut.is_err(), "{cut:?}");
+    let member = told.status(gitcd::proto::etcdserverpb::StatusRequest {}).await.ok();
+    assert_eq!((member.leader, &*member.errors), (0, &["etcdserver: no leader".to_owned()][..]));
     let branch = node.status().await;
     assert_eq!(branch.role, "suspended");
     let lease = branch.lease.expect("it has one");

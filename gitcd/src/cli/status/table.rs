@@ -173,6 +173,15 @@ mod tests {
             ..synced.clone()
         };
         status.branches[0].remotes = vec![synced, gone];
+        status.branches[0].role = "suspended".into();
+        status.branches[0].lease = Some(crate::status::Lease {
+            remote: "origin".into(),
+            reference: "refs/gitcd/lease/main".into(),
+            epoch: 3,
+            duration_seconds: 15.0,
+            remaining_seconds: 0.0,
+            error: Some("no answer".into()),
+        });
         let mut out = anstream::StripStream::new(Vec::new());
         print(&mut out, "http://a", &status, false).unwrap();
         let text = String::from_utf8(out.into_inner()).unwrap();
@@ -182,6 +191,8 @@ default  42        0123456789  2 revisions, 0.2s
   origin  Synced       nothing to merge      merged 1m ago  no conflicts  nothing rejected
   desk    Unreachable  3 commits behind, 2h  never merged   no conflicts  nothing rejected
     no route
+  suspended in epoch 3, lease on origin: 0.0s of 15s left
+    no answer
     rejected x/y: not JSON
 ";
         assert_eq!(text, expected);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use git2::Oid;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::chain::Chain;
 use super::keeper::{Keeper, limit, retry, within};
@@ -35,10 +35,11 @@ struct Taker {
     chain: Chain,
     epoch: u64,
     waiting: Waiting,
-    /// This server's, whose lock it has; taken out while the branch is open.
+    /// Not there during preparations.
     lock: Option<StateLock>,
+    preparing: Option<JoinHandle<Prepared>>,
     segment_bytes: u64,
-    /// What only we have was looked for against this metadata of the remote; nothing is looked for any more once it was saved.
+    /// This metadata of the remote was prepared for; what only we have is saved once.
     compared: Option<Oid>,
     is_saved: bool,
     /// What was tried, and when it was sent: it may have arrived or not.
@@ -47,6 +48,9 @@ struct Taker {
     host: String,
     last_told: Option<(String, Instant)>,
 }
+
+/// What preparations end with.
+type Prepared = Result<(takeover::Own, Result<(), RemoteError>), LeaseError>;
 
 /// What the remote has.
 struct Seen {
@@ -87,6 +91,7 @@ impl Lease {
             epoch: 0,
             waiting: Waiting::default(),
             lock: Some(lock),
+            preparing: None,
             segment_bytes,
             compared: None,
             is_saved: false,
@@ -95,27 +100,33 @@ impl Lease {
             host,
             last_told: None,
         };
-        let (keeper, own) = taker.run().await?;
-        Ok((Lease::keep(keeper), own))
+        taker.run().await
     }
 }
 
 impl Taker {
-    async fn run(mut self) -> Result<(Keeper, takeover::Own), LeaseError> {
+    async fn run(mut self) -> Result<(Arc<Lease>, takeover::Own), LeaseError> {
         loop {
             let pause = match self.look().await {
                 Ok(seen) => {
                     if let Some(at) = self.tried.iter().position(|(tried, ..)| Some(*tried) == seen.found) {
                         let (taken, sent, record) = self.tried.swap_remove(at);
-                        return Ok(self.taken(taken, sent, record));
+                        let keeper = self.taken(taken, sent, record);
+                        return self.with_own(keeper).await;
                     }
                     match self.decide(&seen) {
                         Step::Wait(rest) => {
-                            self.leave(&seen).await?;
+                            if self.preparing.as_ref().is_none_or(JoinHandle::is_finished) {
+                                self.prepared().await?;
+                                self.prepare(&seen);
+                            }
                             rest.min(poll(self.duration))
                         }
                         Step::Take => match self.attempt(&seen).await {
-                            Ok((taken, sent, record)) => return Ok(self.taken(taken, sent, record)),
+                            Ok((taken, sent, record)) => {
+                                let keeper = self.taken(taken, sent, record);
+                                return self.with_own(keeper).await;
+                            }
                             // Somebody was faster, or it is not known: the next look tells.
                             Err(error) => {
                                 let what = format!("the writer lease was not taken: {}", told(&error));
@@ -182,28 +193,26 @@ impl Taker {
         step
     }
 
-    /// Brings what the remote has, so that a takeover has little to wait for. Looks whether somebody else has begun to write the
-    /// branch, and then saves what only we have.
-    async fn leave(&mut self, seen: &Seen) -> Result<(), LeaseError> {
-        let Some(theirs) = seen.metadata.filter(|_| self.compared != seen.metadata) else { return Ok(()) };
-        let (place, data, is_saved) = (self.place.clone(), seen.data, self.is_saved);
-        let compared = spawn_blocking(move || {
-            let config = &place.config;
-            place.bring(&[(&config.data_reference, data), (&config.metadata_reference, Some(theirs))])?;
-            match place.own(&config.metadata_reference)? {
-                Some(ours) if !is_saved => place.is_ancestor(theirs, ours),
-                _ => Ok(true),
-            }
-        });
-        match compared.await.expect("reading commits does not panic") {
-            Ok(true) => self.compared = seen.metadata,
-            Ok(false) => {
-                let lock = self.lock.take().expect("it is back after every look");
-                let (lock, saved) = takeover::leave(&self.place, self.segment_bytes, lock).await?;
-                self.lock = Some(lock);
-                self.is_saved = saved.inspect_err(|error| self.tell(&told(error))).is_ok();
-            }
-            Err(error) => self.tell(&told(&error)),
+    /// Brings what the remote has, so that a takeover has little to wait for, and puts what only we have on a side branch if somebody
+    /// else has begun to write; all of that beside the looks at the lease, which must go on.
+    fn prepare(&mut self, seen: &Seen) {
+        let Some(theirs) = seen.metadata.filter(|_| self.compared != seen.metadata) else { return };
+        let Some(lock) = self.lock.take() else { return };
+        self.compared = Some(theirs);
+        let (place, data, segment_bytes) = (self.place.clone(), seen.data, self.segment_bytes);
+        let own = takeover::Own { lock, is_saved: self.is_saved };
+        self.preparing = Some(tokio::spawn(takeover::prepare(place, data, theirs, segment_bytes, own)));
+    }
+
+    /// Waits until it is prepared.
+    async fn prepared(&mut self) -> Result<(), LeaseError> {
+        let Some(preparing) = self.preparing.take() else { return Ok(()) };
+        let (own, outcome) = preparing.await.expect("preparations do not panic")?;
+        (self.lock, self.is_saved) = (Some(own.lock), own.is_saved);
+        if let Err(error) = outcome {
+            // The next look tries again.
+            self.compared = None;
+            self.tell(&told(&error));
         }
         Ok(())
     }
@@ -237,7 +246,7 @@ impl Taker {
         Ok((next, sent, record))
     }
 
-    fn taken(self, taken: Oid, sent: Moment, record: Record) -> (Keeper, takeover::Own) {
+    fn taken(&mut self, taken: Oid, sent: Moment, record: Record) -> Arc<Lease> {
         tracing::info!(
             epoch = record.epoch, lease = ?record.duration, reference = self.reference, remote = self.place.remote.name,
             "the writer lease is ours"
@@ -253,10 +262,19 @@ impl Taker {
             problem: Mutex::default(),
         });
         // It may be of a later attempt: then the first renewal sends a new one.
-        let chain = if self.epoch == record.epoch { self.chain } else { Chain::default() };
-        let keeper = Keeper { place: self.place, record, chain, mark: self.mark, holding, shared };
-        let lock = self.lock.expect("it is back after every look");
-        (keeper, takeover::Own { lock, is_saved: self.is_saved })
+        let chain = if self.epoch == record.epoch { std::mem::take(&mut self.chain) } else { Chain::default() };
+        let (place, mark) = (self.place.clone(), self.mark.clone());
+        // From now on it is renewed, whatever takes its time.
+        Lease::keep(Keeper { place, record, chain, mark, holding, shared })
+    }
+
+    async fn with_own(mut self, lease: Arc<Lease>) -> Result<(Arc<Lease>, takeover::Own), LeaseError> {
+        if let Err(error) = self.prepared().await {
+            lease.release().await;
+            return Err(error);
+        }
+        let lock = self.lock.expect("it is back from all preparations");
+        Ok((lease, takeover::Own { lock, is_saved: self.is_saved }))
     }
 
     fn tell(&mut self, what: &str) {

@@ -131,8 +131,38 @@ async fn fit(
     Ok(Ok(adopted.expect("moving references does not panic")?))
 }
 
+/// For who waits: brings what the remote has, and saves what only we have if somebody else has begun to write.
+///
+/// # Errors
+/// [`LeaseError`] if what is here cannot be read.
+pub(super) async fn prepare(
+    place: Place,
+    data: Option<Oid>,
+    theirs: Oid,
+    segment_bytes: u64,
+    own: Own,
+) -> Result<(Own, Result<(), RemoteError>), LeaseError> {
+    let (at, is_saved) = (place.clone(), own.is_saved);
+    let compared = spawn_blocking(move || {
+        let config = &at.config;
+        at.bring(&[(&config.data_reference, data), (&config.metadata_reference, Some(theirs))])?;
+        match at.own(&config.metadata_reference)? {
+            Some(ours) if !is_saved => at.is_ancestor(theirs, ours),
+            _ => Ok(true),
+        }
+    });
+    match compared.await.expect("reading commits does not panic") {
+        Ok(true) => Ok((own, Ok(()))),
+        Ok(false) => {
+            let (lock, saved) = leave(&place, segment_bytes, own.lock).await?;
+            Ok((Own { lock, is_saved: saved.is_ok() }, saved))
+        }
+        Err(error) => Ok((own, Err(error))),
+    }
+}
+
 /// Puts everything that only we have on side branches: somebody else writes the branch now.
-pub(super) async fn leave(
+async fn leave(
     place: &Place,
     segment_bytes: u64,
     lock: StateLock,
