@@ -124,3 +124,34 @@ async fn clients_of_a_lost_disk_list_again_under_a_lease() {
 async fn clients_of_a_lost_disk_list_again_without_one() {
     lose_disks(false).await;
 }
+
+#[tokio::test]
+async fn a_takeover_that_was_cut_short_goes_on_at_the_next_start() {
+    let upstream = Upstream::new();
+    let lease = ["--writer-lease=1s"];
+    let mut old = Node::first(&upstream, &lease);
+    old.serves().await;
+    write(&old.server.client().await, "a", "{}").await;
+    pushed(&old).await;
+    let mut new = Node::fresh(&upstream, &lease);
+    new.waits().await;
+    old.server.terminate().await;
+    new.serves().await;
+    let revision = write(&new.server.client().await, "b", "{}").await;
+    new.server.terminate().await;
+    // As if it had ended after it moved the first of the two references.
+    let repository = old.server.repository();
+    repository.git(&["fetch", "-q", "origin", "+refs/heads/main:refs/heads/main"]);
+    let state = repository.path().join("gitcd/default");
+    for part in ["journal", "snapshot", "pair"] {
+        std::fs::rename(state.join(part), state.join(format!("{part}.old"))).expect("it is there");
+    }
+    old.server.begin_restart();
+    old.serves().await;
+    let client = old.server.client().await;
+    arrives(&client, "a", "{}").await;
+    arrives(&client, "b", "{}").await;
+    assert!(write(&client, "c", "{}").await > revision);
+    assert!(upstream.references("refs/heads/main-side-*").is_empty());
+    old.server.repository().fsck();
+}

@@ -250,8 +250,10 @@ impl Lease {
             };
             match done {
                 Ok(side) => {
-                    let side = side.as_deref().unwrap_or("none: all of it had been pushed");
-                    tracing::warn!(side, "what only this server had acknowledged is on a side branch");
+                    match side {
+                        Some(side) => tracing::warn!(side, "what only this server had is on a side branch"),
+                        None => tracing::info!("everything had been pushed before the lease was lost"),
+                    }
                     self.saved.send_replace(true);
                     return;
                 }

@@ -59,9 +59,10 @@ pub(crate) async fn open(lease: &Arc<Lease>, segment_bytes: u64, own: Own) -> Re
         };
         lock = match fit(&place, there, segment_bytes, Own { lock, is_saved }).await? {
             Ok(lock) => lock,
-            Err((error, lock)) => {
+            Err((error, kept)) => {
                 again(&error).await;
-                lock
+                lock = kept;
+                continue;
             }
         };
         // From now on there may be something new.
@@ -236,7 +237,14 @@ fn adopt(place: &Place, metadata: Oid, data: Option<Oid>, lock: &StateLock) -> R
         _ => durable::sync(lock.folder()).map_err(|error| open(error.into()))?,
     }
     let refs = Refs::open(&place.git_dir()).map_err(|error| open(error.into()))?;
-    for (name, oid) in [(&config.data_reference, data), (&config.metadata_reference, metadata)] {
+    let mut moves = [(&config.data_reference, data), (&config.metadata_reference, metadata)];
+    // After a crash between the two the data must not be behind what the metadata describes.
+    if let Some(before) = place.own(&config.data_reference)?
+        && place.is_ancestor(data, before)?
+    {
+        moves.reverse();
+    }
+    for (name, oid) in moves {
         let before = refs.read(name).map_err(|error| open(error.into()))?;
         if before != Some(oid) {
             refs.update(name, oid, before).map_err(|error| open(error.into()))?;
