@@ -118,7 +118,8 @@ pub(crate) fn launch(folder: &Path, arguments: &[&str]) -> Launch {
 }
 
 pub(crate) async fn status(server: &Server) -> Branch {
-    let (_, page) = server.answer("/status").await;
+    // A connection from before the end of a lease is cut.
+    let (_, page) = eventually("the status", async || server.try_answer("/status").await).await;
     let mut status: Status = serde_json::from_str(&page).unwrap_or_else(|error| panic!("{error}: {page}"));
     status.branches.remove(0)
 }

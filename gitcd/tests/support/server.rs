@@ -218,6 +218,11 @@ impl Server {
         http::fetch(self.address, path).await.expect("the server answers HTTP")
     }
 
+    /// The same from a server that may cut the connection.
+    pub(crate) async fn try_answer(&self, path: &str) -> Option<(u16, String)> {
+        http::fetch(self.address, path).await.ok()
+    }
+
     /// SIGKILL: nothing is flushed, no handler runs.
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().expect("the server runs");

@@ -250,9 +250,10 @@ impl Lease {
             };
             match done {
                 Ok(side) => {
-                    match side {
-                        Some(side) => tracing::warn!(side, "what only this server had is on a side branch"),
-                        None => tracing::info!("everything had been pushed before the lease was lost"),
+                    if let Some(side) = side {
+                        tracing::warn!(side, "what only this server had is on a side branch");
+                    } else {
+                        tracing::info!("everything had been pushed before the lease was lost");
                     }
                     self.saved.send_replace(true);
                     return;
