@@ -33,7 +33,7 @@ struct Load {
     is_over: AtomicBool,
 }
 
-const CLIENTS: usize = 3;
+const CLIENTS: usize = 2;
 
 /// Writes whenever the server takes it.
 async fn write(load: Arc<Load>, by: usize, address: SocketAddr) {
@@ -52,7 +52,7 @@ async fn write(load: Arc<Load>, by: usize, address: SocketAddr) {
                 Ok(Ok(_)) => load.acknowledged.lock().push(Acknowledged { at: Instant::now(), by, name }),
                 _ => break,
             }
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            tokio::time::sleep(Duration::from_millis(15)).await;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

@@ -95,8 +95,10 @@ impl Node {
         start.elapsed()
     }
 
+    /// Waits until it is ready to take over.
     pub(crate) async fn waits(&self) {
         self.says("waiting for the writer lease").await;
+        self.says("ready to take over").await;
     }
 
     /// Waits until its log has these words.

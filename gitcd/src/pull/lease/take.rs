@@ -42,6 +42,7 @@ struct Taker {
     /// This metadata of the remote was prepared for; what only we have is saved once.
     compared: Option<Oid>,
     is_saved: bool,
+    is_prepared: bool,
     /// What was tried, and when it was sent: it may have arrived or not.
     tried: Vec<(Oid, Moment, Record)>,
     holder: String,
@@ -95,6 +96,7 @@ impl Lease {
             segment_bytes,
             compared: None,
             is_saved: false,
+            is_prepared: false,
             tried: Vec::new(),
             holder,
             host,
@@ -213,6 +215,8 @@ impl Taker {
             // The next look tries again.
             self.compared = None;
             self.tell(&told(&error));
+        } else if !std::mem::replace(&mut self.is_prepared, true) {
+            tracing::info!("ready to take over: what the remote has is here");
         }
         Ok(())
     }

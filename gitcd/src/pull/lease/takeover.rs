@@ -107,12 +107,13 @@ async fn fit(
     let config = &place.config;
     let ours = place.own(&config.metadata_reference)?;
     let is_ours = match ours {
-        Some(ours) => {
+        // What only we have would not have been saved otherwise, and histories are long.
+        Some(ours) if !is_saved => {
             let at = place.clone();
             let found = spawn_blocking(move || at.is_ancestor(theirs, ours)).await;
             found.expect("reading commits does not panic")?
         }
-        None => false,
+        _ => false,
     };
     if is_ours {
         // So that the metadata moves in any case.
@@ -168,6 +169,9 @@ async fn leave(
     segment_bytes: u64,
     lock: StateLock,
 ) -> Result<(StateLock, Result<(), RemoteError>), LeaseError> {
+    let at = place.clone();
+    let repaired = spawn_blocking(move || repair(&at, &lock).map(|()| lock)).await;
+    let lock = repaired.expect("reading references does not panic")?;
     let (head, lock) = commit_all(place, segment_bytes, lock).await?;
     let at = place.clone();
     let saved = spawn_blocking(move || {
@@ -237,20 +241,30 @@ fn adopt(place: &Place, metadata: Oid, data: Option<Oid>, lock: &StateLock) -> R
         _ => durable::sync(lock.folder()).map_err(|error| open(error.into()))?,
     }
     let refs = Refs::open(&place.git_dir()).map_err(|error| open(error.into()))?;
-    let mut moves = [(&config.data_reference, data), (&config.metadata_reference, metadata)];
-    // After a crash between the two the data must not be behind what the metadata describes.
-    if let Some(before) = place.own(&config.data_reference)?
-        && place.is_ancestor(data, before)?
-    {
-        moves.reverse();
-    }
-    for (name, oid) in moves {
+    for (name, oid) in [(&config.data_reference, data), (&config.metadata_reference, metadata)] {
         let before = refs.read(name).map_err(|error| open(error.into()))?;
         if before != Some(oid) {
             refs.update(name, oid, before).map_err(|error| open(error.into()))?;
         }
     }
     tracing::info!(%data, "the branch goes on as the remote has it");
+    Ok(())
+}
+
+/// After a crash between the two moves of [`adopt`] the data may be behind what the former metadata describes: then that is what we had.
+fn repair(place: &Place, lock: &StateLock) -> Result<(), LeaseError> {
+    let config = &place.config;
+    let (data, metadata) = (place.own(&config.data_reference)?, place.own(&config.metadata_reference)?);
+    let (Some(data), Some(metadata)) = (data, metadata) else { return Ok(()) };
+    if lock.folder().join("pair").exists() {
+        return Ok(());
+    }
+    let described = described(place, metadata)?;
+    if data != described && place.is_ancestor(data, described)? {
+        let moved =
+            Refs::open(&place.git_dir()).and_then(|refs| refs.update(&config.data_reference, described, Some(data)));
+        moved.map_err(|error| Box::new(OpenError::from(error)))?;
+    }
     Ok(())
 }
 
