@@ -127,6 +127,11 @@ async fn clients_of_a_lost_disk_list_again_without_one() {
 
 #[tokio::test]
 async fn a_takeover_that_was_cut_short_goes_on_at_the_next_start() {
+    tokio::join!(cut_short(true), cut_short(false));
+}
+
+/// The old server has moved its data reference to a later commit, or to an earlier one, and then it ended.
+async fn cut_short(ahead: bool) {
     let upstream = Upstream::new();
     let lease = ["--writer-lease=1s"];
     let mut old = Node::first(&upstream, &lease);
@@ -141,7 +146,11 @@ async fn a_takeover_that_was_cut_short_goes_on_at_the_next_start() {
     new.server.terminate().await;
     // As if it had ended after it moved the first of the two references.
     let repository = old.server.repository();
-    repository.git(&["fetch", "-q", "origin", "+refs/heads/main:refs/heads/main"]);
+    if ahead {
+        repository.git(&["fetch", "-q", "origin", "+refs/heads/main:refs/heads/main"]);
+    } else {
+        repository.git(&["update-ref", "refs/heads/main", "refs/heads/main~1"]);
+    }
     let state = repository.path().join("gitcd/default");
     for part in ["journal", "snapshot", "pair"] {
         std::fs::rename(state.join(part), state.join(format!("{part}.old"))).expect("it is there");
