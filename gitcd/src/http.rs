@@ -43,7 +43,7 @@ async fn health(State(source): State<Arc<Source>>, RawQuery(query): RawQuery) ->
     let excluded = values(query.as_deref(), "exclude");
     let alarms = source.store.alarms().list().into_iter().map(|(alarm, _)| alarm);
     let alarm = alarms.map(Alarm::name).find(|name| !excluded.contains(name)).map(|name| format!("ALARM {name}"));
-    let refused = alarm.or_else(|| source.store.refused().map(|error| error.to_string()));
+    let refused = alarm.or_else(|| source.store.unavailable().map(|error| error.to_string()));
     let (status, health) = match refused {
         None => (StatusCode::OK, "true"),
         Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "false"),
@@ -66,7 +66,7 @@ const READY: &[Check] = &[
     }),
     SERIALIZABLE_READ,
     // What has to be agreed upon is agreed upon by the writer.
-    ("linearizable_read", |source| source.store.refused().map(|error| error.to_string())),
+    ("linearizable_read", |source| source.store.unavailable().map(|error| error.to_string())),
     ("non_learner", |_| None),
 ];
 

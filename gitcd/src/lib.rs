@@ -17,6 +17,7 @@ pub mod compactor;
 pub mod config;
 pub mod durable;
 mod error;
+pub mod fence;
 pub mod git;
 pub mod host;
 pub mod http;

@@ -78,17 +78,36 @@ fn first_snapshot(incarnation: Incarnation, revision: Revision, metadata: Oid) -
 /// # Errors
 /// [`OpenError`], with nothing changed.
 pub fn open(config: &Config, segment_bytes: u64) -> Result<Opened, OpenError> {
-    let missing = || OpenError::Missing {
+    open_locked(config, segment_bytes, lock(config)?)
+}
+
+/// Takes the lock of a branch whose repository is there.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn lock(config: &Config) -> Result<StateLock, OpenError> {
+    // Before the lock, which would leave a folder in whatever this is.
+    if branch::is_absent(&config.repository).map_err(Box::new)? {
+        return Err(missing(config));
+    }
+    Refs::open(&git_dir(&config.repository))?;
+    StateLock::take(config)
+}
+
+fn missing(config: &Config) -> OpenError {
+    OpenError::Missing {
         repository: config.repository.clone(),
         reference: config.data_reference.clone(),
         init: begin::command(config),
-    };
-    // Before the lock, which would leave a folder in whatever this is.
-    if branch::is_absent(&config.repository).map_err(Box::new)? {
-        return Err(missing());
     }
+}
+
+/// [`open`] for who has the lock.
+///
+/// # Errors
+/// [`OpenError`], with nothing changed.
+pub fn open_locked(config: &Config, segment_bytes: u64, lock: StateLock) -> Result<Opened, OpenError> {
     let refs = Refs::open(&git_dir(&config.repository))?;
-    let lock = StateLock::take(config)?;
     prefixes::check(config, lock.folder())?;
     if lock.folder().join(restore::RESTORING).exists() {
         return Err(OpenError::HalfRestored {
@@ -98,7 +117,7 @@ pub fn open(config: &Config, segment_bytes: u64) -> Result<Opened, OpenError> {
     }
     refs.release(&config.data_reference)?;
     refs.release(&config.metadata_reference)?;
-    let branch = Branch::open(config.clone()).map_err(Box::new)?.ok_or_else(missing)?;
+    let branch = Branch::open(config.clone()).map_err(Box::new)?.ok_or_else(|| missing(config))?;
     let opened = match Snapshot::read(lock.folder())? {
         Some(snapshot) if continues(&snapshot, &branch) => resume(config, branch, &snapshot, lock, segment_bytes)?,
         _ => {
@@ -235,7 +254,7 @@ fn start_journal(
 }
 
 /// Keeps a local state that does not belong to the branch (any more) for a person to look at.
-fn set_aside(folder: &Path) -> Result<(), OpenError> {
+pub(crate) fn set_aside(folder: &Path) -> Result<(), OpenError> {
     const PARTS: [&str; 3] = ["journal", "snapshot", "keys"];
     let mut mark = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let aside = |part: &str, mark: u64| folder.join(format!("{part}.{mark}.old"));

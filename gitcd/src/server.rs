@@ -12,13 +12,15 @@ use crate::api::{self, Backend, Front, Member};
 use crate::committer::{self, Committer};
 use crate::compactor::{self, Retention};
 use crate::config::Listen;
+use crate::fence::Gate;
 use crate::git::branch;
 use crate::http;
 use crate::listener::Incoming;
 use crate::metrics::{Network, Requests, Source};
+use crate::pull::lease::{self, Lease, LeaseError};
 use crate::pull::owner::Served;
 use crate::pull::{self, JoinError, Joiner, Puller};
-use crate::recovery::{self, OpenError, StateLock};
+use crate::recovery::{self, OpenError, Opened, StateLock};
 use crate::status::Reporter;
 use crate::store::{self, Store};
 use crate::telemetry;
@@ -60,6 +62,8 @@ pub struct Config {
     pub tls: Option<tls::Files>,
     /// Whom to pull from and push to.
     pub pull: pull::Config,
+    /// What makes sure that nobody else writes the branch, if that is asked for.
+    pub lease: Option<lease::Settings>,
     /// Where a Git host finds the branch, so that pushes go through its store.
     pub served: Served,
 }
@@ -71,6 +75,9 @@ pub enum ServeError {
     /// It could not be recovered.
     #[error(transparent)]
     Open(#[from] Box<OpenError>),
+    /// It is not ours to write.
+    #[error(transparent)]
+    Lease(#[from] LeaseError),
     /// The address cannot be had.
     #[error("cannot listen on {address}; choose another with --listen-urls")]
     Listen {
@@ -112,30 +119,40 @@ pub struct Server {
     compaction: Option<tokio::task::JoinHandle<()>>,
     puller: Arc<Puller>,
     pulling: tokio::task::JoinHandle<()>,
+    lease: Option<Arc<Lease>>,
     _lock: StateLock,
 }
 
 impl Server {
-    /// Recovers the branch and listens.
+    /// Recovers the branch and listens; if only one may write it, when it is this server's turn.
     ///
     /// # Errors
     /// [`ServeError`]; nothing was changed.
     pub async fn start(config: Config) -> Result<Self, ServeError> {
         // Ports first: a second server must not get as far as the branch's data.
-        let mut listeners = Vec::new();
-        for listen in &config.listen {
-            let error = |source| ServeError::Listen { address: listen.address, source };
-            listeners.push(TcpListener::bind(listen.address).await.map_err(error)?);
+        let mut listeners = bind(&config.listen).await?;
+        if config.lease.is_some() {
+            // Nobody must take one that waits for one that serves.
+            listeners.clear();
+        }
+        let (opened, lease) = open(&config).await?;
+        if config.lease.is_some() {
+            listeners = match bind(&config.listen).await {
+                Ok(listeners) => listeners,
+                Err(error) => {
+                    give_up(lease.as_ref()).await;
+                    return Err(error);
+                }
+            };
         }
         let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let certificates = config.tls.clone().map(Certificates::load).transpose()?.map(Arc::new);
         let certificates: Vec<_> =
             config.listen.iter().map(|listen| secured(listen, certificates.as_ref())).collect::<Result<_, _>>()?;
-        let (branch_config, segment_bytes) = (config.branch.clone(), config.journal_segment_bytes);
-        let opened =
-            tokio::task::spawn_blocking(move || recovery::open(&branch_config, segment_bytes).map_err(Box::new)).await;
-        let opened = opened.expect("recovery does not panic")?;
         let (store, writer) = Store::start(opened.start, config.store.clone()).map_err(ServeError::Thread)?;
+        if let Some(lease) = &lease {
+            store.fence(lease.gate().clone());
+        }
         let counters = Arc::new(committer::Counters::default());
         let committer = Committer::new(
             store.clone(),
@@ -158,7 +175,7 @@ impl Server {
             quota: config.limits.quota_backend_bytes,
             store: store.clone(),
             committer: counters,
-            status: Arc::new(Reporter::new(puller.clone())),
+            status: Arc::new(Reporter::new(puller.clone(), lease.clone())),
             requests: requests.clone(),
             network: Arc::default(),
         });
@@ -171,7 +188,7 @@ impl Server {
             .map(|(listener, certificates)| {
                 tokio::spawn(serve(
                     (listener, certificates, source.network.clone()),
-                    config.transport,
+                    (config.transport, lease.as_ref().map(|lease| lease.gate().clone())),
                     front.clone(),
                     store.clone(),
                     stopped.clone(),
@@ -185,10 +202,15 @@ impl Server {
             config.retention.map(|retention| tokio::spawn(async move { compactor::run(&compacting, retention).await }));
         config.served.add(puller.joiner().clone(), puller.statuses().clone());
         let pulling = {
-            let (puller, stopped) = (puller.clone(), stop.subscribe());
+            let (puller, lease, stopped) = (puller.clone(), lease.clone(), stop.subscribe());
             tokio::spawn(async move {
                 let people = pull::people::follow(puller.joiner().clone(), puller.statuses().clone(), stopped.clone());
-                tokio::join!(people, puller.clone().run(stopped));
+                let leased = async {
+                    if let Some(lease) = lease {
+                        lease.serve(puller.joiner(), puller.statuses(), stopped.clone()).await;
+                    }
+                };
+                tokio::join!(people, leased, puller.clone().run(stopped.clone()));
             })
         };
         Ok(Self {
@@ -202,6 +224,7 @@ impl Server {
             compaction,
             puller,
             pulling,
+            lease,
             _lock: opened.lock,
         })
     }
@@ -214,6 +237,15 @@ impl Server {
     /// What pulls and pushes.
     pub fn puller(&self) -> &Arc<Puller> {
         &self.puller
+    }
+
+    /// Waits until another server has the branch, and what only this one had is safe: all that is left is to stop. Tells whose it is.
+    /// For ever if this server shares its branch with nobody.
+    pub async fn deposed(&self) -> String {
+        match &self.lease {
+            Some(lease) => lease.deposed().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// The store, for those who embed a server.
@@ -245,7 +277,49 @@ impl Server {
             writer.join();
             committer.join().unwrap_or(false)
         });
-        if ended.await.unwrap_or(false) { Ok(()) } else { Err(ServeError::Uncommitted) }
+        if !ended.await.unwrap_or(false) {
+            return Err(ServeError::Uncommitted);
+        }
+        if let Some(lease) = &self.lease {
+            lease.hand_over().await;
+        }
+        Ok(())
+    }
+}
+
+async fn bind(listen: &[Listen]) -> Result<Vec<TcpListener>, ServeError> {
+    let mut listeners = Vec::new();
+    for Listen { address, .. } in listen {
+        let error = |source| ServeError::Listen { address: *address, source };
+        listeners.push(TcpListener::bind(address).await.map_err(error)?);
+    }
+    Ok(listeners)
+}
+
+/// Recovers the branch, after its lease was taken if there is to be one.
+async fn open(config: &Config) -> Result<(Opened, Option<Arc<Lease>>), ServeError> {
+    let (branch, segment_bytes) = (config.branch.clone(), config.journal_segment_bytes);
+    let Some(settings) = &config.lease else {
+        let opened = tokio::task::spawn_blocking(move || recovery::open(&branch, segment_bytes).map_err(Box::new));
+        return Ok((opened.await.expect("recovery does not panic")?, None));
+    };
+    // The lock first: who has it is the only one here.
+    let lock = tokio::task::spawn_blocking(move || recovery::lock(&branch).map_err(Box::new)).await;
+    let lock = lock.expect("taking a lock does not panic")?;
+    // Large futures, which those who need no lease would carry along.
+    let (lease, own) = Box::pin(Lease::take(settings, &config.branch, segment_bytes, lock)).await?;
+    match Box::pin(lease::takeover::open(&lease, segment_bytes, own)).await {
+        Ok(opened) => Ok((opened, Some(lease))),
+        Err(error) => {
+            give_up(Some(&lease)).await;
+            Err(error.into())
+        }
+    }
+}
+
+async fn give_up(lease: Option<&Arc<Lease>>) {
+    if let Some(lease) = lease {
+        lease.release().await;
     }
 }
 
@@ -291,13 +365,13 @@ fn secured(listen: &Listen, certificates: Option<&Arc<Certificates>>) -> Result<
 /// must not look healthy.
 async fn serve(
     (listener, certificates, network): (TcpListener, Option<Arc<Certificates>>, Arc<Network>),
-    settings: Transport,
+    (settings, gate): (Transport, Option<Arc<Gate>>),
     front: Arc<Front>,
     store: Arc<Store>,
     stopped: watch::Receiver<bool>,
 ) {
     let incoming = Incoming::new(listener, certificates, network);
-    transport::serve(incoming, settings, move |request| front.call(request), stopped.clone()).await;
+    transport::serve(incoming, settings, gate, move |request| front.call(request), stopped.clone()).await;
     if !*stopped.borrow() {
         store.poison("a listener ended");
     }

@@ -48,8 +48,11 @@ pub struct Branch {
     pub name: String,
     /// The reference that holds its data.
     pub reference: String,
-    /// What this server is to it: `writer`.
+    /// What this server is to it: `writer`, `suspended` while its lease cannot be renewed, `deposed` once another server has the lease.
     pub role: String,
+    /// Its right to write, if it needs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
     /// The newest durable revision.
     pub revision: i64,
     /// The newest revision that is in Git.
@@ -78,6 +81,24 @@ pub struct Branch {
     pub error: Option<String>,
     /// The remotes, in the order of the flags.
     pub remotes: Vec<Remote>,
+}
+
+/// The right to write a branch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lease {
+    /// The remote that has it.
+    pub remote: String,
+    /// Its reference there.
+    pub reference: String,
+    /// How often it was taken, this time included.
+    pub epoch: u64,
+    /// How long others wait after the last renewal.
+    pub duration_seconds: f64,
+    /// How long clients may be told of writes unless it is renewed; 0 if they may not.
+    pub remaining_seconds: f64,
+    /// Why it was not renewed, or whose it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// A remote of a branch.

@@ -6,6 +6,7 @@ mod output;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ use tokio::task::JoinSet;
 
 use self::executor::AtOnce;
 use self::output::Gathering;
-use crate::listener::{Connection, Incoming};
+use crate::fence::{Gate, Pass};
+use crate::listener::Incoming;
 
 /// What a stream may have under way; large enough that a local client never waits for it.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -73,10 +75,11 @@ impl Transport {
 }
 
 /// Serves connections as they come in, until `stopped`; then closes `incoming` and waits for requests under way. Dropping it
-/// ends all connections.
+/// ends all connections. With a `gate`, those that were open before it closed are cut instead of being written to.
 pub async fn serve<F, B>(
     mut incoming: Incoming,
     settings: Transport,
+    gate: Option<Arc<Gate>>,
     answer: impl Fn(hyper::Request<body::Incoming>) -> F + Clone + Send + Sync + 'static,
     stopped: watch::Receiver<bool>,
 ) where
@@ -85,7 +88,10 @@ pub async fn serve<F, B>(
 {
     let builder = settings.builder();
     let mut connections = JoinSet::new();
-    let start = |connection| drive(connection, builder.clone(), answer.clone(), stopped.clone());
+    let start = |connection| {
+        let gathering = Gathering::new(connection, gate.clone().map(Pass::new));
+        drive(gathering, builder.clone(), answer.clone(), stopped.clone())
+    };
     let mut asked = stopped.clone();
     {
         let mut asked = pin!(asked.wait_for(|stopped| *stopped));
@@ -104,7 +110,7 @@ pub async fn serve<F, B>(
 }
 
 async fn drive<F, B>(
-    connection: Connection,
+    gathering: Gathering,
     builder: Builder<AtOnce>,
     answer: impl Fn(hyper::Request<body::Incoming>) -> F + Sync,
     mut stopped: watch::Receiver<bool>,
@@ -112,8 +118,7 @@ async fn drive<F, B>(
     F: Future<Output = Result<hyper::Response<B>, Infallible>> + Send + 'static,
     B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
 {
-    let peer = connection.peer().clone();
-    let gathering = Gathering::new(connection);
+    let peer = gathering.peer();
     let service = service_fn(|mut request: hyper::Request<body::Incoming>| {
         request.extensions_mut().insert(peer.clone());
         answer(request)

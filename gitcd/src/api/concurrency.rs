@@ -211,12 +211,14 @@ pub(super) fn head(store: &Store, line: &KeyRange) -> Result<(Revision, Option<K
         ..one_of(line.clone())
     };
     let found = store.range(&oldest).map_err(status::from_inner_client)?;
+    store.newest().map_err(status::from_inner_client)?;
     Ok((found.revision, pair(store, &found)?))
 }
 
 /// Whether a place is still there, and the revision at which that was looked up.
 pub(super) fn still_there(store: &Store, place: &Place) -> Result<(Revision, bool), Status> {
     let found = store.range(&one(&place.key)).map_err(status::from_inner_client)?;
+    store.newest().map_err(status::from_inner_client)?;
     Ok((found.revision, found.pairs.first().is_some_and(|pair| pair.create_revision == place.created)))
 }
 

@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(500);
 
 impl Backend {
     fn health(&self) -> HealthCheckResponse {
-        let status = match self.store.refused() {
+        let status = match self.store.unavailable() {
             None => ServingStatus::Serving,
             Some(_) => ServingStatus::NotServing,
         };

@@ -38,12 +38,15 @@ impl Kv for Backend {
         request: Request<pb::RangeRequest>,
     ) -> Result<Response<Self::RangeStreamStream>, Status> {
         let request = request.into_inner();
-        let keys_only = request.keys_only;
+        let (keys_only, is_serializable) = (request.keys_only, request.serializable);
         let range = check::range(request)?;
         if range.sort.is_some() {
             return Err(Status::unimplemented("RangeStream does not support custom sort orders"));
         }
         let found = self.store.range(&range).map_err(status::from_store)?;
+        if !is_serializable {
+            self.store.newest().map_err(status::from_store)?;
+        }
         let whole = self.range_response(&found, keys_only, true)?;
         let (header, more, count) = (whole.header, whole.more, whole.count);
         let mut parts: Vec<_> = whole

@@ -28,6 +28,7 @@ impl Maintenance for Backend {
     async fn status(&self, _: Request<pb::StatusRequest>) -> Result<Response<pb::StatusResponse>, Status> {
         let revision = self.store.revision();
         let size = self.store.data_size();
+        let no_leader = self.store.newest().err().map(|error| status::from_store(error).message().to_owned());
         Ok(Response::new(pb::StatusResponse {
             header: Some(self.header(revision)),
             version: ETCD_VERSION.to_owned(),
@@ -35,12 +36,12 @@ impl Maintenance for Backend {
             db_size: size.total as i64,
             db_size_in_use: size.total as i64,
             db_size_quota: self.limits.quota_backend_bytes as i64,
-            leader: self.member.member_id,
+            leader: if no_leader.is_some() { 0 } else { self.member.member_id },
             raft_index: revision.get() as u64,
             raft_applied_index: revision.get() as u64,
             raft_term: super::RAFT_TERM,
             storage_version: super::CLUSTER_VERSION.to_owned(),
-            errors: self.store.poisoned().into_iter().chain(self.alarm_errors()).collect(),
+            errors: no_leader.into_iter().chain(self.store.poisoned()).chain(self.alarm_errors()).collect(),
             downgrade_info: Some(pb::DowngradeInfo::default()),
             ..pb::StatusResponse::default()
         }))

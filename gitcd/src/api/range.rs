@@ -19,9 +19,13 @@ pub(super) const PREFIX_BYTES: usize = 5;
 impl Backend {
     /// Looks up what is asked for.
     pub(super) fn find(&self, request: RangeRequest) -> Result<Found, Status> {
+        let is_serializable = request.serializable;
         let mut range = check::range(request)?;
         range.known_count = self.pages.count(&range);
         let found = self.store.range(&range).map_err(status::from_store)?;
+        if !is_serializable {
+            self.store.newest().map_err(status::from_store)?;
+        }
         self.pages.remember(&range, &found);
         Ok(found)
     }

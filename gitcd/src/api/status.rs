@@ -27,6 +27,8 @@ statuses! {
     lease_ttl_too_large = OutOfRange "etcdserver: too large lease TTL";
     too_deep = InvalidArgument "gitcd: the key has more than 1024 components: Git cannot hold a tree that deep";
     stopped = Unavailable "etcdserver: server stopped";
+    no_writer_lease = Unavailable "etcdserver: no leader";
+    in_doubt = Unavailable "etcdserver: request timed out, possibly due to previous leader failure";
     bad_leader_transferee = FailedPrecondition "etcdserver: bad leader transferee";
     corrupt = DataLoss "etcdserver: corrupt cluster";
     not_leader = Unknown "election: not leader";
@@ -77,6 +79,9 @@ pub(super) fn from_store(error: Error) -> Status {
         Error::LeaseNotFound => lease_not_found(),
         Error::LeaseExists => lease_exists(),
         Error::NoSpace => no_space(),
+        Error::NoLease => no_writer_lease(),
+        // It may become visible yet.
+        Error::InDoubt => in_doubt(),
         Error::Stopped => stopped(),
         // Not retried by clients against the same server, and not to be taken for a lost write.
         Error::Poisoned(reason) => Status::failed_precondition(format!("gitcd: writes are refused: {reason}")),

@@ -135,6 +135,21 @@ impl Remotes {
         &self.names
     }
 
+    /// A remote that is followed as if nothing was said of it.
+    pub(super) fn remote(&self, name: &str) -> Remote {
+        Remote {
+            name: name.to_owned(),
+            data_reference: String::new(),
+            policy: Policy::Later,
+            scope: Scope::default(),
+            fast_forward: true,
+            fetch: true,
+            push_after_merge: true,
+            push_on_pull_failure: false,
+            credentials: self.credentials.clone(),
+        }
+    }
+
     /// The remotes of a branch.
     pub(super) fn of(&self, branch: &str) -> Result<Config, ConfigError> {
         let names = split(self.names.of(branch).unwrap_or_default());
@@ -272,6 +287,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
             transport: server::Transport::default(),
             tls: None,
             pull,
+            lease: None,
             served: Served::default(),
         });
     }

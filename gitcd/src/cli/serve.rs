@@ -1,11 +1,13 @@
 //! `gitcd serve`.
 
 mod etcd;
+mod lease;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
+use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::etcd::{Compaction, Tracing, Transport};
@@ -104,6 +106,8 @@ pub(super) struct Args {
     #[command(flatten)]
     pull: super::pull::Flags,
     #[command(flatten)]
+    lease: lease::LeaseFlags,
+    #[command(flatten)]
     host: super::host::HostFlags,
 }
 
@@ -143,7 +147,7 @@ pub(super) fn run(args: &Args, verbosity: i32) -> anyhow::Result<()> {
     let configs = configs(args)?;
     args.pull.warn();
     let result = runtime.block_on(async {
-        let result = serve(configs, &args.host).await;
+        let result = Box::pin(serve(configs, &args.host)).await;
         if let Some(traces) = traces {
             traces.end().await;
         }
@@ -159,37 +163,69 @@ async fn serve(configs: Vec<Config>, host: &super::host::HostFlags) -> anyhow::R
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut servers = Vec::new();
     let first = configs.first().map(|config| (config.branch.repository.clone(), config.served.clone()));
-    for config in configs {
-        let (name, reference) = (config.branch.name.clone(), config.branch.data_reference.clone());
-        let server = Server::start(config).await.with_context(|| format!("cannot serve branch {name:?}"))?;
-        for address in server.addresses() {
-            tracing::info!(branch = name, reference, %address, "serving");
-        }
-        servers.push(server);
+    // Those that wait for their turn hold up no others.
+    let (waiting, now): (Vec<_>, Vec<_>) = configs.into_iter().partition(|config| config.lease.is_some());
+    for config in now {
+        servers.push(start(config).await?);
     }
+    let mut waiting: FuturesUnordered<_> = waiting.into_iter().map(|config| tokio::spawn(start(config))).collect();
     // After the branches: a push must find them.
     let host = match first {
         Some((repository, served)) => host.start(&repository, served).await?,
         None => None,
     };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    let mut outcome = Ok(());
+    loop {
+        let started = tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            Some(started) = waiting.next() => started.context("a server could not be started")?,
+            (name, by) = deposed(&servers) => {
+                Err(anyhow!("branch {name:?} was taken over by another writer ({by}); start again to wait for its lease"))
+            }
+        };
+        match started {
+            Ok(server) => servers.push(server),
+            Err(error) => {
+                outcome = Err(error);
+                break;
+            }
+        }
     }
     tracing::info!("stopping: answering what is under way, committing");
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
     if let Some(host) = host {
         host.stop().await;
     }
-    let mut outcome = Ok(());
-    for server in servers {
+    for (_, server) in servers {
         match server.stop().await {
             Ok(()) => {}
-            Err(error @ ServeError::Uncommitted) => outcome = Err(error.into()),
+            Err(error @ ServeError::Uncommitted) => outcome = outcome.and(Err(error.into())),
             Err(error) => return Err(error.into()),
         }
     }
     tracing::info!("stopped");
     outcome
+}
+
+/// Starts a server; returns it with the name of its branch.
+async fn start(config: Config) -> anyhow::Result<(String, Server)> {
+    let (name, reference) = (config.branch.name.clone(), config.branch.data_reference.clone());
+    let server = Server::start(config).await.with_context(|| format!("cannot serve branch {name:?}"))?;
+    for address in server.addresses() {
+        tracing::info!(branch = name, reference, %address, "serving");
+    }
+    Ok((name, server))
+}
+
+/// Waits until another writer has one of the branches; tells which, and whose it is.
+async fn deposed(servers: &[(String, Server)]) -> (String, String) {
+    let waits = servers.iter().map(|(name, server)| async move { (name.clone(), server.deposed().await) });
+    let mut waits: FuturesUnordered<_> = waits.collect();
+    match waits.next().await {
+        Some(deposed) => deposed,
+        None => std::future::pending().await,
+    }
 }
 
 /// etcd's reading of `--watch-progress-notify-interval`: zero is its default.
@@ -223,8 +259,8 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
         (None, None) if authorities.of(name).is_none() => Ok(None),
         _ => bail!("branch {name:?}: --tls-cert and --tls-key belong together, and --tls-trusted-ca-certs needs both"),
     };
-    let remotes = args.pull.read()?;
-    let maps = [&listen, &advertise, &clusters, &members, &certs, &keys, &authorities, remotes.names()];
+    let (remotes, leases) = (args.pull.read()?, args.lease.read()?);
+    let maps = [&listen, &advertise, &clusters, &members, &certs, &keys, &authorities, remotes.names(), leases.names()];
     let names = branches.names(&maps);
     branches.check(&names)?;
     let served = Served::default();
@@ -242,9 +278,11 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
         if tls.is_none() && urls.iter().any(|url| url.tls) {
             bail!("branch {name:?} has an https URL in --listen-urls; that needs --tls-cert and --tls-key");
         }
-        let pull = remotes.of(name)?;
+        let mut pull = remotes.of(name)?;
+        let branch = branches.branch(name);
+        let lease = leases.of(name, &branch.repository, &remotes, &mut pull)?;
         configs.push(Config {
-            branch: branches.branch(name),
+            branch,
             listen: urls,
             advertise: advertise
                 .of(name)
@@ -277,6 +315,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
             transport: args.transport.settings(),
             tls,
             pull,
+            lease,
             served: served.clone(),
         });
     }

@@ -4,6 +4,7 @@
 //! count. A merge that left keys out has the other branch as a parent without having those keys; for them its
 //! history goes another way ([`crate::merge::scope`]).
 
+use std::cell::RefCell;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
@@ -44,6 +45,7 @@ pub struct Graph {
     commits: HashMap<Oid, Arc<Commit>>,
     /// Where pairs of them meet, as far as somebody has asked.
     meetings: HashMap<(Oid, Oid), Arc<Meeting>>,
+    filtered: HashMap<(Oid, Oid), Vec<Filtered>>,
 }
 
 /// So many commits are remembered,
@@ -55,14 +57,22 @@ const ONE: u8 = 1;
 const OTHER: u8 = 2;
 const STALE: u8 = 4;
 const RESULT: u8 = 8;
+const WALKED: u8 = 16;
 
 /// How two commits are related.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meeting {
     /// The best common ancestors, by id; none if the histories have nothing in common.
     pub bases: Vec<Oid>,
-    /// What was left out by merges in one history that are not in the other.
+    /// What merges left out that are in one history, or that were come across where the two meet.
     pub scopes: Vec<Arc<Scope>>,
+}
+
+/// Where two histories meet for keys of which merges left out just these.
+#[derive(Clone, Debug)]
+struct Filtered {
+    decided: Vec<(Scope, bool)>,
+    bases: Arc<[Oid]>,
 }
 
 impl Graph {
@@ -110,6 +120,42 @@ impl Graph {
         Ok(meeting)
     }
 
+    /// Where two histories meet for a key: an edge to a parent of which a merge did not take it does not count, wherever it is. Even
+    /// below a common ancestor: what that one left out both may have by other ways. Remembers it.
+    ///
+    /// # Errors
+    /// [`GraphError`].
+    pub fn bases_of_key(
+        &mut self,
+        repository: &Repository,
+        one: Oid,
+        other: Oid,
+        key: &[u8],
+    ) -> Result<Arc<[Oid]>, GraphError> {
+        let pair = (one.min(other), one.max(other));
+        let is_so = |known: &&Filtered| known.decided.iter().all(|(scope, skipped)| scope.covers(key) != *skipped);
+        if let Some(known) = self.filtered.get(&pair).and_then(|all| all.iter().find(is_so)) {
+            return Ok(known.bases.clone());
+        }
+        let decided: RefCell<Vec<(Scope, bool)>> = RefCell::default();
+        let skip = |scope: &Scope| {
+            let mut decided = decided.borrow_mut();
+            if let Some((_, skipped)) = decided.iter().find(|(known, _)| known == scope) {
+                return *skipped;
+            }
+            let skipped = !scope.covers(key);
+            decided.push((scope.clone(), skipped));
+            skipped
+        };
+        let bases: Arc<[Oid]> = self.meet(repository, pair.0, pair.1, skip)?.bases.into();
+        if self.filtered.len() >= REMEMBERED_PAIRS {
+            self.filtered.clear();
+        }
+        let decided = decided.into_inner();
+        self.filtered.entry(pair).or_default().push(Filtered { decided, bases: bases.clone() });
+        Ok(bases)
+    }
+
     /// Where two histories meet. An edge to a parent that was not taken whole does not count if `left_out` says so of its
     /// scope. Reads the commits that are in one history only, and some more.
     ///
@@ -133,7 +179,7 @@ impl Graph {
         }
         let mut scopes: Vec<Arc<Scope>> = Vec::new();
         for (oid, flags) in &flags {
-            if matches!(flags & (ONE | OTHER), ONE | OTHER)
+            if flags & WALKED != 0
                 && let Some((_, scope)) = &self.commit(repository, *oid)?.partial
                 && !scopes.contains(scope)
             {
@@ -167,6 +213,7 @@ impl Graph {
             let Some(was_fresh) = waiting.remove(&oid) else { continue };
             fresh -= usize::from(was_fresh);
             let own = flags.get_mut(&oid).expect("what is queued has flags");
+            *own |= WALKED;
             let mut painted = *own & (ONE | OTHER | STALE);
             if painted == ONE | OTHER {
                 if *own & RESULT == 0 {

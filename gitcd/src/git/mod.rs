@@ -6,6 +6,7 @@
 
 pub mod branch;
 pub mod changes;
+pub(crate) mod countdown;
 mod delta;
 mod entries;
 pub mod form;

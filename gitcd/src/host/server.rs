@@ -88,7 +88,7 @@ impl Server {
             let answer = move |request: hyper::Request<hyper::body::Incoming>| {
                 tower::ServiceExt::oneshot(routes.clone(), request.map(axum::body::Body::new))
             };
-            listeners.spawn(transport::serve(incoming, Transport::default(), answer, stopped));
+            listeners.spawn(transport::serve(incoming, Transport::default(), None, answer, stopped));
         }
         Ok(Self { host, addresses, listeners, stop })
     }

@@ -93,8 +93,16 @@ impl Source {
         let (packs, bytes) = self.packs();
         out.gauge("gitcd_pack_files", "Packs in the repository", packs)?;
         out.gauge("gitcd_pack_files_bytes", "Size of the packs in the repository and their indices", bytes)?;
-        let refused = f64::from(u8::from(store.refused().is_some()));
-        out.gauge("gitcd_writes_refused", "1 while writes are refused", refused)
+        let refused = f64::from(u8::from(store.unavailable().is_some()));
+        out.gauge("gitcd_writes_refused", "1 while writes are refused", refused)?;
+        let Some(lease) = self.status.lease() else { return Ok(()) };
+        out.gauge(
+            "gitcd_writer_epoch",
+            "How often the writer lease was taken, this time included",
+            lease.epoch as f64,
+        )?;
+        let help = "How long writes are acknowledged unless the lease is renewed";
+        out.gauge("gitcd_writer_lease_remaining_seconds", help, lease.remaining_seconds)
     }
 
     fn packs(&self) -> (f64, f64) {
@@ -110,8 +118,9 @@ impl Source {
         let store = &self.store;
         let counters = &store.counters;
         let revision = store.revision().get() as f64;
-        out.gauge("etcd_server_has_leader", "Whether or not a leader exists. 1 is existence, 0 is not", 1.0)?;
-        out.gauge("etcd_server_is_leader", "Whether or not this member is a leader. 1 if is, 0 otherwise", 1.0)?;
+        let leads = f64::from(u8::from(store.newest().is_ok()));
+        out.gauge("etcd_server_has_leader", "Whether or not a leader exists. 1 is existence, 0 is not", leads)?;
+        out.gauge("etcd_server_is_leader", "Whether or not this member is a leader. 1 if is, 0 otherwise", leads)?;
         out.gauge("etcd_server_is_learner", "Whether or not this member is a learner. 1 if is, 0 otherwise", 0.0)?;
         out.counter("etcd_server_leader_changes_seen", "The number of leader changes seen", 1.0)?;
         out.labelled(

@@ -6,6 +6,7 @@
 
 pub mod admit;
 mod join;
+pub mod lease;
 mod local;
 pub mod owner;
 pub mod people;

@@ -86,7 +86,7 @@ pub enum PlanError {
 }
 
 /// Deepest criss-cross of merges whose bases are merged with one another.
-const MAX_CRISSCROSS: usize = 8;
+const MAX_CRISSCROSS: usize = 64;
 /// Histories are joined once ours has so many commits more, whatever theirs has: looking for where they meet takes time for each.
 const APART: usize = 1000;
 
@@ -118,8 +118,7 @@ pub fn plan(
         ours,
         theirs,
         their_commit: (*their_commit).clone(),
-        known: Vec::new(),
-        filtered: HashMap::new(),
+        virtual_bases: HashMap::new(),
         meeting: meeting.clone(),
         schemas: Schemas::default(),
         keys: Vec::new(),
@@ -172,10 +171,8 @@ struct Planner<'a, 'r> {
     their_commit: Commit,
     /// Where the histories meet, all edges counted.
     meeting: Arc<Meeting>,
-    /// Scopes of merges that left something out, as far as they were met with.
-    known: Vec<Arc<Scope>>,
-    /// Where histories meet if the edges of some of these, by their places, do not count.
-    filtered: HashMap<(Oid, Oid, Vec<usize>), Arc<Meeting>>,
+    /// What merging some commits makes of the key that is being looked at.
+    virtual_bases: HashMap<Vec<Oid>, Base>,
     schemas: Schemas,
     keys: Vec<Key>,
     rejected: Vec<Rejected>,
@@ -322,79 +319,78 @@ impl Planner<'_, '_> {
         if bases == self.meeting.bases && bases.len() < 2 {
             return Ok(Base::Blob(first));
         }
-        self.at(&bases, (key, relative), 0)
+        self.virtual_bases.clear();
+        self.at(&bases, KeyAt { absolute: key, relative }, 0)
     }
 
-    /// Where two histories meet for a key: edges to parents of which a merge did not take it do not count.
     fn bases(&mut self, one: Oid, other: Oid, key: &[u8]) -> Result<Vec<Oid>, PlanError> {
-        let mut meeting = self.graph.meeting(self.repository, one, other)?;
-        let mut left_out: Vec<usize> = Vec::new();
-        loop {
-            // Without some edges histories meet further back, beyond other merges.
-            let mut more = false;
-            for scope in meeting.scopes.iter().filter(|scope| !scope.covers(key)) {
-                let at = self.known.iter().position(|known| known == scope).unwrap_or_else(|| {
-                    self.known.push(scope.clone());
-                    self.known.len() - 1
-                });
-                if !left_out.contains(&at) {
-                    left_out.push(at);
-                    more = true;
-                }
-            }
-            if !more {
-                return Ok(meeting.bases.clone());
-            }
-            left_out.sort_unstable();
-            let asked = (one, other, left_out.clone());
-            meeting = if let Some(found) = self.filtered.get(&asked) {
-                found.clone()
-            } else {
-                let skip = |scope: &Scope| left_out.iter().any(|at| *self.known[*at] == *scope);
-                let found = Arc::new(self.graph.meet(self.repository, one, other, skip)?);
-                self.filtered.insert(asked, found.clone());
-                found
-            };
-        }
+        Ok(self.graph.bases_of_key(self.repository, one, other, key)?.to_vec())
     }
 
     /// A key at several commits: what merging them with one another makes of it.
-    fn at(&mut self, commits: &[Oid], (key, relative): (&[u8], &[u8]), depth: usize) -> Result<Base, PlanError> {
-        let mut found: Option<(Oid, Base)> = None;
-        for commit in commits {
+    fn at(&mut self, commits: &[Oid], key: KeyAt<'_>, depth: usize) -> Result<Base, PlanError> {
+        if let Some(known) = self.virtual_bases.get(commits) {
+            return Ok(known.clone());
+        }
+        let mut merged: Option<Base> = None;
+        for (number, commit) in commits.iter().enumerate() {
             let tree = self.graph.commit(self.repository, *commit)?.tree;
-            let blob = changes::find(self.repository, tree, relative)?;
+            let blob = changes::find(self.repository, tree, key.relative)?;
             let next = Base::Blob(blob);
-            found = Some(match found.take() {
-                None => (*commit, next),
-                Some((before, value)) if value.is(blob) => (before, value),
-                Some((before, value)) => {
-                    let below = if depth < MAX_CRISSCROSS {
-                        let bases = self.bases(before, *commit, key)?;
-                        self.at(&bases, (key, relative), depth + 1)?
-                    } else {
-                        Base::Blob(None)
-                    };
-                    let base = self.bytes(relative, &below)?;
-                    let (one, other) = (self.bytes(relative, &value)?, self.bytes(relative, &next)?);
-                    let merged = merge(
-                        &self.schemas,
-                        Policy::Later,
-                        base.as_deref(),
-                        one.as_deref().map(Side::of),
-                        other.as_deref().map(Side::of),
-                    );
-                    let value = match merged.outcome {
-                        Outcome::Ours => value,
-                        Outcome::Theirs => next,
-                        Outcome::Deleted => Base::Blob(None),
-                        Outcome::New(new) => Base::Value(Some(new.into())),
-                    };
-                    (before, value)
+            merged = Some(match merged.take() {
+                None => next,
+                Some(value) if value.is(blob) => value,
+                // Nobody's history is so entangled; what it is in one of them is better than nothing.
+                Some(value) if depth >= MAX_CRISSCROSS => value,
+                Some(value) => {
+                    let below = self.bases_of_several(&commits[..number], *commit, key.absolute)?;
+                    let below = self.at(&below, key, depth + 1)?;
+                    self.merge_bases(key.relative, &below, value, next)?
                 }
             });
         }
-        Ok(found.map_or(Base::Blob(None), |(_, base)| base))
+        let merged = merged.unwrap_or(Base::Blob(None));
+        self.virtual_bases.insert(commits.to_vec(), merged.clone());
+        Ok(merged)
+    }
+
+    /// Where the history of a commit meets those of several others, for a key: the best of the common ancestors.
+    fn bases_of_several(&mut self, several: &[Oid], commit: Oid, key: &[u8]) -> Result<Vec<Oid>, PlanError> {
+        let mut found = Vec::new();
+        for one in several {
+            found.extend(self.bases(*one, commit, key)?);
+        }
+        found.sort();
+        found.dedup();
+        let mut best = Vec::new();
+        for one in &found {
+            let mut is_redundant = false;
+            for other in found.iter().filter(|other| *other != one) {
+                is_redundant = is_redundant || self.bases(*one, *other, key)? == [*one];
+            }
+            if !is_redundant {
+                best.push(*one);
+            }
+        }
+        Ok(best)
+    }
+
+    fn merge_bases(&self, relative: &[u8], below: &Base, one: Base, other: Base) -> Result<Base, PlanError> {
+        let base = self.bytes(relative, below)?;
+        let (first, second) = (self.bytes(relative, &one)?, self.bytes(relative, &other)?);
+        let merged = merge(
+            &self.schemas,
+            Policy::Later,
+            base.as_deref(),
+            first.as_deref().map(Side::of),
+            second.as_deref().map(Side::of),
+        );
+        Ok(match merged.outcome {
+            Outcome::Ours => one,
+            Outcome::Theirs => other,
+            Outcome::Deleted => Base::Blob(None),
+            Outcome::New(new) => Base::Value(Some(new.into())),
+        })
     }
 
     fn bytes(&self, relative: &[u8], base: &Base) -> Result<Option<Bytes>, PlanError> {
@@ -520,6 +516,13 @@ impl Planner<'_, '_> {
         }
         Ok(schemas)
     }
+}
+
+/// A key, whole and without the prefix.
+#[derive(Clone, Copy, Debug)]
+struct KeyAt<'k> {
+    absolute: &'k [u8],
+    relative: &'k [u8],
 }
 
 /// A key where two histories meet.

@@ -53,14 +53,25 @@ pub(super) fn list(
     credentials: &Credentials,
     references: &[&str],
 ) -> Result<Vec<Option<Oid>>, Failed> {
-    let text = run(repository, credentials, &[&["ls-remote", "--", url], references].concat())?;
-    let find = |name: &&str| {
-        text.lines().find_map(|line| {
-            let (oid, found) = line.split_once('\t')?;
-            (found == *name).then(|| Oid::from_str(oid).ok())?
-        })
-    };
+    let found = named(repository, url, credentials, references, LIMIT)?;
+    let find = |name: &&str| found.iter().find(|(found, _)| found == *name).map(|(_, oid)| *oid);
     Ok(references.iter().map(find).collect())
+}
+
+/// The references of a remote whose names end with one of these patterns, within a time.
+pub(super) fn named(
+    repository: &Path,
+    url: &str,
+    credentials: &Credentials,
+    patterns: &[&str],
+    limit: Duration,
+) -> Result<Vec<(String, Oid)>, Failed> {
+    let text = run_within(limit, repository, credentials, &[&["ls-remote", "--", url], patterns].concat())?;
+    let pair = |line: &str| {
+        let (oid, name) = line.split_once('\t')?;
+        Some((name.to_owned(), Oid::from_str(oid).ok()?))
+    };
+    Ok(text.lines().filter_map(pair).collect())
 }
 
 /// Fetches references into others.
@@ -83,6 +94,17 @@ pub(super) fn push(
     credentials: &Credentials,
     updates: &[(String, Oid, Option<Oid>)],
 ) -> Result<(), Failed> {
+    push_within(LIMIT, repository, url, credentials, updates)
+}
+
+/// The same within a time; what was sent may arrive even if this says that the time was over.
+pub(super) fn push_within(
+    limit: Duration,
+    repository: &Path,
+    url: &str,
+    credentials: &Credentials,
+    updates: &[(String, Oid, Option<Oid>)],
+) -> Result<(), Failed> {
     let leases: Vec<String> = updates
         .iter()
         .map(|(name, _, expected)| {
@@ -100,7 +122,8 @@ pub(super) fn push(
     };
     let attempt = |atomic| {
         let words = words(atomic);
-        run(repository, credentials, &words.iter().map(String::as_str).collect::<Vec<_>>()).map(drop)
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        run_within(limit, repository, credentials, &words).map(drop)
     };
     match attempt(true) {
         Err(failed) if failed.said.contains("does not support --atomic") => attempt(false),
@@ -109,6 +132,10 @@ pub(super) fn push(
 }
 
 fn run(repository: &Path, credentials: &Credentials, words: &[&str]) -> Result<String, Failed> {
+    run_within(LIMIT, repository, credentials, words)
+}
+
+fn run_within(limit: Duration, repository: &Path, credentials: &Credentials, words: &[&str]) -> Result<String, Failed> {
     let failed = |said: String| Failed { condition: Condition::Failed, said };
     let own = std::env::current_exe().map_err(|error| failed(format!("this program cannot be found: {error}")))?;
     let mut command = Command::new("git");
@@ -154,7 +181,7 @@ fn run(repository: &Path, credentials: &Credentials, words: &[&str]) -> Result<S
         let _cut = out.as_mut().map(|out| out.take(16 * MAX_SAID).read_to_string(&mut text));
         text
     });
-    let until = Instant::now() + LIMIT;
+    let until = Instant::now() + limit;
     let mut pause = Duration::from_millis(1);
     let status = loop {
         match child.try_wait() {
@@ -176,7 +203,7 @@ fn run(repository: &Path, credentials: &Credentials, words: &[&str]) -> Result<S
     match status {
         Some(status) if status.success() => Ok(text),
         Some(_) => Err(Failed { condition: condition(&said), said: clean(&said) }),
-        None => Err(Failed { condition: Condition::Unreachable, said: format!("no end within {LIMIT:?}") }),
+        None => Err(Failed { condition: Condition::Unreachable, said: format!("no end within {limit:?}") }),
     }
 }
 

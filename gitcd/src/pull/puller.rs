@@ -350,14 +350,15 @@ impl Puller {
         let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
         let data = self.joiner.head().data;
         if there.own == Some(data) {
-            return Ok(());
+            // A jump of revisions is in the metadata only, and must not be made twice.
+            return self.push_metadata(remote, &link, there).await;
         }
         if let Some(own) = there.own
             && !self.joiner.is_ancestor(own, data).await?
         {
             if self.joiner.is_ancestor(data, own).await? {
                 // It has all of ours, and nothing that we take.
-                return Ok(());
+                return self.push_metadata(remote, &link, there).await;
             }
             // It moved on there: what it has comes first.
             let problem = format!("{} has commits there that are not merged here", self.joiner.config().data_reference);
@@ -375,6 +376,25 @@ impl Puller {
             status.pushed = Some(data.to_string());
             status.pushed_bytes += bytes;
         });
+        Ok(())
+    }
+
+    /// Pushes the metadata alone, if it continues what is there.
+    async fn push_metadata(&self, remote: &Remote, link: &Arc<Link>, there: Fetched) -> Result<(), PullError> {
+        if there.own_metadata.is_none() {
+            return Ok(());
+        }
+        let Some(metadata) = self.own_metadata(remote, there).await?.filter(|own| Some(*own) != there.own_metadata)
+        else {
+            return Ok(());
+        };
+        let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
+        let pushed = tokio::task::spawn_blocking(move || {
+            let update = (config.metadata_reference.clone(), metadata, there.own_metadata);
+            wanted.push(&config, &link, &Push { updates: vec![update] })
+        });
+        let bytes = pushed.await.expect("pushing does not panic")?;
+        self.statuses.change(&remote.name, |status| status.pushed_bytes += bytes);
         Ok(())
     }
 

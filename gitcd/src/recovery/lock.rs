@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
-use super::{OpenError, state_folder};
+use super::{OpenError, git_dir, state_folder};
 use crate::durable;
 use crate::git::branch::Config;
 
@@ -27,17 +27,28 @@ impl StateLock {
         // One lock for the local state, one for each reference: the same branch under another name is the same branch.
         let locks = folder.with_file_name("locks");
         durable::make_folder(&locks)?;
-        let of_reference = |name: &str| locks.join(name.replace('%', "%25").replace('/', "%2F"));
+        let of_reference = |name: &str| locks.join(file_name(name));
         let paths =
             [folder.join("lock"), of_reference(&config.data_reference), of_reference(&config.metadata_reference)];
         let files = paths.iter().map(|path| lock_file(config, path)).collect::<Result<_, _>>()?;
         Ok(Self { _files: files, folder })
     }
 
+    /// Whether a process of this machine writes a branch, whatever its name.
+    pub fn is_taken(repository: &Path, reference: &str) -> bool {
+        let path = git_dir(repository).join("gitcd/locks").join(file_name(reference));
+        let Ok(file) = File::open(path) else { return false };
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+    }
+
     /// Where the branch's local state is.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
+}
+
+fn file_name(reference: &str) -> String {
+    reference.replace('%', "%25").replace('/', "%2F")
 }
 
 fn lock_file(config: &Config, path: &Path) -> Result<File, OpenError> {

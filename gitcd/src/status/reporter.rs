@@ -10,6 +10,7 @@ use super::{Branch, Remote, Status};
 use crate::committer;
 use crate::git::graph::{Graph, GraphError, Missing};
 use crate::pull::Puller;
+use crate::pull::lease::Lease;
 use crate::pull::status::{RemoteStatus, now};
 use crate::recovery::git_dir;
 
@@ -20,6 +21,7 @@ const MOST: usize = 1000;
 #[derive(Debug)]
 pub struct Reporter {
     puller: Arc<Puller>,
+    lease: Option<Arc<Lease>>,
     git: Mutex<Git>,
 }
 
@@ -44,9 +46,14 @@ struct Counted {
 }
 
 impl Reporter {
-    /// For the branch of a puller.
-    pub fn new(puller: Arc<Puller>) -> Self {
-        Self { puller, git: Mutex::default() }
+    /// For the branch of a puller, and its lease if it has one.
+    pub fn new(puller: Arc<Puller>, lease: Option<Arc<Lease>>) -> Self {
+        Self { puller, lease, git: Mutex::default() }
+    }
+
+    /// The lease.
+    pub fn lease(&self) -> Option<super::Lease> {
+        self.lease.as_deref().map(Lease::told)
     }
 
     /// Everything that is known. Reads commits that are new since the last time: not for a thread that must not wait.
@@ -77,7 +84,8 @@ impl Reporter {
         Branch {
             name: config.name.clone(),
             reference: config.data_reference.clone(),
-            role: "writer".into(),
+            role: self.lease.as_deref().map_or("writer", Lease::role).into(),
+            lease: self.lease(),
             revision: revision.get(),
             committed_revision: committed.get(),
             compact_revision: store.compacted().get(),
@@ -85,7 +93,7 @@ impl Reporter {
             commit_lag_revisions: revision.since(committed) as u64,
             commit_lag_seconds: committer::lag(store).as_secs_f64(),
             keys: keys as u64,
-            writes_refused: store.refused().map(|error| error.to_string()),
+            writes_refused: store.unavailable().map(|error| error.to_string()),
             merges: self.people(&known).map(|status| status.merges).sum(),
             conflicts: self.people(&known).map(|status| status.conflicts).sum(),
             rejected: self.people(&known).flat_map(|status| status.rejected.clone()).collect(),

@@ -63,6 +63,14 @@ impl Leases {
         Some(lease.ttl)
     }
 
+    /// Starts the time of all leases anew.
+    pub fn keep_all_alive(&mut self, now: Instant) {
+        let ids: Vec<i64> = self.by_id.keys().copied().collect();
+        for id in ids {
+            self.keep_alive(id, now);
+        }
+    }
+
     /// The next lease to run out.
     pub fn next_deadline(&self) -> Option<(Instant, i64)> {
         self.by_deadline.first().copied()

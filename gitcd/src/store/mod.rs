@@ -19,7 +19,7 @@ pub mod version;
 mod writer;
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -35,13 +35,14 @@ use self::query::{Found, Range, View};
 use self::revision::Revision;
 use self::txn::{Done, Op};
 use self::version::{ValueLost, Version};
+use crate::fence::Gate;
 use crate::journal::{self, Segments};
 use crate::metrics::disk_seconds;
 use crate::watch::Hub;
 
 pub use writer::Limits;
 
-/// Why an operation was not done. Nothing was changed.
+/// Why an operation was not done. Nothing was changed, but for [`Error::InDoubt`].
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -66,6 +67,12 @@ pub enum Error {
     /// An fsync failed, or a background part died: see the log. Reads go on at the last durable revision.
     #[error("writes are refused until gitcd is restarted: {0}")]
     Poisoned(String),
+    /// This server does not have the writer lease at the moment, or not any more.
+    #[error("this server does not have the writer lease")]
+    NoLease,
+    /// The writer lease ended while the write was made: it is durable here, but nobody sees it, unless the lease is got back.
+    #[error("the writer lease ended before the write could be acknowledged")]
+    InDoubt,
     /// The server is stopping.
     #[error("server stopped")]
     Stopped,
@@ -165,6 +172,8 @@ pub struct Store {
     /// Rung when there is something new to commit.
     published: Condvar,
     poisoned: Mutex<Option<String>>,
+    /// Closed while this server may not acknowledge anything; none if nobody else can be the writer.
+    gate: OnceLock<Arc<Gate>>,
     lease_granted: tokio::sync::Notify,
     alarms: Alarms,
     /// Rung when writes work again after there was no room for one.
@@ -229,6 +238,7 @@ impl Store {
             progress: Mutex::new(Progress { committed, merges, ..Progress::default() }),
             published: Condvar::new(),
             poisoned: Mutex::new(None),
+            gate: OnceLock::new(),
             lease_granted: tokio::sync::Notify::new(),
             alarms,
             room: tokio::sync::Notify::new(),
@@ -299,8 +309,11 @@ impl Store {
     /// [`Error`].
     pub async fn execute(&self, op: Op, client: Option<Arc<str>>) -> Result<Done, Error> {
         if op.is_read_only() {
-            let index = self.index.read();
-            return txn::read(&op, View { index: &index, at: self.revision(), segments: &self.segments });
+            let done = {
+                let index = self.index.read();
+                txn::read(&op, View { index: &index, at: self.revision(), segments: &self.segments })
+            };
+            return self.newest().and(done);
         }
         self.send(|reply| writer::Command::Write { op, client, reply }).await
     }
@@ -429,6 +442,29 @@ impl Store {
         read(&index, self.revision())
     }
 
+    /// From now on nothing is acknowledged while the gate is closed. Before the first request.
+    pub(crate) fn fence(&self, gate: Arc<Gate>) {
+        self.gate.set(gate).expect("a store is fenced once");
+    }
+
+    /// Whether what was read before this call was the newest then: if nobody else may have written meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::NoLease`].
+    #[inline]
+    pub fn newest(&self) -> Result<(), Error> {
+        match self.gate.get() {
+            Some(gate) if !gate.is_open() => Err(Error::NoLease),
+            _ => Ok(()),
+        }
+    }
+
+    /// The lease was got back: what waits for it becomes visible, and clients' leases begin anew, since nobody could keep them alive.
+    pub(crate) async fn resume(&self) {
+        // If the store has stopped, nobody waits any more.
+        let _stopped = self.commands.send(writer::Command::Resume).await;
+    }
+
     /// Refuses writes from now on. Reads go on.
     pub fn poison(&self, reason: &str) {
         let mut poisoned = self.poisoned.lock();
@@ -438,7 +474,12 @@ impl Store {
         }
     }
 
-    /// The error that writes get at the moment, whatever they are.
+    /// The error that clients' writes get at the moment, whatever they are.
+    pub fn unavailable(&self) -> Option<Error> {
+        self.newest().err().or_else(|| self.refused())
+    }
+
+    /// The same, as far as it is this server's own doing.
     pub fn refused(&self) -> Option<Error> {
         if let Some(reason) = self.poisoned() {
             return Some(Error::Poisoned(reason));

@@ -21,6 +21,7 @@ use crate::journal::record::Record;
 use crate::journal::{self, AppendError, Position};
 
 mod answer;
+mod held;
 mod round;
 #[cfg(test)]
 pub(super) mod tests;
@@ -62,6 +63,7 @@ pub(super) enum Command {
     Compact { revision: Revision, reply: Reply<Revision> },
     Committed { revision: Revision, metadata: [u8; 20] },
     Trim { first_kept: u64 },
+    Resume,
     Stop { reply: oneshot::Sender<()> },
 }
 
@@ -95,6 +97,8 @@ pub(super) struct Writer {
     pruning: bool,
     /// The last batch found no room.
     full: bool,
+    /// What is durable but not visible, because the writer lease ended in between.
+    held: Option<Batch>,
 }
 
 struct Finish(Arc<Store>);
@@ -115,7 +119,8 @@ impl Writer {
         limits: Limits,
         evicted: Vec<Weak<Version>>,
     ) -> Self {
-        Self { store, journal, limits, old: VecDeque::new(), old_bytes: 0, evicted, pruning: true, full: false }
+        let (old, pruning, full) = (VecDeque::new(), true, false);
+        Self { store, journal, limits, old, old_bytes: 0, evicted, pruning, full, held: None }
     }
 
     pub(super) fn store(&self) -> &Arc<Store> {
@@ -167,7 +172,8 @@ impl Writer {
         let mut batch = Batch::default();
         let mut stop = None;
         let mut trim = None;
-        let refused = self.store.refused();
+        self.release();
+        let refused = self.store.unavailable();
         self.journal.begin();
         {
             let store = self.store.clone();
@@ -191,6 +197,7 @@ impl Writer {
                 match command {
                     Command::Stop { reply } => stop = Some(reply),
                     Command::Trim { first_kept } => trim = Some(first_kept),
+                    Command::Resume => round.leases.keep_all_alive(Instant::now()),
                     Command::Committed { revision, metadata } => {
                         Record::Committed { revision, metadata }.encode(round.frame);
                     }
@@ -198,9 +205,10 @@ impl Writer {
                 }
             }
         }
-        let outcome = self.make_durable(&mut batch);
-        self.publish(&mut batch, &outcome);
-        for answer in batch.answers {
+        let durable = self.make_durable(&mut batch);
+        let answers = std::mem::take(&mut batch.answers);
+        let outcome = durable.and_then(|()| self.show(batch));
+        for answer in answers {
             answer.send(&outcome);
         }
         if let Some(first_kept) = trim {
@@ -273,10 +281,7 @@ impl Writer {
     }
 
     /// Makes a durable batch visible: watchers first know which of them are meant, then the revision rises.
-    fn publish(&mut self, batch: &mut Batch, outcome: &Result<(), Error>) {
-        if outcome.is_err() {
-            return;
-        }
+    fn publish(&mut self, batch: &mut Batch) {
         for (version, at) in batch.positions.drain(..) {
             version.set_position(at);
         }

@@ -9,7 +9,8 @@ use std::task::{Context, Poll, Waker, ready};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-use crate::listener::Connection;
+use crate::fence::Pass;
+use crate::listener::{Connection, Peer};
 
 /// So much is gathered before it is written in any case.
 const GATHERED_BYTES: usize = 64 << 10;
@@ -29,6 +30,8 @@ pub(super) struct Gathering(Arc<Mutex<Output>>);
 #[derive(Debug)]
 struct Output {
     connection: Connection,
+    /// What it needs to be written to, if anything.
+    pass: Option<Pass>,
     gathered: Vec<u8>,
     /// How much of it is written already.
     written: usize,
@@ -39,8 +42,14 @@ struct Output {
 }
 
 impl Gathering {
-    pub(super) fn new(connection: Connection) -> Self {
-        Self(Arc::new(Mutex::new(Output { connection, gathered: Vec::new(), written: 0, heard: false, waker: None })))
+    pub(super) fn new(connection: Connection, pass: Option<Pass>) -> Self {
+        let (gathered, written) = (Vec::new(), 0);
+        Self(Arc::new(Mutex::new(Output { connection, pass, gathered, written, heard: false, waker: None })))
+    }
+
+    /// Who is at the other end.
+    pub(super) fn peer(&self) -> Peer {
+        self.0.lock().connection.peer().clone()
     }
 
     /// Writes what was gathered.
@@ -73,6 +82,7 @@ impl Gathering {
 impl Output {
     fn poll_write_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.written < self.gathered.len() {
+            self.check()?;
             let rest = &self.gathered[self.written..];
             match ready!(Pin::new(&mut self.connection).poll_write(cx, rest))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -91,6 +101,7 @@ impl Output {
     /// Writes what was gathered and then, at once, `bufs`; returns how much of these.
     fn poll_write_through(&mut self, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
         loop {
+            self.check()?;
             let rest = &self.gathered[self.written..];
             let mut all = [io::IoSlice::new(&[]); SLICES];
             all[0] = io::IoSlice::new(rest);
@@ -108,6 +119,16 @@ impl Output {
             if through > 0 {
                 return Poll::Ready(Ok(through));
             }
+        }
+    }
+
+    /// The last moment at which an answer can be held back.
+    fn check(&self) -> io::Result<()> {
+        match &self.pass {
+            Some(pass) if !pass.is_good() => {
+                Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the writer lease has ended"))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -328,6 +328,8 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..40),
     ) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        // In a ring nobody follows whom they are followed by: who wins there has no meaning.
+        let explicit = explicit && !matches!(shape, Shape::Ring);
         let policy = if explicit { Policy::Ours } else { Policy::Later };
         runtime.block_on(run(shape, count, policy, &filters, steps));
     }

@@ -78,6 +78,7 @@ impl Branch {
             transport: Transport::default(),
             tls: None,
             pull: pull::Config::default(),
+            lease: None,
             served: pull::owner::Served::default(),
         };
         let mut branch = Self { config, server: None, _folder: folder };

@@ -54,6 +54,7 @@ fn config(repository: &std::path::Path) -> Config {
         transport: Transport::default(),
         tls: None,
         pull: gitcd::pull::Config::default(),
+        lease: None,
         served: gitcd::pull::owner::Served::default(),
     }
 }

@@ -218,6 +218,11 @@ impl Server {
         http::fetch(self.address, path).await.expect("the server answers HTTP")
     }
 
+    /// The same from a server that may cut the connection.
+    pub(crate) async fn try_answer(&self, path: &str) -> Option<(u16, String)> {
+        http::fetch(self.address, path).await.ok()
+    }
+
     /// SIGKILL: nothing is flushed, no handler runs.
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().expect("the server runs");
@@ -238,8 +243,13 @@ impl Server {
 
     /// SIGTERM.
     pub(crate) fn ask_to_stop(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Any signal.
+    pub(crate) fn signal(&self, signal: Signal) {
         let child = self.child.as_ref().expect("the server runs");
-        kill_process(Pid::from_child(child), Signal::TERM).expect("the child is ours");
+        kill_process(Pid::from_child(child), signal).expect("the child is ours");
     }
 
     /// Waits until the process ends by itself.

@@ -38,6 +38,20 @@ pub(super) fn print(out: &mut impl Write, url: &str, status: &Status, named: boo
             }
             rejected(out, &known.known.rejected)?;
         }
+        if let Some(lease) = &branch.lease {
+            let style = if branch.role == "writer" { GOOD } else { BAD };
+            let left = format!("{:.1}s of {}s left", lease.remaining_seconds, lease.duration_seconds);
+            writeln!(
+                out,
+                "  {style}{}{style:#} in epoch {}, lease on {}: {left}",
+                one_line(&branch.role),
+                lease.epoch,
+                one_line(&lease.remote)
+            )?;
+            if let Some(error) = &lease.error {
+                writeln!(out, "    {BAD}{}{BAD:#}", one_line(error))?;
+            }
+        }
         let told = [("writes refused", &branch.writes_refused), ("cannot be merged", &branch.error)];
         for (what, error) in told {
             if let Some(error) = error {
@@ -159,6 +173,15 @@ mod tests {
             ..synced.clone()
         };
         status.branches[0].remotes = vec![synced, gone];
+        status.branches[0].role = "suspended".into();
+        status.branches[0].lease = Some(crate::status::Lease {
+            remote: "origin".into(),
+            reference: "refs/gitcd/lease/main".into(),
+            epoch: 3,
+            duration_seconds: 15.0,
+            remaining_seconds: 0.0,
+            error: Some("no answer".into()),
+        });
         let mut out = anstream::StripStream::new(Vec::new());
         print(&mut out, "http://a", &status, false).unwrap();
         let text = String::from_utf8(out.into_inner()).unwrap();
@@ -168,6 +191,8 @@ default  42        0123456789  2 revisions, 0.2s
   origin  Synced       nothing to merge      merged 1m ago  no conflicts  nothing rejected
   desk    Unreachable  3 commits behind, 2h  never merged   no conflicts  nothing rejected
     no route
+  suspended in epoch 3, lease on origin: 0.0s of 15s left
+    no answer
     rejected x/y: not JSON
 ";
         assert_eq!(text, expected);

@@ -55,8 +55,12 @@ impl Round<'_> {
                 Answer::Lease(reply, ended.map(|_| self.lease(id, keep_alive)))
             }
             Command::Leases { reply } => Answer::Leases(reply, Ok(self.leases.list())),
-            Command::Compact { revision, reply } => Answer::Revision(reply, self.compact(revision)),
-            Command::Committed { .. } | Command::Trim { .. } | Command::Stop { .. } => return,
+            Command::Compact { revision, reply } => {
+                // It makes room, so that it is taken whatever else is refused; not from who is not the writer.
+                let is_writer = if refused == Some(&Error::NoLease) { Err(Error::NoLease) } else { Ok(()) };
+                Answer::Revision(reply, is_writer.and_then(|()| self.compact(revision)))
+            }
+            Command::Committed { .. } | Command::Trim { .. } | Command::Resume | Command::Stop { .. } => return,
         };
         self.batch.answers.push(answer);
     }

@@ -1,0 +1,129 @@
+//! Flags for one writer at a time.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use super::super::pull::Remotes;
+use super::super::{duration, per_branch};
+use crate::config::PerBranch;
+use crate::pull;
+use crate::pull::lease::{LONGEST, SHORTEST, Settings};
+use crate::recovery::git_dir;
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "One writer at a time")]
+pub(super) struct LeaseFlags {
+    /// Serve only while nobody else can be writing the branch: hold a lease on a remote that ends so long after its last
+    /// renewal, such as 15s; 0: anybody may write, and what was written is merged
+    #[arg(
+        long,
+        env = "GITCD_WRITER_LEASE",
+        default_value = "0",
+        value_parser = length,
+        value_name = "DURATION"
+    )]
+    writer_lease: Duration,
+    /// The remote that has the lease and gets all commits [default: the only one, or origin]
+    #[arg(long, env = "GITCD_WRITER_LEASE_REMOTE", value_name = "MAP")]
+    writer_lease_remote: Option<String>,
+}
+
+/// What follows from them.
+pub(super) struct Leases {
+    duration: Duration,
+    remotes: PerBranch,
+}
+
+/// How often a remote is looked at that does not tell of changes, if nobody says so.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+fn length(text: &str) -> Result<Duration, String> {
+    match if text.is_empty() { Duration::ZERO } else { duration::parse(text)? } {
+        Duration::ZERO => Ok(Duration::ZERO),
+        short if short < SHORTEST => Err(format!("a lease must last {SHORTEST:?} at least")),
+        long if long > LONGEST => Err("a lease must not last longer than a day".to_owned()),
+        length => Ok(length),
+    }
+}
+
+impl LeaseFlags {
+    pub(super) fn read(&self) -> anyhow::Result<Leases> {
+        let remotes = per_branch("writer-lease-remote", self.writer_lease_remote.as_deref())?;
+        if self.writer_lease.is_zero() && !remotes.is_empty() {
+            bail!("--writer-lease-remote needs --writer-lease");
+        }
+        Ok(Leases { duration: self.writer_lease, remotes })
+    }
+}
+
+impl Leases {
+    pub(super) fn names(&self) -> &PerBranch {
+        &self.remotes
+    }
+
+    /// The lease of a branch. Its remote is followed and pushed to from now on, whatever else is said of it: who takes the lease
+    /// over goes on from there.
+    pub(super) fn of(
+        &self,
+        branch: &str,
+        repository: &Path,
+        remotes: &Remotes,
+        pull: &mut pull::Config,
+    ) -> anyhow::Result<Option<Settings>> {
+        if self.duration.is_zero() {
+            return Ok(None);
+        }
+        let name = match self.remotes.of(branch) {
+            Some(name) => name.to_owned(),
+            None => usual(branch, repository, pull)?,
+        };
+        let remote = match pull.remotes.iter_mut().find(|remote| remote.name == name) {
+            Some(remote) => remote,
+            None => pull.remotes.push_mut(remotes.remote(&name)),
+        };
+        remote.fetch = true;
+        remote.push_after_merge = true;
+        pull.interval.get_or_insert(INTERVAL);
+        Ok(Some(Settings { duration: self.duration, remote: remote.clone() }))
+    }
+}
+
+/// The only remote, or `origin`: of those that are followed, else of those that the repository knows.
+fn usual(branch: &str, repository: &Path, pull: &pull::Config) -> anyhow::Result<String> {
+    let mut names: Vec<String> = pull.remotes.iter().map(|remote| remote.name.clone()).collect();
+    if names.is_empty() {
+        let opened = git2::Repository::open(git_dir(repository)).with_context(|| {
+            let path = repository.display();
+            format!("--writer-lease needs a repository with a remote: make it with `git init --bare {path}` and `git -C {path} remote add origin URL`")
+        })?;
+        names = opened.remotes()?.iter().flatten().flatten().map(ToOwned::to_owned).collect();
+    }
+    match &names[..] {
+        [] => {
+            bail!("--writer-lease needs a remote: add it with `git -C {} remote add origin URL`", repository.display())
+        }
+        [only] => Ok(only.clone()),
+        _ if names.iter().any(|name| name == "origin") => Ok("origin".to_owned()),
+        _ => bail!(
+            "branch {branch:?} has the remotes {}: say with --writer-lease-remote={branch}=NAME which of them has the lease",
+            names.join(", ")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_not_too_short_and_zero_is_none() {
+        assert_eq!(length("0"), Ok(Duration::ZERO));
+        assert_eq!(length(""), Ok(Duration::ZERO));
+        assert_eq!(length("3s"), Ok(Duration::from_secs(3)));
+        for wrong in ["100ms", "25h", "x"] {
+            assert!(length(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The remote, as far as the lease goes: references that are looked up, fetched, and moved by compare-and-swap, each within a time.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use git2::{Oid, Repository};
+
+use crate::git::branch;
+use crate::git::graph::Graph;
+use crate::git::refs::{RefError, Refs};
+use crate::pull::local::Copier;
+use crate::pull::program;
+use crate::pull::remote::{Link, Place as Where, Push, Remote, RemoteError};
+use crate::pull::status::Condition;
+use crate::recovery::git_dir;
+
+/// A reference, what it shall be, and what it is expected to be.
+pub(super) type Update = (String, Oid, Option<Oid>);
+
+/// The remote of a branch. Calls block.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) remote: Remote,
+    pub(super) config: branch::Config,
+}
+
+/// For what is not about the lease itself and may bring much.
+pub(super) const LONG: Duration = Duration::from_mins(5);
+
+impl Place {
+    fn failed(&self, condition: Condition, problem: &dyn std::fmt::Display) -> RemoteError {
+        RemoteError { remote: self.remote.name.clone(), condition, problem: problem.to_string() }
+    }
+
+    pub(super) fn git_dir(&self) -> PathBuf {
+        git_dir(&self.config.repository)
+    }
+
+    pub(super) fn here(&self) -> Result<Repository, RemoteError> {
+        Repository::open(self.git_dir()).map_err(|error| self.failed(Condition::Failed, &error.message()))
+    }
+
+    /// Reads a reference here.
+    pub(super) fn own(&self, name: &str) -> Result<Option<Oid>, RemoteError> {
+        let refs = Refs::open(&self.git_dir()).and_then(|refs| refs.read(name));
+        refs.map_err(|error| self.failed(Condition::Failed, &error))
+    }
+
+    /// Whether `ancestor` is in the history of `commit`; both are here.
+    pub(super) fn is_ancestor(&self, ancestor: Oid, commit: Oid) -> Result<bool, RemoteError> {
+        let found = Graph::default().is_ancestor(&self.here()?, ancestor, commit);
+        found.map_err(|error| self.failed(Condition::Damaged, &error))
+    }
+
+    fn refs(&self, folder: &Path) -> Result<Refs, RemoteError> {
+        Refs::open(folder).map_err(|error| {
+            let condition = match error {
+                RefError::Open { .. } => Condition::Unreachable,
+                _ => Condition::Damaged,
+            };
+            self.failed(condition, &crate::error::chain(&error))
+        })
+    }
+
+    /// What the remote has under these names.
+    pub(super) fn find<const N: usize>(
+        &self,
+        names: [&str; N],
+        limit: Duration,
+    ) -> Result<[Option<Oid>; N], RemoteError> {
+        let mut found = [None; N];
+        match self.remote.place(&self.config.repository)? {
+            Where::Folder(folder) => {
+                let refs = self.refs(&folder)?;
+                for (name, found) in names.iter().zip(&mut found) {
+                    *found = refs.read(name).map_err(|error| self.failed(Condition::Damaged, &error))?;
+                }
+            }
+            Where::Url(url) => {
+                let all = program::named(&self.git_dir(), &url, &self.remote.credentials, &names, limit);
+                let all: BTreeMap<_, _> =
+                    all.map_err(|failed| self.failed(failed.condition, &failed.said))?.into_iter().collect();
+                for (name, found) in names.iter().zip(&mut found) {
+                    *found = all.get(*name).copied();
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// What the remote has under names that begin like this.
+    pub(super) fn beginning_with(&self, start: &str) -> Result<Vec<(String, Oid)>, RemoteError> {
+        let mut all: Vec<(String, Oid)> = match self.remote.place(&self.config.repository)? {
+            Where::Folder(folder) => {
+                let all = self.refs(&folder)?.list();
+                all.map_err(|error| self.failed(Condition::Damaged, &error))?.into_iter().collect()
+            }
+            Where::Url(url) => {
+                let pattern = format!("{start}*");
+                let all = program::named(&self.git_dir(), &url, &self.remote.credentials, &[&pattern], LONG);
+                all.map_err(|failed| self.failed(failed.condition, &failed.said))?
+            }
+        };
+        all.retain(|(name, _)| name.starts_with(start));
+        Ok(all)
+    }
+
+    /// Brings what references lead to here, and lets those that follow them (see [`Remote::tracking`]) lead to it.
+    pub(super) fn bring(&self, wanted: &[(&str, Option<Oid>)]) -> Result<(), RemoteError> {
+        let wanted: Vec<(&str, Oid)> = wanted.iter().filter_map(|(name, oid)| Some((*name, (*oid)?))).collect();
+        let here = self.here()?;
+        let missing: Vec<_> = wanted.iter().filter(|(_, oid)| here.find_commit(*oid).is_err()).copied().collect();
+        if !missing.is_empty() {
+            match self.remote.place(&self.config.repository)? {
+                Where::Folder(folder) => {
+                    let there = Repository::open(&folder)
+                        .map_err(|error| self.failed(Condition::Unreachable, &error.message()))?;
+                    let oids: Vec<Oid> = missing.iter().map(|(_, oid)| *oid).collect();
+                    Copier::default()
+                        .copy(&there, &here, &oids)
+                        .map_err(|error| self.failed(Condition::Damaged, &crate::error::chain(&error)))?;
+                }
+                Where::Url(url) => {
+                    let pair = |(name, _): &(&str, Oid)| ((*name).to_owned(), self.remote.tracking(name));
+                    let pairs: Vec<_> = missing.iter().map(pair).collect();
+                    program::fetch(&self.git_dir(), &url, &self.remote.credentials, &pairs)
+                        .map_err(|failed| self.failed(failed.condition, &failed.said))?;
+                }
+            }
+        }
+        let refs = self.refs(&self.git_dir())?;
+        for (name, oid) in wanted {
+            // It may have moved on between the look and the fetch: then who asked looks again.
+            if self.here()?.find_commit(oid).is_err() {
+                return Err(self.failed(Condition::Raced, &format!("{name} has just moved on there")));
+            }
+            self.follow(&refs, name, oid)?;
+        }
+        Ok(())
+    }
+
+    fn follow(&self, refs: &Refs, name: &str, oid: Oid) -> Result<(), RemoteError> {
+        let tracking = self.remote.tracking(name);
+        let failed = |error: RefError| self.failed(Condition::Failed, &error);
+        let before = refs.read(&tracking).map_err(failed)?;
+        if before == Some(oid) { Ok(()) } else { refs.update(&tracking, oid, before).map_err(failed) }
+    }
+
+    /// Keeps a commit that is about to be pushed from being collected as garbage here.
+    pub(super) fn keep(&self, name: &str, oid: Oid) -> Result<(), RemoteError> {
+        self.follow(&self.refs(&self.git_dir())?, name, oid)
+    }
+
+    /// Moves references there if they are as expected.
+    pub(super) fn push(&self, updates: Vec<Update>, limit: Duration) -> Result<(), RemoteError> {
+        match self.remote.place(&self.config.repository)? {
+            Where::Folder(_) => self.remote.push(&self.config, &Link::default(), &Push { updates }).map(drop),
+            Where::Url(url) => program::push_within(limit, &self.git_dir(), &url, &self.remote.credentials, &updates)
+                .map_err(|failed| self.failed(failed.condition, &failed.said)),
+        }
+    }
+}

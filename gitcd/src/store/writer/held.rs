@@ -1,0 +1,86 @@
+//! What was made durable under a writer lease that has ended since.
+
+use super::{Batch, Writer};
+use crate::store::Error;
+
+impl Writer {
+    /// Makes a durable batch visible if clients may be told of it; if not, it is kept: whether it will ever be seen depends on
+    /// whether this server gets its lease back.
+    pub(super) fn show(&mut self, mut batch: Batch) -> Result<(), Error> {
+        if self.store.newest().is_ok() {
+            self.publish(&mut batch);
+            return Ok(());
+        }
+        if batch.is_empty() {
+            return Err(Error::NoLease);
+        }
+        match &mut self.held {
+            None => self.held = Some(batch),
+            Some(held) => held.append(batch),
+        }
+        Err(Error::InDoubt)
+    }
+
+    /// Makes visible what was kept, if this server may tell of it again. Before anything else: what is written now rests on it.
+    pub(super) fn release(&mut self) {
+        if self.held.is_some()
+            && self.store.newest().is_ok()
+            && let Some(mut held) = self.held.take()
+        {
+            tracing::info!("the lease is back: writes that nobody was told of become visible");
+            self.publish(&mut held);
+        }
+    }
+}
+
+impl Batch {
+    /// Whether it changes nothing.
+    fn is_empty(&self) -> bool {
+        self.first.is_none() && self.leases.is_empty() && self.compact.is_none() && self.merges.is_empty()
+    }
+
+    /// Adds a later one.
+    fn append(&mut self, later: Batch) {
+        self.leases.extend(later.leases);
+        self.merges.extend(later.merges);
+        self.positions.extend(later.positions);
+        self.compact = self.compact.max(later.compact);
+        self.first = self.first.or(later.first);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use crate::fence::{Gate, Moment};
+    use crate::store::Error;
+    use crate::store::revision::Revision;
+    use crate::store::writer::tests::{Disk, Step};
+
+    #[test]
+    fn a_write_that_the_lease_did_not_outlast_is_seen_by_nobody_until_it_is_back() {
+        let mut disk = Disk::new();
+        let gate = Arc::new(Gate::default());
+        disk.store().fence(gate.clone());
+        gate.open_until(Moment::now() + Duration::from_hours(1));
+        assert_eq!(disk.batch(&[Step::Put(1, 0)]), [Ok(())]);
+        let before = disk.store().revision();
+        // Open when the batch begins, closed when it is durable.
+        gate.close_after(1);
+        let in_doubt = || Err(Error::InDoubt);
+        let doubtful = disk.batch(&[Step::Grant(7), Step::Put(2, 0), Step::Compact(255)]);
+        assert_eq!(doubtful, [in_doubt(), in_doubt(), in_doubt()]);
+        assert_eq!(disk.store().revision(), before);
+        assert!(disk.store().log(Revision::new(0), 10).iter().all(|entry| entry.revision <= before));
+        let refused = disk.batch(&[Step::Put(3, 0), Step::Revoke(7), Step::Compact(255)]);
+        assert!(refused.iter().all(|answer| *answer == Err(Error::NoLease)), "{refused:?}");
+        assert_eq!(disk.store().compacted(), Revision::ZERO);
+        gate.close_after(0);
+        assert_eq!(disk.batch(&[Step::Put(4, 7)]), [Ok(())]);
+        assert_eq!(disk.store().revision().since(before), 2);
+        assert_eq!(disk.store().compacted(), before);
+        assert_eq!(disk.store().log(before.next(), 10).len(), 2);
+    }
+}

@@ -1,0 +1,86 @@
+//! A lease on a Git host, which can hang.
+
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::node::{arrives, bare, launch, status, write};
+use crate::support::{Repository, eventually, free_port};
+
+/// `gitcd host`, ended with the test.
+struct Host(Child);
+
+impl Host {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).expect("the child is ours");
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ended = self.0.kill();
+        let _waited = self.0.wait();
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_hangs_ends_the_lease_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let (root, port) = (folder.path().join("root"), free_port());
+    std::fs::create_dir(&root).expect("the folder is writable");
+    bare(&root.join("up.git"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
+    let (tokens, credentials) = (folder.path().join("tokens"), folder.path().join("credentials"));
+    let owner = "- {user: gitcd, token: secret, rights: [{repository: '**', access: own}]}\n";
+    std::fs::write(&tokens, owner).expect("the folder is writable");
+    std::fs::write(&credentials, format!("http://gitcd:secret@127.0.0.1:{port}\n")).expect("the folder is writable");
+    command.arg("host").arg(format!("--root={}", root.display())).arg(format!("--tokens={}", tokens.display()));
+    command.arg(format!("--listen-urls=http://127.0.0.1:{port}")).stderr(Stdio::null());
+    let host = Host(command.spawn().expect("gitcd runs"));
+    let url = format!("http://127.0.0.1:{port}/up.git");
+    let make = |name: &str, has_branch: bool| {
+        let folder = folder.path().join(name);
+        std::fs::create_dir(&folder).expect("the folder is writable");
+        let path = folder.join("repo.git");
+        let repository = if has_branch { Repository::init(&path) } else { bare(&path) };
+        repository.git(&["remote", "add", "origin", &url]);
+        folder
+    };
+    let credentials = format!("--credentials-file={}", credentials.display());
+    let lease = ["--writer-lease=2s", &credentials];
+    let mut one = launch(&make("one", true), &lease).spawn();
+    one.ready().await;
+    let client = one.client().await;
+    write(&client, "a", "{}").await;
+    eventually("the push", async || {
+        let branch = status(&one).await;
+        (branch.remotes[0].known.pushed.as_ref() == Some(&branch.head)).then_some(())
+    })
+    .await;
+    // Many renewals make no packs: their commits are there from the first one on.
+    let packs = || root.join("up.git/objects/pack").read_dir().expect("it is there").count();
+    let before = (packs(), Repository::at(&root.join("up.git")).reference("refs/gitcd/lease/main"));
+    eventually("renewals", async || {
+        let now = Repository::at(&root.join("up.git")).git(&[
+            "rev-list",
+            "--count",
+            &format!("{}..{}", "refs/gitcd/lease/main", before.1),
+        ]);
+        (now.trim().parse::<usize>().expect("a number") >= 2).then_some(())
+    })
+    .await;
+    assert_eq!(packs(), before.0);
+
+    host.signal(Signal::STOP);
+    eventually("the end of the lease", async || (status(&one).await.role == "suspended").then_some(())).await;
+    host.signal(Signal::CONT);
+    eventually("the lease", async || (status(&one).await.role == "writer").then_some(())).await;
+    write(&one.client().await, "b", "{}").await;
+
+    let mut other = launch(&make("other", false), &lease).spawn();
+    eventually("one that waits", async || other.output().contains("waiting for the writer lease").then_some(())).await;
+    one.terminate().await;
+    other.ready().await;
+    arrives(&other.client().await, "b", "{}").await;
+    assert_eq!(status(&other).await.lease.expect("it has one").epoch, 2);
+}

@@ -1,0 +1,13 @@
+//! One writer at a time: real processes and repositories, remotes that go away, machines that stop.
+
+#[path = "../support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
+mod support;
+
+mod clone;
+mod exclusive;
+mod host;
+mod merged;
+mod node;
+mod refuse;
+mod turns;
