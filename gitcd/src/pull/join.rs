@@ -204,6 +204,9 @@ impl Joiner {
         let (git, config, wanted) = (self.git.clone(), self.config.clone(), how.clone());
         let planned = tokio::task::spawn_blocking(move || {
             let git = &mut *git.lock();
+            // Packs come and go with every exchange, and a repository that stays open keeps those that are gone.
+            git.repository = Repository::open(git.repository.path())
+                .map_err(|error| JoinError::Repository(error.message().to_owned()))?;
             let rules = Rules {
                 keys: &config.keys,
                 policy: wanted.policy,

@@ -86,7 +86,7 @@ pub enum PlanError {
 }
 
 /// Deepest criss-cross of merges whose bases are merged with one another.
-const MAX_CRISSCROSS: usize = 64;
+const MAX_CRISSCROSS: usize = 8;
 /// Histories are joined once ours has so many commits more, whatever theirs has: looking for where they meet takes time for each.
 const APART: usize = 1000;
 
@@ -172,7 +172,7 @@ struct Planner<'a, 'r> {
     /// Where the histories meet, all edges counted.
     meeting: Arc<Meeting>,
     /// What merging some commits makes of the key that is being looked at.
-    virtual_bases: HashMap<Vec<Oid>, Base>,
+    virtual_bases: HashMap<(Vec<Oid>, usize), Base>,
     schemas: Schemas,
     keys: Vec<Key>,
     rejected: Vec<Rejected>,
@@ -315,64 +315,41 @@ impl Planner<'_, '_> {
 
     /// What a key was where the histories meet; they meet elsewhere for keys that an earlier merge left out.
     fn base(&mut self, key: &[u8], relative: &[u8], first: Option<Oid>) -> Result<Base, PlanError> {
-        let bases = self.bases(self.ours, self.theirs, key)?;
-        if bases == self.meeting.bases && bases.len() < 2 {
+        let bases = self.graph.bases_of_key(self.repository, self.ours, self.theirs, key)?;
+        if *bases == *self.meeting.bases && bases.len() < 2 {
             return Ok(Base::Blob(first));
         }
         self.virtual_bases.clear();
         self.at(&bases, KeyAt { absolute: key, relative }, 0)
     }
 
-    fn bases(&mut self, one: Oid, other: Oid, key: &[u8]) -> Result<Vec<Oid>, PlanError> {
-        Ok(self.graph.bases_of_key(self.repository, one, other, key)?.to_vec())
-    }
-
     /// A key at several commits: what merging them with one another makes of it.
     fn at(&mut self, commits: &[Oid], key: KeyAt<'_>, depth: usize) -> Result<Base, PlanError> {
-        if let Some(known) = self.virtual_bases.get(commits) {
+        if let Some(known) = self.virtual_bases.get(&(commits.to_vec(), depth)) {
             return Ok(known.clone());
         }
-        let mut merged: Option<Base> = None;
-        for (number, commit) in commits.iter().enumerate() {
+        let mut found: Option<(Oid, Base)> = None;
+        for commit in commits {
             let tree = self.graph.commit(self.repository, *commit)?.tree;
             let blob = changes::find(self.repository, tree, key.relative)?;
             let next = Base::Blob(blob);
-            merged = Some(match merged.take() {
-                None => next,
-                Some(value) if value.is(blob) => value,
-                // Nobody's history is so entangled; what it is in one of them is better than nothing.
-                Some(value) if depth >= MAX_CRISSCROSS => value,
-                Some(value) => {
-                    let below = self.bases_of_several(&commits[..number], *commit, key.absolute)?;
-                    let below = self.at(&below, key, depth + 1)?;
-                    self.merge_bases(key.relative, &below, value, next)?
+            found = Some(match found.take() {
+                None => (*commit, next),
+                Some((before, value)) if value.is(blob) => (before, value),
+                Some((before, value)) => {
+                    let below = if depth < MAX_CRISSCROSS {
+                        let bases = self.graph.bases_of_key(self.repository, before, *commit, key.absolute)?;
+                        self.at(&bases, key, depth + 1)?
+                    } else {
+                        Base::Blob(None)
+                    };
+                    (before, self.merge_bases(key.relative, &below, value, next)?)
                 }
             });
         }
-        let merged = merged.unwrap_or(Base::Blob(None));
-        self.virtual_bases.insert(commits.to_vec(), merged.clone());
+        let merged = found.map_or(Base::Blob(None), |(_, base)| base);
+        self.virtual_bases.insert((commits.to_vec(), depth), merged.clone());
         Ok(merged)
-    }
-
-    /// Where the history of a commit meets those of several others, for a key: the best of the common ancestors.
-    fn bases_of_several(&mut self, several: &[Oid], commit: Oid, key: &[u8]) -> Result<Vec<Oid>, PlanError> {
-        let mut found = Vec::new();
-        for one in several {
-            found.extend(self.bases(*one, commit, key)?);
-        }
-        found.sort();
-        found.dedup();
-        let mut best = Vec::new();
-        for one in &found {
-            let mut is_redundant = false;
-            for other in found.iter().filter(|other| *other != one) {
-                is_redundant = is_redundant || self.bases(*one, *other, key)? == [*one];
-            }
-            if !is_redundant {
-                best.push(*one);
-            }
-        }
-        Ok(best)
     }
 
     fn merge_bases(&self, relative: &[u8], below: &Base, one: Base, other: Base) -> Result<Base, PlanError> {

@@ -164,10 +164,11 @@ type Known = std::collections::BTreeMap<String, RemoteStatus>;
 
 impl Git {
     fn count(&mut self, folder: &std::path::Path, theirs: Oid, ours: Oid) -> Result<Missing, GraphError> {
-        if self.open.is_none() {
-            let problem = |error: git2::Error| GraphError { oid: theirs, problem: error.message().to_owned() };
-            self.open = Some((Repository::open(folder).map_err(problem)?, Graph::default()));
-        }
+        let problem = |error: git2::Error| GraphError { oid: theirs, problem: error.message().to_owned() };
+        // Packs come and go with every exchange, and a repository that stays open keeps those that are gone.
+        let repository = Repository::open(folder).map_err(problem)?;
+        let graph = self.open.take().map(|(_, graph)| graph).unwrap_or_default();
+        self.open = Some((repository, graph));
         let (repository, graph) = self.open.as_mut().expect("it was just opened");
         graph.missing(repository, theirs, ours, MOST)
     }

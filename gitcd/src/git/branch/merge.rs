@@ -10,6 +10,7 @@ use super::super::graph::Graph;
 use super::super::line::{Home, Line};
 use super::super::message::{self, Subject, Verb};
 use super::super::{form, load};
+use super::repository::open_repository;
 use super::{Action, Branch, CommitError, Record, Revisions};
 use crate::merge::scope::Scope;
 
@@ -51,6 +52,10 @@ impl Branch {
         let Merging { revisions, theirs, blobs, fast_forward, notes } = merging;
         self.check(revisions)?;
         let (ours, visible) = (self.data_commit, self.head.data);
+        // Their packs come and go, and a repository that stays open keeps those that are gone.
+        if let Ok(Some(repository)) = open_repository(&self.config.repository) {
+            self.repository = repository;
+        }
         let mut graph = Graph::default();
         let unreadable = |error: super::super::graph::GraphError| CommitError::Theirs { said: error.to_string() };
         let their_commit = graph.commit(&self.repository, *theirs).map_err(unreadable)?;
