@@ -1,6 +1,6 @@
 //! Objects from one repository of this machine to another.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use git2::{Odb, OdbLookupFlags, Oid, Repository};
@@ -35,23 +35,28 @@ impl Copier {
         let to_odb = odb(to)?;
         let _stale = to_odb.refresh();
         let mut graph = Graph::default();
-        let (mut queue, mut seen, mut commits) = (VecDeque::new(), HashSet::new(), Vec::new());
-        queue.extend(wanted.iter().copied());
-        while let Some(oid) = queue.pop_front() {
+        let (mut started, mut done, mut commits) = (HashSet::new(), HashSet::new(), Vec::new());
+        let mut stack = wanted.to_vec();
+        // Parents first: what a commit shares with its parents is left out, and has to be there by then.
+        while let Some(oid) = stack.last().copied() {
             // What has just been looked for need not be looked for again: that would read the folder of packs for each commit.
-            if !seen.insert(oid) || to_odb.exists_ext(oid, OdbLookupFlags::NO_REFRESH) {
+            if done.contains(&oid) || to_odb.exists_ext(oid, OdbLookupFlags::NO_REFRESH) {
+                stack.pop();
                 continue;
             }
             let commit =
                 graph.commit(from, oid).map_err(|error| TransferError::Read { oid, said: error.to_string() })?;
-            queue.extend(commit.parents.iter().copied());
-            commits.push((oid, commit));
+            if started.insert(oid) {
+                stack.extend(commit.parents.iter().copied());
+            } else {
+                stack.pop();
+                done.insert(oid);
+                commits.push((oid, commit));
+            }
         }
         if commits.is_empty() {
             return Ok(0);
         }
-        // Parents first, so that what has changed is made from what it was.
-        commits.reverse();
         let from_odb = odb(from)?;
         for (oid, commit) in &commits {
             let before: Vec<Oid> =
@@ -66,4 +71,44 @@ impl Copier {
 fn odb(repository: &Repository) -> Result<Odb<'_>, TransferError> {
     let failed = |error: git2::Error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() };
     repository.odb().map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use git2::{Signature, Time};
+
+    use super::*;
+
+    fn commit(repository: &Repository, files: &[&str], parents: &[Oid]) -> Oid {
+        let mut tree = repository.treebuilder(None).unwrap();
+        for file in files {
+            let blob = repository.blob(file.as_bytes()).unwrap();
+            tree.insert(file, blob, 0o100_644).unwrap();
+        }
+        let tree = repository.find_tree(tree.write().unwrap()).unwrap();
+        let author = Signature::new("a", "a@b", &Time::new(1000, 0)).unwrap();
+        let parents: Vec<_> = parents.iter().map(|parent| repository.find_commit(*parent).unwrap()).collect();
+        let parents: Vec<_> = parents.iter().collect();
+        repository.commit(None, &author, &author, &files.join(" "), &tree, &parents).unwrap()
+    }
+
+    /// A tree that comes again after it was another, by a way that is shorter than the one by which it was that.
+    #[test]
+    fn what_returns_to_what_it_was_is_copied_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = Repository::init_bare(folder.path().join("from")).unwrap();
+        let to = Repository::init_bare(folder.path().join("to")).unwrap();
+        let first = commit(&from, &["e"], &[]);
+        let more = commit(&from, &["e", "f"], &[first]);
+        let back = commit(&from, &["e"], &[more]);
+        let last = commit(&from, &["e", "g"], &[back]);
+        let merged = commit(&from, &["e", "g"], &[first, last]);
+        Copier::default().copy(&from, &to, &[merged]).unwrap();
+        for name in ["e", "f", "g"] {
+            let blob = Oid::hash_object(git2::ObjectType::Blob, name.as_bytes()).unwrap();
+            assert!(to.find_blob(blob).is_ok(), "{name} is missing");
+        }
+        let missing = Copier::default().copy(&from, &to, &[merged]).unwrap();
+        assert_eq!(missing, 0, "nothing is left to be copied");
+    }
 }
