@@ -48,6 +48,31 @@ pub(crate) fn make_folder(folder: &Path) -> Result<(), Error> {
     missing.iter().filter_map(|made| made.parent()).try_for_each(sync)
 }
 
+/// Makes a folder and the missing ones above it up to `root`, which has to be there: a repository that was moved away meanwhile
+/// does not get a hollow one in its place, which would be in the way when it comes back. One fsync for each that was missing.
+///
+/// # Errors
+/// [`Error`]; some of them may be there then.
+///
+/// # Panics
+/// If `folder` is not below `root`.
+pub(crate) fn make_folder_in(root: &Path, folder: &Path) -> Result<(), Error> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let mut made = root.to_path_buf();
+    for name in folder.strip_prefix(root).expect("it is below the root") {
+        let above = made.clone();
+        made.push(name);
+        match fs::create_dir(&made) {
+            Ok(()) => sync(&above)?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && made.is_dir() => {}
+            Err(error) => return Err(Error::of("create", &made)(error)),
+        }
+    }
+    Ok(())
+}
+
 /// Writes a new file with these permissions, and syncs its content; its entry in the folder is the caller's to sync, who
 /// will rename or link it. One fsync.
 ///
@@ -102,6 +127,24 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), content);
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         }
+    }
+
+    #[test]
+    fn folders_are_made_in_what_is_there_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, away) = (folder.path().join("up.git"), folder.path().join("away.git"));
+        fs::create_dir(&root).unwrap();
+        let below = root.join("objects/pack");
+        for _ in 0..2 {
+            make_folder_in(&root, &below).unwrap();
+            assert!(below.is_dir());
+        }
+        fs::write(root.join("file"), "").unwrap();
+        let error = make_folder_in(&root, &root.join("file/pack")).unwrap_err();
+        assert!(error.to_string().contains("file"), "{error}");
+        fs::rename(&root, &away).unwrap();
+        make_folder_in(&root, &below).unwrap_err();
+        assert!(!root.exists(), "nothing is in the way of what comes back");
     }
 
     #[test]

@@ -89,7 +89,7 @@ fn write(pack: &Sealed<'_>, folder: &Path) -> Result<Finished, WriteError> {
         write!(name, "{byte:02x}").expect("a string takes everything");
     }
     let index = index(pack);
-    durable::make_folder(folder)?;
+    durable::make_folder_in(folder.parent().unwrap_or(folder), folder)?;
     // Names that begin with `tmp_` are what `git prune` removes when a crash leaves them behind. Others may write the same pack
     // at this moment: then the one replaces the other, and nobody sees a difference.
     let own = rand::random::<u32>();

@@ -46,7 +46,7 @@ impl Drop for Staged {
 impl Lock {
     /// Takes the lock on `name`, with `new` in it; waits as long as `refs` has patience.
     pub(super) fn acquire(refs: &Refs, name: &str, new: Oid) -> Result<Self, RefError> {
-        let staged = stage(&staging_folder(refs, name), format!("{new}\n").as_bytes())?;
+        let staged = stage(refs, &staging_folder(refs, name), format!("{new}\n").as_bytes())?;
         let path = lock_file(refs, name);
         let deadline = Instant::now() + refs.patience;
         let mut pause = FIRST_PAUSE;
@@ -66,9 +66,9 @@ impl Lock {
                 }
                 // Git removes folders that have become empty, so this can be needed again.
                 ErrorKind::NotFound if !is_late => {
-                    if let Err(source) = fs::create_dir_all(parent(&path)) {
+                    if let Err(error) = durable::make_folder_in(&refs.root, parent(&path)) {
                         refs.check_names(name)?;
-                        return Err(RefError::Io { path, source });
+                        return Err(error.into());
                     }
                 }
                 _ => {
@@ -120,7 +120,7 @@ fn staging_folder(refs: &Refs, name: &str) -> PathBuf {
 
 /// Replaces `packed-refs`, durably. The caller holds the lock on it.
 pub(super) fn replace_packed(refs: &Refs, content: &[u8]) -> Result<(), RefError> {
-    let staged = stage(&staging_folder(refs, packed::FILE), content)?;
+    let staged = stage(refs, &staging_folder(refs, packed::FILE), content)?;
     durable::rename(&staged.path, &refs.root.join(packed::FILE))?;
     durable::sync(&refs.root)?;
     Ok(())
@@ -179,10 +179,10 @@ fn release_in(refs: &Refs, folder: &Path) -> Result<(usize, Vec<PathBuf>), RefEr
 
 /// Writes and syncs `content` in a new file. No part of a reference's name ends with `.lock`, so the
 /// file is in the way of no other reference's folder.
-fn stage(folder: &Path, content: &[u8]) -> Result<Staged, RefError> {
+fn stage(refs: &Refs, folder: &Path, content: &[u8]) -> Result<Staged, RefError> {
     loop {
         let path = folder.join(format!("{:016x}.lock", rand::random::<u64>()));
-        fs::create_dir_all(folder).map_err(durable::Error::of("create", folder))?;
+        durable::make_folder_in(&refs.root, folder)?;
         durable::create(&path, 0o666, content)?;
         let io = |source| RefError::Io { path: path.clone(), source };
         let lives = match File::open(&path) {
