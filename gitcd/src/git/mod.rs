@@ -18,6 +18,7 @@ mod pack;
 mod pack_file;
 mod pair;
 pub mod path;
+pub(crate) mod pkt_line;
 mod reader;
 pub mod refs;
 mod state;

@@ -21,6 +21,7 @@ const THOROUGH_FROM: usize = 64 << 10;
 const HEADER_LEN: usize = 12;
 const CHECKSUM_LEN: usize = 20;
 const OFS_DELTA: u8 = 6;
+const REF_DELTA: u8 = 7;
 
 /// What an object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,6 +192,18 @@ impl Writer {
         self.distance(offset - base.offset);
         self.deflate(delta);
         Some(self.close(oid, offset, base.depth + 1))
+    }
+
+    /// Adds an object as a delta against one that is elsewhere: this makes the pack a thin one, for a repository that has `base` and
+    /// completes it. An object that this pack has is not written again.
+    pub(super) fn thin(&mut self, oid: Oid, delta: &[u8], base: Oid) -> Placed {
+        if let Some(placed) = self.placed.get(&oid) {
+            return *placed;
+        }
+        let offset = self.header(REF_DELTA, delta.len());
+        self.bytes.extend_from_slice(base.as_bytes());
+        self.deflate(delta);
+        self.close(oid, offset, 1)
     }
 
     /// The object's type and uncompressed length; gives the place where it begins.

@@ -33,6 +33,8 @@ pub enum TransferError {
 #[derive(Debug, Default)]
 pub struct Pack {
     writer: pack::Writer,
+    /// Whether deltas may refer to directories that are not in the pack, since the other repository has them.
+    is_thin: bool,
     seen: HashSet<Oid>,
     /// The last version of a directory or file in this pack, by its path.
     last: HashMap<Vec<u8>, Version>,
@@ -52,6 +54,11 @@ const KEPT: usize = 8 << 20;
 const OPEN_BELOW: usize = 512 << 10;
 
 impl Pack {
+    /// One to be sent to a repository that completes it.
+    pub fn thin() -> Self {
+        Self { is_thin: true, ..Self::default() }
+    }
+
     /// Adds a tree and what is in it, as far as none of the trees `before` has it, which the other repository has or gets. Without
     /// any of those, every object is looked for there.
     ///
@@ -73,7 +80,7 @@ impl Pack {
         if before.contains(&tree) || self.seen.contains(&tree) || is_there(tree) {
             return Ok(());
         }
-        let (content, entries) = {
+        let (content, entries, base) = {
             let object = read(odb, tree, ObjectType::Tree)?;
             let old: Vec<_> = before
                 .iter()
@@ -82,7 +89,8 @@ impl Pack {
             let old: Vec<_> = old.iter().map(|(oid, object)| (*oid, object.data())).collect();
             let entries = changes::added(tree, object.data(), &old)
                 .map_err(|error| TransferError::Read { oid: error.oid, said: error.problem })?;
-            (object.data().to_vec(), entries)
+            let base = old.first().filter(|_| self.is_thin).map(|(oid, content)| (*oid, content.to_vec()));
+            (object.data().to_vec(), entries, base)
         };
         let len = self.path.len();
         for TreeEntry { is_directory, name, oid, before } in entries {
@@ -92,11 +100,11 @@ impl Pack {
                 self.add_tree(odb, there, &before, oid)?;
             } else if !self.seen.contains(&oid) && !is_there(oid) {
                 let blob = read(odb, oid, ObjectType::Blob)?.data().to_vec();
-                self.add(Kind::Blob, oid, blob);
+                self.add(Kind::Blob, oid, blob, None);
             }
             self.path.truncate(len);
         }
-        self.add(Kind::Tree, tree, content);
+        self.add(Kind::Tree, tree, content, base);
         Ok(())
     }
 
@@ -110,7 +118,7 @@ impl Pack {
         Ok(())
     }
 
-    fn add(&mut self, kind: Kind, oid: Oid, content: Vec<u8>) {
+    fn add(&mut self, kind: Kind, oid: Oid, content: Vec<u8>, elsewhere: Option<(Oid, Vec<u8>)>) {
         self.seen.insert(oid);
         let mut placed = None;
         if let Some(last) = self.last.get(&self.path).filter(|last| !last.placed.ends_chain()) {
@@ -118,6 +126,12 @@ impl Pack {
             delta::between(&last.content, &content, &mut self.scratch);
             if self.scratch.len() < content.len() / 2 {
                 placed = self.writer.delta(oid, &self.scratch, last.placed);
+            }
+        } else if let Some((base, before)) = elsewhere {
+            self.scratch.clear();
+            delta::between(&before, &content, &mut self.scratch);
+            if self.scratch.len() < content.len() / 2 {
+                placed = Some(self.writer.thin(oid, &self.scratch, base));
             }
         }
         let placed = placed.unwrap_or_else(|| self.writer.whole(kind, oid, &content));
@@ -139,6 +153,13 @@ impl Pack {
         }
         let published = published?;
         Ok(published.pack_bytes + published.index_bytes)
+    }
+
+    /// What is to be sent; begins anew.
+    pub fn take(&mut self) -> Vec<u8> {
+        let bytes = self.writer.seal().bytes.to_vec();
+        self.restart();
+        bytes
     }
 
     /// Begins anew, after an error or for another repository.

@@ -16,10 +16,10 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::Inner;
 use super::input::Input;
-use super::pkt_line;
 use super::problem::Problem;
 use super::program::{Program, Running, complaint};
 use super::route::{Service, answer};
+use crate::git::pkt_line;
 
 /// A negotiation names references and commits that both sides have.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;

@@ -21,7 +21,7 @@ mod fetch;
 mod input;
 mod name;
 mod owner;
-mod pkt_line;
+
 mod problem;
 mod program;
 mod push;
@@ -38,6 +38,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 pub use self::access::{Access, Unusable};
 pub use self::owner::{Owner, Refusal, Update};
+pub(crate) use self::route::EVENTS_HEADER;
 
 use self::access::Gate;
 use self::problem::Problem;

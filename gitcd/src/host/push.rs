@@ -30,9 +30,9 @@ use super::Inner;
 use super::access::Access;
 use super::input::Input;
 use super::name::Name;
-use super::pkt_line;
 use super::problem::Problem;
 use super::route::{Service, answer};
+use crate::git::pkt_line;
 use crate::git::refs::{RefError, Refs};
 
 /// The commands of a push, which are read into memory.

@@ -50,6 +50,10 @@ impl Service {
     }
 }
 
+/// Tells clients that changes are told, and where: below the repository.
+pub(crate) const EVENTS_HEADER: &str = "git-events";
+const EVENTS_AT: HeaderValue = HeaderValue::from_static("refs/events");
+
 /// What a path and a method ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
@@ -121,7 +125,9 @@ async fn respond(host: &Arc<Inner>, request: Request) -> Result<Response, Proble
     match wish {
         Wish::Advertisement(Service::UploadPack) => {
             let _permit = host.permit().await?;
-            fetch::advertise(host, &repository.ok_or_else(missing)?, protocol).await
+            let mut advertised = fetch::advertise(host, &repository.ok_or_else(missing)?, protocol).await?;
+            advertised.headers_mut().insert(EVENTS_HEADER, EVENTS_AT);
+            Ok(advertised)
         }
         Wish::Call(Service::UploadPack) => {
             let repository = repository.ok_or_else(missing)?;

@@ -5,15 +5,19 @@
 //! for it.
 
 pub mod admit;
+pub mod credentials;
 mod join;
 pub mod lease;
 mod local;
+mod notices;
 pub mod owner;
 pub mod people;
 pub mod plan;
 pub mod program;
 mod puller;
+mod reach;
 pub mod remote;
+mod smart;
 pub mod status;
 
 pub use join::{How, JoinError, Joined, Joiner};

@@ -12,26 +12,22 @@ use std::time::{Duration, Instant};
 
 use git2::Oid;
 
+use super::credentials::Credentials;
+use super::reach::LIMIT;
 use super::status::Condition;
-
-/// Where credentials come from.
-#[derive(Clone, Debug, Default)]
-pub struct Credentials {
-    /// A file as `git credential-store` writes it: a URL with user and password a line.
-    pub store: Option<PathBuf>,
-    /// A file that holds nothing but a token.
-    pub token: Option<PathBuf>,
-    /// A private key for SSH.
-    pub ssh_key: Option<PathBuf>,
-    /// The hosts whose keys are trusted.
-    pub ssh_known_hosts: Option<PathBuf>,
-}
 
 /// Why `git` did not do what it was asked for.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) condition: Condition,
     pub(super) said: String,
+}
+
+impl Failed {
+    /// With what a remote said.
+    pub(super) fn of(said: &str) -> Self {
+        Self { condition: condition(said), said: clean(said) }
+    }
 }
 
 const STORE: &str = "GITCD_ASK_STORE";
@@ -41,22 +37,8 @@ const SSH_KNOWN_HOSTS: &str = "GITCD_SSH_KNOWN_HOSTS";
 /// What this program was started for.
 const AS: &str = "GITCD_RUN_AS";
 
-/// Longest time that one exchange may take.
-const LIMIT: Duration = Duration::from_mins(5);
 /// What is kept of what `git` says.
 const MAX_SAID: u64 = 64 << 10;
-
-/// The references of a remote.
-pub(super) fn list(
-    repository: &Path,
-    url: &str,
-    credentials: &Credentials,
-    references: &[&str],
-) -> Result<Vec<Option<Oid>>, Failed> {
-    let found = named(repository, url, credentials, references, LIMIT)?;
-    let find = |name: &&str| found.iter().find(|(found, _)| found == *name).map(|(_, oid)| *oid);
-    Ok(references.iter().map(find).collect())
-}
 
 /// The references of a remote whose names end with one of these patterns, within a time.
 pub(super) fn named(
@@ -84,20 +66,11 @@ pub(super) fn fetch(
     let specs: Vec<String> = pairs.iter().map(|(from, to)| format!("+{from}:{to}")).collect();
     let mut words = vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--", url];
     words.extend(specs.iter().map(String::as_str));
-    run(repository, credentials, &words).map(drop)
+    run_within(LIMIT, repository, credentials, &words).map(drop)
 }
 
-/// Pushes references that must be as expected, all or none if the other side can do that.
-pub(super) fn push(
-    repository: &Path,
-    url: &str,
-    credentials: &Credentials,
-    updates: &[(String, Oid, Option<Oid>)],
-) -> Result<(), Failed> {
-    push_within(LIMIT, repository, url, credentials, updates)
-}
-
-/// The same within a time; what was sent may arrive even if this says that the time was over.
+/// Pushes references that must be as expected, all or none if the other side can do that, within a time; what was sent may arrive
+/// even if this says that the time was over.
 pub(super) fn push_within(
     limit: Duration,
     repository: &Path,
@@ -131,10 +104,6 @@ pub(super) fn push_within(
     }
 }
 
-fn run(repository: &Path, credentials: &Credentials, words: &[&str]) -> Result<String, Failed> {
-    run_within(LIMIT, repository, credentials, words)
-}
-
 fn run_within(limit: Duration, repository: &Path, credentials: &Credentials, words: &[&str]) -> Result<String, Failed> {
     let failed = |said: String| Failed { condition: Condition::Failed, said };
     let own = std::env::current_exe().map_err(|error| failed(format!("this program cannot be found: {error}")))?;
@@ -144,12 +113,15 @@ fn run_within(limit: Duration, repository: &Path, credentials: &Credentials, wor
     for setting in [
         "core.fsync=committed,reference",
         "core.fsyncMethod=fsync",
-        "credential.helper=",
         "gc.auto=0",
         "http.lowSpeedLimit=1",
         "http.lowSpeedTime=60",
     ] {
         command.args(["-c", setting]);
+    }
+    if !credentials.are_absent() {
+        // Nobody else is asked for them.
+        command.args(["-c", "credential.helper="]);
     }
     command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GIT_")) {
@@ -202,7 +174,7 @@ fn run_within(limit: Duration, repository: &Path, credentials: &Credentials, wor
     let (said, text) = (reading.join().unwrap_or_default(), printing.join().unwrap_or_default());
     match status {
         Some(status) if status.success() => Ok(text),
-        Some(_) => Err(Failed { condition: condition(&said), said: clean(&said) }),
+        Some(_) => Err(Failed::of(&said)),
         None => Err(Failed { condition: Condition::Unreachable, said: format!("no end within {limit:?}") }),
     }
 }
@@ -295,69 +267,15 @@ pub fn helper() -> Option<i32> {
 
 /// The answer to `Username for 'https://host': ` and `Password for 'https://user@host': `.
 fn answer(prompt: &str) -> Option<String> {
-    let url = prompt.split('\'').nth(1)?;
-    let wants_password = prompt.starts_with("Password");
-    if let Some(file) = std::env::var_os(TOKEN) {
-        let token = std::fs::read_to_string(file).ok()?;
-        return Some(if wants_password { token.trim().to_owned() } else { "token".to_owned() });
-    }
-    let lines = std::fs::read_to_string(std::env::var_os(STORE)?).ok()?;
-    lines
-        .lines()
-        .find_map(|line| matching(line.trim(), url))
-        .map(|(user, password)| if wants_password { password } else { user })
-}
-
-/// User and password of a line of a credentials file, if it is for this URL.
-fn matching(line: &str, url: &str) -> Option<(String, String)> {
-    let (scheme, rest) = line.split_once("://")?;
-    let (userinfo, place) = rest.rsplit_once('@')?;
-    let (user, password) = userinfo.split_once(':')?;
-    let (wanted_scheme, wanted) = url.split_once("://")?;
-    let (wanted_user, wanted_place) = match wanted.rsplit_once('@') {
-        Some((user, place)) => (Some(user), place),
-        None => (None, wanted),
-    };
-    let host = |place: &str| place.split('/').next().unwrap_or_default().to_owned();
-    let path = place.split_once('/').map(|(_, path)| path).filter(|path| !path.is_empty());
-    let is_for = scheme == wanted_scheme
-        && host(place) == host(wanted_place)
-        && path.is_none_or(|path| wanted_place.split_once('/').is_none_or(|(_, wanted)| wanted == path))
-        && wanted_user.is_none_or(|wanted| wanted == user);
-    is_for.then(|| (decoded(user), decoded(password)))
-}
-
-/// Without `%XX`.
-fn decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
-    while at < bytes.len() {
-        let code = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
-        if let Some(byte) = code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            out.push(byte);
-            at += 3;
-        } else {
-            out.push(bytes[at]);
-            at += 1;
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+    let file = |name| std::env::var_os(name).map(PathBuf::from);
+    let credentials = Credentials { store: file(STORE), token: file(TOKEN), ..Credentials::default() };
+    let (user, password) = credentials.of(prompt.split('\'').nth(1)?)?;
+    Some(if prompt.starts_with("Password") { password } else { user })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_of_credentials_is_for_its_host_and_user_only() {
-        let line = "https://ann:s%40c@git.example.org";
-        let found = Some(("ann".to_owned(), "s@c".to_owned()));
-        assert_eq!(matching(line, "https://git.example.org"), found);
-        assert_eq!(matching(line, "https://ann@git.example.org"), found);
-        for other in ["https://bob@git.example.org", "http://git.example.org", "https://git.example.com"] {
-            assert_eq!(matching(line, other), None, "{other}");
-        }
-    }
 
     #[test]
     fn credentials_in_what_git_says_are_not_repeated() {

@@ -1,6 +1,5 @@
 //! Follows the remotes of one branch.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,12 +8,11 @@ use rand::Rng as _;
 use tokio::sync::watch;
 
 use super::join::{Histories, How, JoinError, Joined, Joiner};
-use super::remote::{Fetched, Link, Place, Push, Remote, RemoteError};
+use super::notices::Notices;
+use super::remote::{Fetched, Link, Push, Remote, RemoteError};
 use super::status::{Condition, Statuses, now};
 use crate::error::chain;
-use crate::git::branch;
 use crate::git::refs::Refs;
-use crate::git::watch::{Changes, RefWatcher};
 use crate::merge::Policy;
 use crate::merge::scope::Scope;
 use crate::recovery::git_dir;
@@ -69,44 +67,6 @@ pub struct Puller {
     statuses: Statuses,
     /// One for each remote: only one exchange at a time.
     turns: Vec<tokio::sync::Mutex<Arc<Link>>>,
-}
-
-/// Tells of changes in a remote that is a folder of this machine.
-#[derive(Debug, Default)]
-struct Notices {
-    folder: Option<PathBuf>,
-    changes: Option<Changes>,
-}
-
-impl Notices {
-    /// Follows the remote's references, if they can be followed and are not yet.
-    async fn open(&mut self, remote: &Remote, config: &branch::Config) {
-        let Ok(Place::Folder(folder)) = remote.place(&config.repository) else {
-            (self.folder, self.changes) = (None, None);
-            return;
-        };
-        if self.changes.is_some() && self.folder.as_ref() == Some(&folder) {
-            return;
-        }
-        let (theirs, own) = (remote.data_reference.clone(), config.data_reference.clone());
-        let wanted = move |name: &str| name == theirs || name == own;
-        let at = folder.clone();
-        let watcher = tokio::task::spawn_blocking(move || RefWatcher::new(&at, wanted)).await;
-        // A remote that is away is looked at again after every attempt.
-        self.changes = watcher.expect("reading references does not panic").ok().map(|watcher| watcher.changes());
-        self.folder = Some(folder);
-    }
-
-    /// Returns when something has changed.
-    async fn next(&mut self) {
-        if let Some(changes) = &mut self.changes {
-            if changes.next().await.is_some() {
-                return;
-            }
-            self.changes = None;
-        }
-        std::future::pending::<()>().await;
-    }
 }
 
 /// What a remote is waited for.
@@ -171,7 +131,8 @@ impl Puller {
         let mut notices = Notices::default();
         loop {
             heads.borrow_and_update();
-            notices.open(remote, self.joiner.config()).await;
+            let link = self.turns[at].lock().await.clone();
+            notices.open(remote, self.joiner.config(), &link, failures == 0).await;
             let started = Instant::now();
             let outcome = tokio::select! {
                 outcome = self.pull_waiting(remote, &mut waiting) => outcome,
@@ -207,7 +168,7 @@ impl Puller {
             };
             tokio::select! {
                 () = resting => {}
-                () = notices.next() => {}
+                () = notices.next(remote, self.joiner.config()) => {}
                 // What was committed here is to be pushed.
                 _ = heads.changed(), if outcome.is_ok() && remote.push_after_merge => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use git2::{Oid, Repository};
 use parking_lot::Mutex;
 
+use super::credentials::Credentials;
 use super::local::Copier;
-use super::program::{self, Credentials};
+use super::program::Failed;
+use super::reach::{LIMIT, Reach};
+use super::smart::{Events, Service, Session};
 use super::status::Condition;
 use crate::git::branch;
 use crate::git::refs::{RefError, Refs};
@@ -69,6 +72,7 @@ pub struct RemoteError {
 pub struct Link {
     fetching: Mutex<Copier>,
     pushing: Mutex<Copier>,
+    session: Session,
 }
 
 /// Where a remote is.
@@ -125,30 +129,56 @@ impl Remote {
     pub fn fetch(&self, config: &branch::Config, link: &Link) -> Result<Fetched, RemoteError> {
         match self.place(&config.repository)? {
             Place::Folder(folder) => self.fetch_folder(config, link, &folder),
-            Place::Url(url) => self.fetch_url(config, &url),
+            Place::Url(url) => self.fetch_url(config, link, &url),
         }
     }
 
-    fn fetch_url(&self, config: &branch::Config, url: &str) -> Result<Fetched, RemoteError> {
-        let failed = |failed: program::Failed| self.error(failed.condition, failed.said);
-        let folder = git_dir(&config.repository);
-        let names = [&*self.data_reference, &config.data_reference, &config.metadata_reference];
-        let found = program::list(&folder, url, &self.credentials, &names).map_err(failed)?;
-        let [theirs, own, own_metadata] = found[..] else { unreachable!("there is one answer for each name") };
+    /// A repository that a URL names, for one exchange.
+    pub(super) fn reach<'r>(&'r self, here: &'r Path, link: &'r Link, url: &'r str) -> Reach<'r> {
+        Reach { here, url, credentials: &self.credentials, session: &link.session, limit: LIMIT }
+    }
+
+    fn failed(&self, failed: Failed) -> RemoteError {
+        self.error(failed.condition, failed.said)
+    }
+
+    fn fetch_url(&self, config: &branch::Config, link: &Link, url: &str) -> Result<Fetched, RemoteError> {
+        let here = git_dir(&config.repository);
+        let reach = self.reach(&here, link, url);
+        let names = [&*self.data_reference, &*config.data_reference, &*config.metadata_reference];
+        let [theirs, own, own_metadata] = reach.find(names).map_err(|failed| self.failed(failed))?;
         let known = self.known(config)?;
-        let wanted = [(&self.data_reference, theirs, known.theirs), (&config.data_reference, own, known.own)];
-        let mut pairs: Vec<_> = wanted
-            .iter()
-            .filter(|(_, there, here)| there.is_some() && there != here)
-            .map(|(name, ..)| ((*name).clone(), self.tracking(name)))
+        let mut wanted: Vec<_> = [(names[0], theirs, known.theirs), (names[1], own, known.own)]
+            .into_iter()
+            .filter(|(_, there, here)| there != here)
+            .filter_map(|(name, there, _)| Some((name.to_owned(), there?, self.tracking(name))))
             .collect();
-        pairs.dedup();
-        if !pairs.is_empty() {
-            program::fetch(&folder, url, &self.credentials, &pairs).map_err(failed)?;
+        wanted.dedup();
+        let mut bytes = 0;
+        if !wanted.is_empty() {
+            let refs = Refs::open(&here).map_err(|error| self.error(Condition::Failed, error.to_string()))?;
+            let ours: Vec<Oid> = refs.read(&config.data_reference).ok().flatten().into_iter().collect();
+            bytes = reach.fetch(&wanted, &ours, &mut link.fetching.lock()).map_err(|failed| self.failed(failed))?;
         }
         // It may have moved on between the list and the fetch: what is here counts.
         let now = self.known(config)?;
-        Ok(Fetched { theirs: theirs.and(now.theirs), own: own.and(now.own), own_metadata, bytes: 0 })
+        Ok(Fetched { theirs: theirs.and(now.theirs), own: own.and(now.own), own_metadata, bytes })
+    }
+
+    /// Follows the changes of the remote's references; `None` if it does not tell of them.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub(super) async fn events(&self, here: &Path, link: &Link, url: &str) -> Result<Option<Events>, RemoteError> {
+        let begun = link
+            .session
+            .begin(here, url, &self.credentials, Service::Fetch)
+            .await
+            .map_err(|failed| self.failed(failed))?;
+        match begun {
+            Some(exchange) => exchange.events().await.map_err(|failed| self.failed(failed)),
+            None => Ok(None),
+        }
     }
 
     fn open(&self, folder: &Path) -> Result<(Repository, Refs), RemoteError> {
@@ -217,9 +247,10 @@ impl Remote {
         match self.place(&config.repository)? {
             Place::Folder(folder) => self.push_folder(config, link, &folder, push),
             Place::Url(url) => {
-                program::push(&git_dir(&config.repository), &url, &self.credentials, &push.updates)
-                    .map_err(|failed| self.error(failed.condition, failed.said))?;
-                Ok(0)
+                let known = self.known(config)?;
+                let there: Vec<Oid> = [known.theirs, known.own].into_iter().flatten().collect();
+                let here = git_dir(&config.repository);
+                self.reach(&here, link, &url).push(&push.updates, &there).map_err(|failed| self.failed(failed))
             }
         }
     }

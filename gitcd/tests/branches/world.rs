@@ -45,7 +45,7 @@ pub(crate) fn remote(name: &str) -> Remote {
         fetch: true,
         push_after_merge: false,
         push_on_pull_failure: false,
-        credentials: gitcd::pull::program::Credentials::default(),
+        credentials: gitcd::pull::credentials::Credentials::default(),
     }
 }
 

@@ -3,8 +3,8 @@
 use git2::Oid;
 
 use super::super::input::Input;
-use super::super::pkt_line::{self, Head};
 use super::super::problem::Problem;
+use crate::git::pkt_line::{self, Head};
 
 /// A wish for one reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +36,7 @@ impl Push {
             let length = match pkt_line::head(digits).ok_or(Problem::Bad("it has no lines of Git's protocol"))? {
                 Head::Flush => break,
                 Head::Line(length) => length,
+                Head::Delimiter | Head::End => return Err(Problem::Bad("it has no lines of a push")),
             };
             most = most.checked_sub(4 + length as u64).ok_or(Problem::TooLarge)?;
             let line = input.exact(length).await?.ok_or(CUT)?;

@@ -1,7 +1,7 @@
 //! The remote, as far as the lease goes: references that are looked up, fetched, and moved by compare-and-swap, each within a time.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use git2::{Oid, Repository};
@@ -10,7 +10,7 @@ use crate::git::branch;
 use crate::git::graph::Graph;
 use crate::git::refs::{RefError, Refs};
 use crate::pull::local::Copier;
-use crate::pull::program;
+use crate::pull::reach::{LIMIT, Reach};
 use crate::pull::remote::{Link, Place as Where, Push, Remote, RemoteError};
 use crate::pull::status::Condition;
 use crate::recovery::git_dir;
@@ -23,14 +23,19 @@ pub(super) type Update = (String, Oid, Option<Oid>);
 pub(super) struct Place {
     pub(super) remote: Remote,
     pub(super) config: branch::Config,
+    pub(super) link: Arc<Link>,
 }
 
 /// For what is not about the lease itself and may bring much.
-pub(super) const LONG: Duration = Duration::from_mins(5);
+pub(super) const LONG: Duration = LIMIT;
 
 impl Place {
     fn failed(&self, condition: Condition, problem: &dyn std::fmt::Display) -> RemoteError {
         RemoteError { remote: self.remote.name.clone(), condition, problem: problem.to_string() }
+    }
+
+    fn reach<'r>(&'r self, here: &'r Path, url: &'r str, limit: Duration) -> Reach<'r> {
+        Reach { limit, ..self.remote.reach(here, &self.link, url) }
     }
 
     pub(super) fn git_dir(&self) -> PathBuf {
@@ -78,12 +83,11 @@ impl Place {
                 }
             }
             Where::Url(url) => {
-                let all = program::named(&self.git_dir(), &url, &self.remote.credentials, &names, limit);
-                let all: BTreeMap<_, _> =
-                    all.map_err(|failed| self.failed(failed.condition, &failed.said))?.into_iter().collect();
-                for (name, found) in names.iter().zip(&mut found) {
-                    *found = all.get(*name).copied();
-                }
+                let here = self.git_dir();
+                found = self
+                    .reach(&here, &url, limit)
+                    .find(names)
+                    .map_err(|failed| self.failed(failed.condition, &failed.said))?;
             }
         }
         Ok(found)
@@ -97,8 +101,8 @@ impl Place {
                 all.map_err(|error| self.failed(Condition::Damaged, &error))?.into_iter().collect()
             }
             Where::Url(url) => {
-                let pattern = format!("{start}*");
-                let all = program::named(&self.git_dir(), &url, &self.remote.credentials, &[&pattern], LONG);
+                let here = self.git_dir();
+                let all = self.reach(&here, &url, LONG).references(&[start]);
                 all.map_err(|failed| self.failed(failed.condition, &failed.said))?
             }
         };
@@ -122,9 +126,12 @@ impl Place {
                         .map_err(|error| self.failed(Condition::Damaged, &crate::error::chain(&error)))?;
                 }
                 Where::Url(url) => {
-                    let pair = |(name, _): &(&str, Oid)| ((*name).to_owned(), self.remote.tracking(name));
-                    let pairs: Vec<_> = missing.iter().map(pair).collect();
-                    program::fetch(&self.git_dir(), &url, &self.remote.credentials, &pairs)
+                    let one = |(name, oid): &(&str, Oid)| ((*name).to_owned(), *oid, self.remote.tracking(name));
+                    let missing: Vec<_> = missing.iter().map(one).collect();
+                    let own: Vec<Oid> = self.own(&self.config.data_reference)?.into_iter().collect();
+                    let here = self.git_dir();
+                    self.reach(&here, &url, LONG)
+                        .fetch(&missing, &own, &mut Copier::default())
                         .map_err(|failed| self.failed(failed.condition, &failed.said))?;
                 }
             }
@@ -156,8 +163,11 @@ impl Place {
     pub(super) fn push(&self, updates: Vec<Update>, limit: Duration) -> Result<(), RemoteError> {
         match self.remote.place(&self.config.repository)? {
             Where::Folder(_) => self.remote.push(&self.config, &Link::default(), &Push { updates }).map(drop),
-            Where::Url(url) => program::push_within(limit, &self.git_dir(), &url, &self.remote.credentials, &updates)
-                .map_err(|failed| self.failed(failed.condition, &failed.said)),
+            Where::Url(url) => {
+                let here = self.git_dir();
+                let pushed = self.reach(&here, &url, limit).push(&updates, &[]);
+                pushed.map(drop).map_err(|failed| self.failed(failed.condition, &failed.said))
+            }
         }
     }
 }

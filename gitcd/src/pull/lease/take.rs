@@ -74,7 +74,7 @@ impl Lease {
         segment_bytes: u64,
         lock: StateLock,
     ) -> Result<(Arc<Self>, takeover::Own), LeaseError> {
-        let place = Place { remote: settings.remote.clone(), config: config.clone() };
+        let place = Place { remote: settings.remote.clone(), config: config.clone(), link: Arc::default() };
         if let Where::Folder(folder) = place.remote.place(&config.repository)?
             && StateLock::is_taken(&folder, &config.data_reference)
         {

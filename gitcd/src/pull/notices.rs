@@ -1,0 +1,62 @@
+//! Changes that remotes tell of, so that they need not be asked.
+
+use super::remote::{Link, Place, Remote};
+use super::smart::Events;
+use crate::git::branch;
+use crate::git::watch::{Changes, RefWatcher};
+use crate::recovery::git_dir;
+
+/// Tells of changes in a remote that is a folder of this machine, or a host that tells of them.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    place: Option<Place>,
+    source: Option<Source>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Folder(Changes),
+    Host(Events),
+}
+
+impl Notices {
+    /// Follows the remote's references, if they can be followed and are not yet. A host is asked only if it is known to be there.
+    pub(super) async fn open(&mut self, remote: &Remote, config: &branch::Config, link: &Link, is_there: bool) {
+        let Ok(place) = remote.place(&config.repository) else {
+            *self = Self::default();
+            return;
+        };
+        if self.source.is_some() && self.place.as_ref() == Some(&place) {
+            return;
+        }
+        // A remote that is away is looked at again after every attempt.
+        self.source = match &place {
+            Place::Folder(folder) => {
+                let (theirs, own) = (remote.data_reference.clone(), config.data_reference.clone());
+                let (folder, wanted) = (folder.clone(), move |name: &str| name == theirs || name == own);
+                let watcher = tokio::task::spawn_blocking(move || RefWatcher::new(&folder, wanted)).await;
+                let watcher = watcher.expect("reading references does not panic").ok();
+                watcher.map(|watcher| Source::Folder(watcher.changes()))
+            }
+            Place::Url(url) if is_there => {
+                let events = remote.events(&git_dir(&config.repository), link, url).await;
+                events.ok().flatten().map(Source::Host)
+            }
+            Place::Url(_) => None,
+        };
+        self.place = Some(place);
+    }
+
+    /// Returns when something may have changed.
+    pub(super) async fn next(&mut self, remote: &Remote, config: &branch::Config) {
+        let is_told = match &mut self.source {
+            Some(Source::Folder(changes)) => changes.next().await.is_some(),
+            Some(Source::Host(events)) => events.next(&[&remote.data_reference, &config.data_reference]).await.is_ok(),
+            None => false,
+        };
+        if !is_told {
+            self.source = None;
+            std::future::pending::<()>().await;
+        }
+    }
+}

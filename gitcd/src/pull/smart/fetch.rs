@@ -1,0 +1,155 @@
+//! What others have.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use bytes::Bytes;
+use git2::{Indexer, Odb, Oid, Repository};
+use tempfile::TempDir;
+
+use super::Exchange;
+use super::lines::{Line, Lines};
+use crate::git::pkt_line;
+use crate::pull::program::Failed;
+use crate::pull::status::Condition;
+
+/// A pack that is not a part of the repository yet: what is in it has not been looked at.
+#[derive(Debug)]
+pub(in crate::pull) struct Incoming {
+    folder: TempDir,
+    pub(in crate::pull) bytes: u64,
+}
+
+/// `git prune` removes folders with such names when a crash leaves them behind.
+const PREFIX: &str = "tmp_objdir-gitcd-fetch-";
+const DATA: u8 = 1;
+const ERROR: u8 = 3;
+
+impl Exchange<'_> {
+    /// Receives what `wanted` needs, in one round trip. The other side leaves out what is in the history of those that we `have` and
+    /// that it knows.
+    pub(in crate::pull) async fn fetch(
+        &self,
+        here: &Repository,
+        wanted: &[Oid],
+        have: &[Oid],
+    ) -> Result<Incoming, Failed> {
+        let mut body = Vec::new();
+        for line in ["command=fetch", "object-format=sha1"] {
+            pkt_line::put(&mut body, line.as_bytes());
+        }
+        body.extend_from_slice(pkt_line::DELIMITER);
+        for option in ["thin-pack", "no-progress", "ofs-delta"] {
+            pkt_line::put(&mut body, option.as_bytes());
+        }
+        for (word, oids) in [("want", wanted), ("have", have)] {
+            for oid in oids {
+                pkt_line::put(&mut body, format!("{word} {oid}\n").as_bytes());
+            }
+        }
+        pkt_line::put(&mut body, b"done\n");
+        body.extend_from_slice(pkt_line::FLUSH);
+        let mut lines = self.call(body).await?;
+        loop {
+            match lines.text().await? {
+                Some(line) if line == "packfile" => break,
+                Some(_) => {}
+                None => return Err(Failed { condition: Condition::Unreachable, said: "it sent no pack".to_owned() }),
+            }
+        }
+        let incoming = Incoming::new(here)?;
+        incoming.receive(here, lines).await
+    }
+}
+
+impl Incoming {
+    fn new(here: &Repository) -> Result<Self, Failed> {
+        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(here.commondir().join("objects"));
+        let folder = folder.and_then(|folder| std::fs::create_dir(folder.path().join("pack")).map(|()| folder));
+        Ok(Self { folder: folder.map_err(|error| full_or_failed(&error.to_string()))?, bytes: 0 })
+    }
+
+    async fn receive(mut self, here: &Repository, mut lines: Lines) -> Result<Self, Failed> {
+        let odb = here.odb().map_err(|error| failed(&error))?;
+        let packs = self.folder.path().join("pack");
+        let mut indexer = Indexer::new(Some(&odb), &packs, 0, false).map_err(|error| failed(&error))?;
+        while let Some(part) = part(&mut lines).await? {
+            self.bytes += part.len() as u64;
+            indexer.write_all(&part).map_err(|error| full_or_damaged(&error.to_string()))?;
+        }
+        indexer.commit().map_err(|error| full_or_damaged(error.message()))?;
+        Ok(self)
+    }
+
+    /// Everything that is here, with what has come.
+    pub(in crate::pull) fn with(&self, here: &Path) -> Result<Repository, git2::Error> {
+        let repository = Repository::open(here)?;
+        repository.odb()?.add_disk_alternate(&self.folder.path().to_string_lossy())?;
+        Ok(repository)
+    }
+}
+
+/// The next part of a pack.
+async fn part(lines: &mut Lines) -> Result<Option<Bytes>, Failed> {
+    while let Some(line) = lines.next().await? {
+        let Line::Data(mut line) = line else { return Ok(None) };
+        if line.is_empty() {
+            continue;
+        }
+        let band = line.split_to(1)[0];
+        match band {
+            DATA => return Ok(Some(line)),
+            ERROR => return Err(Failed::of(&String::from_utf8_lossy(&line))),
+            _ => {}
+        }
+    }
+    // The end of the pack is the flush after it.
+    Err(Failed { condition: Condition::Unreachable, said: "the answer was cut".to_owned() })
+}
+
+fn failed(error: &git2::Error) -> Failed {
+    Failed { condition: Condition::Failed, said: error.message().to_owned() }
+}
+
+fn full_or_failed(said: &str) -> Failed {
+    let condition = if is_full(said) { Condition::NoSpace } else { Condition::Failed };
+    Failed { condition, said: format!("a pack cannot be taken in: {said}") }
+}
+
+fn full_or_damaged(said: &str) -> Failed {
+    let condition = if is_full(said) { Condition::NoSpace } else { Condition::Damaged };
+    Failed { condition, said: format!("the pack that was sent cannot be used: {said}") }
+}
+
+fn is_full(said: &str) -> bool {
+    said.contains("No space left") || said.contains("quota exceeded")
+}
+
+/// What is told as being here: what was seen of the remote, or else, as far as it may know it, our own history at growing distances.
+pub(in crate::pull) fn have(here: &Repository, odb: &Odb<'_>, seen: &[Oid], own: &[Oid]) -> Vec<Oid> {
+    let mut have: Vec<Oid> = seen.iter().copied().filter(|oid| odb.exists(*oid)).collect();
+    if have.is_empty() {
+        for tip in own {
+            have.extend(back(here, *tip));
+        }
+    }
+    have.sort_unstable();
+    have.dedup();
+    have
+}
+
+/// A commit and those of its first parents that are 1, 2, 4, … back.
+fn back(here: &Repository, tip: Oid) -> Vec<Oid> {
+    const FARTHEST: usize = 1 << 14;
+    let (mut found, mut at, mut next) = (Vec::new(), tip, 0_usize);
+    for distance in 0..=FARTHEST {
+        let Ok(commit) = here.find_commit(at) else { break };
+        if distance == next {
+            found.push(at);
+            next = (next * 2).max(1);
+        }
+        let Ok(parent) = commit.parent_id(0) else { break };
+        at = parent;
+    }
+    found
+}

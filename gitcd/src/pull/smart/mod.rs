@@ -1,0 +1,309 @@
+//! Git's smart HTTP protocol, spoken by this process itself: a branch that follows another one has an exchange whenever one of them
+//! changes, and most of what such an exchange takes with the `git` program is the start of programs and connections.
+//!
+//! Version 2 for fetches, in one round trip: what we have is told at once. Version 0 for pushes, with a thin pack. Remotes that do
+//! not speak these, and repositories for which Git is configured to do something special, are left to the program. Sources:
+//! `gitprotocol-http(5)`, `gitprotocol-v2(5)`, `gitprotocol-pack(5)`.
+
+mod events;
+mod fetch;
+mod lines;
+mod push;
+
+use std::path::Path;
+use std::time::Duration;
+
+use git2::Oid;
+use parking_lot::Mutex;
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{RequestBuilder, Response, StatusCode};
+
+pub(super) use self::events::Events;
+pub(super) use self::fetch::have;
+use self::lines::{Line, Lines};
+pub(super) use self::push::{Update, pack};
+use super::credentials::{Credentials, decoded};
+use super::program::Failed;
+use super::status::Condition;
+use crate::git::pkt_line;
+use crate::host::EVENTS_HEADER;
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(20);
+/// Silence that ends an exchange.
+const SILENCE: Duration = Duration::from_mins(1);
+
+/// Exchanges with one remote: its connections and what it can do.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    client: Mutex<Option<reqwest::Client>>,
+    fetched: Mutex<Option<Remote>>,
+    pushed: Mutex<Option<Remote>>,
+}
+
+/// What an exchange is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Service {
+    Fetch,
+    Push,
+}
+
+/// What is known of a remote.
+#[derive(Clone, Debug)]
+struct Remote {
+    asked: String,
+    /// Where it is, without user and password, after redirections.
+    url: String,
+    /// Whether it speaks what is spoken here.
+    is_known: bool,
+    events: Option<String>,
+    is_atomic: bool,
+}
+
+/// One exchange.
+pub(super) struct Exchange<'s> {
+    session: &'s Session,
+    client: reqwest::Client,
+    credentials: &'s Credentials,
+    service: Service,
+    asked: &'s str,
+    remote: Remote,
+}
+
+impl Service {
+    fn name(self) -> &'static str {
+        match self {
+            Service::Fetch => "git-upload-pack",
+            Service::Push => "git-receive-pack",
+        }
+    }
+}
+
+impl Session {
+    /// Begins an exchange; `None`: this remote is left to the program.
+    pub(super) async fn begin<'s>(
+        &'s self,
+        repository: &Path,
+        url: &'s str,
+        credentials: &'s Credentials,
+        service: Service,
+    ) -> Result<Option<Exchange<'s>>, Failed> {
+        if !url.starts_with("http://") && !url.starts_with("https://") || is_special(repository, credentials) {
+            return Ok(None);
+        }
+        let client = self.client()?;
+        let known = self.known(service).lock().clone().filter(|known| known.asked == url);
+        let remote = match known {
+            Some(known) => known,
+            None => {
+                let found = discover(&client, url, credentials, service).await?;
+                self.known(service).lock().insert(found).clone()
+            }
+        };
+        Ok(remote.is_known.then_some(Exchange { session: self, client, credentials, service, asked: url, remote }))
+    }
+
+    fn known(&self, service: Service) -> &Mutex<Option<Remote>> {
+        match service {
+            Service::Fetch => &self.fetched,
+            Service::Push => &self.pushed,
+        }
+    }
+
+    fn client(&self) -> Result<reqwest::Client, Failed> {
+        let mut client = self.client.lock();
+        if let Some(client) = &*client {
+            return Ok(client.clone());
+        }
+        // Somebody may have chosen one.
+        let _chosen = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+        let built = reqwest::Client::builder()
+            .user_agent(concat!("git/gitcd-", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_WITHIN)
+            .read_timeout(SILENCE)
+            .tcp_nodelay(true)
+            .build();
+        let built =
+            built.map_err(|failed| Failed { condition: Condition::Failed, said: crate::error::chain(&failed) })?;
+        Ok(client.insert(built).clone())
+    }
+}
+
+/// Whether Git is configured to do something here that only the program does: proxies, certificates, other URLs, helpers.
+fn is_special(repository: &Path, credentials: &Credentials) -> bool {
+    let is_shallow = repository.join("shallow").exists();
+    is_shallow || has_settings(repository, credentials.are_absent()).unwrap_or(true)
+}
+
+fn has_settings(repository: &Path, helpers_count: bool) -> Result<bool, git2::Error> {
+    let mut config = git2::Config::open_default()?;
+    let own = repository.join("config");
+    if own.exists() {
+        config.add_file(&own, git2::ConfigLevel::Local, true)?;
+    }
+    let mut entries = config.entries(None)?;
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let Ok(name) = entry.name() else { continue };
+        let is_special = name.starts_with("http.")
+            || name.starts_with("url.")
+            || helpers_count && name.starts_with("credential.")
+            || name.starts_with("remote.") && (name.ends_with(".proxy") || name.ends_with(".vcs"));
+        if is_special {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Asks what a remote can do.
+async fn discover(
+    client: &reqwest::Client,
+    asked: &str,
+    credentials: &Credentials,
+    service: Service,
+) -> Result<Remote, Failed> {
+    let (bare, _) = split(asked);
+    let bare = bare.trim_end_matches('/');
+    let suffix = format!("/info/refs?service={}", service.name());
+    let mut request = client.get(format!("{bare}{suffix}"));
+    if service == Service::Fetch {
+        request = request.header("git-protocol", "version=2");
+    }
+    let response = send(request, credentials, asked).await?;
+    let url = response.url().as_str().strip_suffix(&*suffix).unwrap_or(bare).to_owned();
+    let events = response.headers().get(EVENTS_HEADER).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
+    let mut remote = Remote { asked: asked.to_owned(), url, is_known: false, events, is_atomic: false };
+    if !has_type(&response, &format!("application/x-{}-advertisement", service.name())) {
+        return Ok(remote);
+    }
+    let mut lines = Lines::new(response);
+    let mut first = lines.next().await?;
+    if matches!(&first, Some(Line::Data(line)) if line.starts_with(b"# service=")) {
+        (_, first) = (lines.next().await?, lines.next().await?);
+    }
+    let Some(Line::Data(first)) = first else { return Ok(remote) };
+    // The program says what is wrong with other ids.
+    let is_other = |word: &str| word.starts_with("object-format=") && word != "object-format=sha1";
+    match service {
+        Service::Fetch => {
+            remote.is_known = first.trim_ascii_end() == b"version 2";
+            while remote.is_known
+                && let Some(line) = lines.text().await?
+            {
+                remote.is_known = !is_other(&line);
+            }
+        }
+        Service::Push => {
+            // The first line of the list names them.
+            let capabilities = first.iter().position(|byte| *byte == 0).map(|at| first.slice(at + 1..));
+            let capabilities = capabilities.map(|words| String::from_utf8_lossy(&words).trim_end().to_owned());
+            if let Some(capabilities) = capabilities {
+                let has = |wanted: &str| capabilities.split(' ').any(|word| word == wanted);
+                remote.is_known = has("report-status") && !capabilities.split(' ').any(is_other);
+                remote.is_atomic = has("atomic");
+            }
+        }
+    }
+    Ok(remote)
+}
+
+impl Exchange<'_> {
+    /// The references of the remote whose names begin with one of these.
+    pub(super) async fn references(&self, beginnings: &[&str]) -> Result<Vec<(String, Oid)>, Failed> {
+        let mut body = Vec::new();
+        for line in ["command=ls-refs\n", "object-format=sha1"] {
+            pkt_line::put(&mut body, line.as_bytes());
+        }
+        body.extend_from_slice(pkt_line::DELIMITER);
+        for beginning in beginnings {
+            pkt_line::put(&mut body, format!("ref-prefix {beginning}\n").as_bytes());
+        }
+        body.extend_from_slice(pkt_line::FLUSH);
+        let mut lines = self.call(body).await?;
+        let mut found = Vec::new();
+        while let Some(line) = lines.text().await? {
+            let mut words = line.split(' ');
+            if let (Some(oid), Some(name)) = (words.next().and_then(|oid| Oid::from_str(oid).ok()), words.next()) {
+                found.push((name.to_owned(), oid));
+            }
+        }
+        Ok(found)
+    }
+
+    /// A request of the service.
+    async fn call(&self, body: Vec<u8>) -> Result<Lines, Failed> {
+        let name = self.service.name();
+        let mut request = self
+            .client
+            .post(format!("{}/{name}", self.remote.url))
+            .header(CONTENT_TYPE, format!("application/x-{name}-request"))
+            .body(body);
+        if self.service == Service::Fetch {
+            request = request.header("git-protocol", "version=2");
+        }
+        let response = self.send(request).await?;
+        if !has_type(&response, &format!("application/x-{name}-result")) {
+            self.forget();
+            return Err(Failed {
+                condition: Condition::Unreachable,
+                said: "the answer is not one of Git's".to_owned(),
+            });
+        }
+        Ok(Lines::new(response))
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Response, Failed> {
+        // Whatever is wrong, it may be another server by now.
+        send(request, self.credentials, self.asked).await.inspect_err(|_| self.forget())
+    }
+
+    fn forget(&self) {
+        *self.session.known(self.service).lock() = None;
+    }
+}
+
+fn has_type(response: &Response, wanted: &str) -> bool {
+    response.headers().get(CONTENT_TYPE).is_some_and(|found| found == wanted)
+}
+
+/// Sends it with the credentials of this moment.
+async fn send(request: RequestBuilder, credentials: &Credentials, url: &str) -> Result<Response, Failed> {
+    let (bare, own) = split(url);
+    let found = match own {
+        Some((user, Some(password))) => Some((user, password)),
+        // As Git asks for the password of a user.
+        Some((user, None)) => credentials.of(&bare.replacen("://", &format!("://{user}@"), 1)),
+        None => credentials.of(&bare),
+    };
+    let request = match found {
+        Some((user, password)) => request.basic_auth(user, Some(password)),
+        None => request,
+    };
+    let response = request.send().await.map_err(|failed| error(&failed))?;
+    let status = response.status();
+    let failed = |condition, said: String| Err(Failed { condition, said });
+    match status {
+        _ if status.is_success() => Ok(response),
+        StatusCode::UNAUTHORIZED => failed(Condition::Denied, format!("Authentication failed for {bare}: {status}")),
+        StatusCode::FORBIDDEN => failed(Condition::Denied, format!("{bare} refuses access: {status}")),
+        _ => failed(Condition::Unreachable, format!("{bare} answers {status}")),
+    }
+}
+
+/// A URL without user and password, and these.
+fn split(url: &str) -> (String, Option<(String, Option<String>)>) {
+    let Some((scheme, rest)) = url.split_once("://") else { return (url.to_owned(), None) };
+    let host = rest.split('/').next().unwrap_or_default();
+    let Some((userinfo, _)) = host.rsplit_once('@') else { return (url.to_owned(), None) };
+    let bare = format!("{scheme}://{}", &rest[userinfo.len() + 1..]);
+    let named = match userinfo.split_once(':') {
+        Some((user, password)) => (decoded(user), Some(decoded(password))),
+        None => (decoded(userinfo), None),
+    };
+    (bare, Some(named))
+}
+
+fn error(failed: &reqwest::Error) -> Failed {
+    // The library's own words name the URL only, which has no credentials.
+    Failed { condition: Condition::Unreachable, said: crate::error::chain(failed) }
+}
