@@ -22,6 +22,29 @@ async fn a_write_reaches_the_other_branch_through_a_branch_that_both_push_to() {
     propagation(one, other).await;
 }
 
+/// The same on a Git host, which both reach over HTTP.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "prints figures for a person; run it with --ignored --nocapture"]
+async fn a_write_reaches_the_other_branch_through_a_git_host() {
+    let (mut one, mut other) = (Branch::new("one").await, Branch::new("other").await);
+    let root = tempfile::tempdir().unwrap();
+    git2::Repository::init_bare(root.path().join("up.git")).unwrap();
+    let config = gitcd::host::Config {
+        anonymous: Some(gitcd::host::Access::Own),
+        ..gitcd::host::Config::new(root.path())
+    };
+    let host = gitcd::host::Host::start(config).await.unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/up.git", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move { axum::serve(listener, host.router()).await });
+    for branch in [&mut one, &mut other] {
+        branch.follow_url(&url, Remote { push_after_merge: true, ..remote("up") });
+        followed(branch).await;
+    }
+    propagation(one, other).await;
+    serving.abort();
+}
+
 /// One in the middle pulls from both, and they from it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "prints figures for a person; run it with --ignored --nocapture"]

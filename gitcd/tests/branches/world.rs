@@ -111,8 +111,13 @@ impl Branch {
 
     /// Makes another one a remote; takes effect with the next start.
     pub(crate) fn follow(&mut self, other: &Branch, remote: Remote) {
+        self.follow_url(other.path().to_str().unwrap(), remote);
+    }
+
+    /// The same for whatever a URL names.
+    pub(crate) fn follow_url(&mut self, url: &str, remote: Remote) {
         let repository = git2::Repository::open(self.path()).unwrap();
-        repository.remote(&remote.name, other.path().to_str().unwrap()).unwrap();
+        repository.remote(&remote.name, url).unwrap();
         self.config.pull.remotes.push(remote);
     }
 

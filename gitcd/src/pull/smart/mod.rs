@@ -87,7 +87,7 @@ impl Session {
         credentials: &'s Credentials,
         service: Service,
     ) -> Result<Option<Exchange<'s>>, Failed> {
-        if !url.starts_with("http://") && !url.starts_with("https://") || is_special(repository, credentials) {
+        if !url.starts_with("http://") && !url.starts_with("https://") || is_special(repository, &split(url).0) {
             return Ok(None);
         }
         let client = self.client()?;
@@ -128,13 +128,12 @@ impl Session {
     }
 }
 
-/// Whether Git is configured to do something here that only the program does: proxies, certificates, other URLs, helpers.
-fn is_special(repository: &Path, credentials: &Credentials) -> bool {
-    let is_shallow = repository.join("shallow").exists();
-    is_shallow || has_settings(repository, credentials.are_absent()).unwrap_or(true)
+/// Whether Git is configured to do something here that only the program does: proxies, certificates, other URLs.
+fn is_special(repository: &Path, url: &str) -> bool {
+    repository.join("shallow").exists() || has_settings(repository, url).unwrap_or(true)
 }
 
-fn has_settings(repository: &Path, helpers_count: bool) -> Result<bool, git2::Error> {
+fn has_settings(repository: &Path, url: &str) -> Result<bool, git2::Error> {
     let mut config = git2::Config::open_default()?;
     let own = repository.join("config");
     if own.exists() {
@@ -143,11 +142,15 @@ fn has_settings(repository: &Path, helpers_count: bool) -> Result<bool, git2::Er
     let mut entries = config.entries(None)?;
     while let Some(entry) = entries.next() {
         let entry = entry?;
-        let Ok(name) = entry.name() else { continue };
-        let is_special = name.starts_with("http.")
-            || name.starts_with("url.")
-            || helpers_count && name.starts_with("credential.")
-            || name.starts_with("remote.") && (name.ends_with(".proxy") || name.ends_with(".vcs"));
+        let (Ok(name), value) = (entry.name(), entry.value().unwrap_or_default()) else { continue };
+        let (section, rest) = name.split_once('.').unwrap_or_default();
+        let is_special = match section {
+            // For all URLs, or those that begin like this.
+            "http" => rest.rsplit_once('.').is_none_or(|(of, _)| of.contains('*') || url.starts_with(of)),
+            "url" => url.starts_with(value),
+            "remote" => rest.ends_with(".proxy") || rest.ends_with(".vcs"),
+            _ => false,
+        };
         if is_special {
             return Ok(true);
         }
@@ -169,7 +172,14 @@ async fn discover(
     if service == Service::Fetch {
         request = request.header("git-protocol", "version=2");
     }
-    let response = send(request, credentials, asked).await?;
+    let response = match send(request, credentials, asked).await {
+        // The program knows whom else to ask for credentials.
+        Err(failed) if failed.condition == Condition::Denied && credentials.are_absent() => {
+            let url = bare.to_owned();
+            return Ok(Remote { asked: asked.to_owned(), url, is_known: false, events: None, is_atomic: false });
+        }
+        response => response?,
+    };
     let url = response.url().as_str().strip_suffix(&*suffix).unwrap_or(bare).to_owned();
     let events = response.headers().get(EVENTS_HEADER).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
     let mut remote = Remote { asked: asked.to_owned(), url, is_known: false, events, is_atomic: false };
