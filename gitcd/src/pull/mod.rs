@@ -11,6 +11,7 @@ pub mod lease;
 mod local;
 mod notices;
 pub mod owner;
+mod pace;
 pub mod people;
 pub mod plan;
 pub mod program;

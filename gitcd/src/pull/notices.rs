@@ -1,5 +1,7 @@
 //! Changes that remotes tell of, so that they need not be asked.
 
+use git2::Oid;
+
 use super::remote::{Link, Place, Remote};
 use super::smart::Events;
 use crate::git::branch;
@@ -47,11 +49,20 @@ impl Notices {
         self.place = Some(place);
     }
 
-    /// Returns when something may have changed.
-    pub(super) async fn next(&mut self, remote: &Remote, config: &branch::Config) {
+    /// Returns when something may have changed, other than our branch to what was `pushed`.
+    pub(super) async fn next(&mut self, remote: &Remote, config: &branch::Config, pushed: Option<Oid>) {
+        let is_news = |reference: &str, new: Option<Oid>| {
+            (reference == remote.data_reference || reference == config.data_reference)
+                && !(reference == config.data_reference && new.is_some() && new == pushed)
+        };
         let is_told = match &mut self.source {
-            Some(Source::Folder(changes)) => changes.next().await.is_some(),
-            Some(Source::Host(events)) => events.next(&[&remote.data_reference, &config.data_reference]).await.is_ok(),
+            Some(Source::Folder(changes)) => loop {
+                match changes.next().await {
+                    Some(changes) if !changes.iter().any(|change| is_news(&change.reference, change.new)) => {}
+                    changes => break changes.is_some(),
+                }
+            },
+            Some(Source::Host(events)) => events.next(is_news).await.is_ok(),
             None => false,
         };
         if !is_told {

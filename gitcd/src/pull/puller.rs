@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::join::{Histories, How, JoinError, Joined, Joiner};
 use super::notices::Notices;
+use super::pace::{Breath, Exchanged, Pace};
 use super::remote::{Fetched, Link, Push, Remote, RemoteError};
 use super::status::{Condition, Statuses, now};
 use crate::error::chain;
@@ -52,8 +53,6 @@ impl PullError {
 const RACES: usize = 8;
 /// The other side has so long to join histories that differ in nothing else.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two exchanges there is a pause of about what the first one took, up to this.
-const LONGEST_BREATH: Duration = Duration::from_millis(250);
 /// After failures in a row the next attempt comes after this, doubled each time,
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 /// up to this.
@@ -69,13 +68,14 @@ pub struct Puller {
     turns: Vec<tokio::sync::Mutex<Arc<Link>>>,
 }
 
-/// What a remote is waited for.
+/// What a remote is waited for, and what came of the last exchange.
 #[derive(Debug, Default)]
 struct Waiting {
     /// A commit that the other side is to join, and until when.
     left: Option<(Oid, Instant)>,
     /// Whether nothing is left to the other side.
     never: bool,
+    exchanged: Exchanged,
 }
 
 impl Puller {
@@ -128,9 +128,10 @@ impl Puller {
         let mut heads = self.joiner.heads();
         let mut failures = 0_u32;
         let mut waiting = Waiting::default();
-        let mut notices = Notices::default();
+        let (mut notices, mut pace, mut pushed) = (Notices::default(), Pace::default(), None);
         loop {
             heads.borrow_and_update();
+            waiting.exchanged = Exchanged::default();
             let link = self.turns[at].lock().await.clone();
             notices.open(remote, self.joiner.config(), &link, failures == 0).await;
             let started = Instant::now();
@@ -154,11 +155,18 @@ impl Puller {
                     Some(pause)
                 }
             };
-            // Whoever has just pushed leaves the others the time to do so: else the fastest would win every race.
-            let breath = started.elapsed().mul_f64(rand::rng().random_range(0.5..2.0)).min(LONGEST_BREATH);
-            tokio::select! {
-                () = tokio::time::sleep(breath) => {}
-                _ = stopped.wait_for(|stopped| *stopped) => return,
+            pushed = waiting.exchanged.pushed.or(pushed);
+            let config = self.joiner.config();
+            match pace.after(&waiting.exchanged, started.elapsed(), Instant::now()) {
+                Breath::Pause(pause) => tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    _ = stopped.wait_for(|stopped| *stopped) => return,
+                },
+                Breath::Turn(turn) => tokio::select! {
+                    () = tokio::time::sleep(turn) => {}
+                    () = notices.next(remote, config, pushed) => continue,
+                    _ = stopped.wait_for(|stopped| *stopped) => return,
+                },
             }
             let resting = async {
                 match pause {
@@ -168,7 +176,7 @@ impl Puller {
             };
             tokio::select! {
                 () = resting => {}
-                () = notices.next(remote, self.joiner.config()) => {}
+                () = notices.next(remote, config, pushed) => {}
                 // What was committed here is to be pushed.
                 _ = heads.changed(), if outcome.is_ok() && remote.push_after_merge => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,
@@ -190,7 +198,7 @@ impl Puller {
     /// # Errors
     /// [`PullError`].
     pub async fn pull_impatiently(&self, remote: &Remote) -> Result<(), PullError> {
-        self.pull_waiting(remote, &mut Waiting { never: true, left: None }).await
+        self.pull_waiting(remote, &mut Waiting { never: true, ..Waiting::default() }).await
     }
 
     async fn pull_waiting(&self, remote: &Remote, waiting: &mut Waiting) -> Result<(), PullError> {
@@ -232,7 +240,7 @@ impl Puller {
         if remote.push_after_merge || failed.is_some() {
             let pushed = self.push(remote, link, own).await;
             if failed.is_none() {
-                pushed?;
+                waiting.exchanged.pushed = pushed?;
             }
         }
         failed.map_or(Ok(()), Err)
@@ -260,8 +268,9 @@ impl Puller {
         }
         // Somebody pushed to our branch there: a person, or who served it before.
         if let Some(own) = fetched.own.filter(|own| Some(*own) != fetched.theirs) {
-            let mut at_once = Waiting { never: true, left: None };
+            let mut at_once = Waiting { never: true, ..Waiting::default() };
             self.join(remote, own, &mut at_once, (&Scope::default(), Policy::Later, Histories::ToPush)).await?;
+            waiting.exchanged.brought |= at_once.exchanged.brought;
         }
         Ok(fetched)
     }
@@ -283,7 +292,9 @@ impl Puller {
             strict: false,
             by: format!("merge of {}", remote.name).into(),
         };
-        match self.joiner.join(theirs, &how).await? {
+        let joined = self.joiner.join(theirs, &how).await?;
+        waiting.exchanged.brought |= joined != Joined::Contained;
+        match joined {
             Joined::Contained | Joined::Refused(_) => waiting.left = None,
             Joined::NothingNew => {
                 waiting.left = None;
@@ -307,19 +318,20 @@ impl Puller {
         Ok(())
     }
 
-    async fn push(&self, remote: &Remote, link: &Arc<Link>, there: Fetched) -> Result<(), PullError> {
+    /// Pushes the branch, and its metadata if that is ours there; returns what the branch was moved to.
+    async fn push(&self, remote: &Remote, link: &Arc<Link>, there: Fetched) -> Result<Option<Oid>, PullError> {
         let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
         let data = self.joiner.head().data;
         if there.own == Some(data) {
             // A jump of revisions is in the metadata only, and must not be made twice.
-            return self.push_metadata(remote, &link, there).await;
+            return self.push_metadata(remote, &link, there).await.map(|()| None);
         }
         if let Some(own) = there.own
             && !self.joiner.is_ancestor(own, data).await?
         {
             if self.joiner.is_ancestor(data, own).await? {
                 // It has all of ours, and nothing that we take.
-                return self.push_metadata(remote, &link, there).await;
+                return self.push_metadata(remote, &link, there).await.map(|()| None);
             }
             // It moved on there: what it has comes first.
             let problem = format!("{} has commits there that are not merged here", self.joiner.config().data_reference);
@@ -337,7 +349,7 @@ impl Puller {
             status.pushed = Some(data.to_string());
             status.pushed_bytes += bytes;
         });
-        Ok(())
+        Ok(Some(data))
     }
 
     /// Pushes the metadata alone, if it continues what is there.

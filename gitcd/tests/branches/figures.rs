@@ -29,10 +29,8 @@ async fn a_write_reaches_the_other_branch_through_a_git_host() {
     let (mut one, mut other) = (Branch::new("one").await, Branch::new("other").await);
     let root = tempfile::tempdir().unwrap();
     git2::Repository::init_bare(root.path().join("up.git")).unwrap();
-    let config = gitcd::host::Config {
-        anonymous: Some(gitcd::host::Access::Own),
-        ..gitcd::host::Config::new(root.path())
-    };
+    let config =
+        gitcd::host::Config { anonymous: Some(gitcd::host::Access::Own), ..gitcd::host::Config::new(root.path()) };
     let host = gitcd::host::Host::start(config).await.unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/up.git", listener.local_addr().unwrap());

@@ -1,5 +1,6 @@
 //! Changes that a remote tells of.
 
+use git2::Oid;
 use serde::Deserialize;
 
 use super::{Exchange, error};
@@ -16,6 +17,7 @@ pub(in crate::pull) struct Events {
 #[derive(Deserialize)]
 struct Change {
     reference: String,
+    new: Option<String>,
 }
 
 impl Exchange<'_> {
@@ -28,13 +30,13 @@ impl Exchange<'_> {
 }
 
 impl Events {
-    /// Returns when one of these references has changed, or any may have; the first time, as soon as changes are told.
-    pub(in crate::pull) async fn next(&mut self, wanted: &[&str]) -> Result<(), Failed> {
+    /// Returns when a reference has changed to what is news, or any may have; the first time, as soon as changes are told.
+    pub(in crate::pull) async fn next(&mut self, is_news: impl Fn(&str, Option<Oid>) -> bool) -> Result<(), Failed> {
         const LONGEST: usize = 64 << 20;
         loop {
             while let Some(end) = self.text.windows(2).position(|bytes| bytes == b"\n\n") {
                 let event: Vec<u8> = self.text.drain(..end + 2).collect();
-                if concerns(&String::from_utf8_lossy(&event), wanted) {
+                if concerns(&String::from_utf8_lossy(&event), &is_news) {
                     return Ok(());
                 }
             }
@@ -47,12 +49,14 @@ impl Events {
 }
 
 /// A snapshot concerns everybody: it says that changes were not told one by one.
-fn concerns(event: &str, wanted: &[&str]) -> bool {
+fn concerns(event: &str, is_news: impl Fn(&str, Option<Oid>) -> bool) -> bool {
     let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
     match field("event: ") {
-        Some("change") => field("data: ")
-            .and_then(|data| serde_json::from_str::<Change>(data).ok())
-            .is_none_or(|change| wanted.contains(&&*change.reference)),
+        Some("change") => {
+            field("data: ").and_then(|data| serde_json::from_str::<Change>(data).ok()).is_none_or(|change| {
+                is_news(&change.reference, change.new.as_deref().and_then(|oid| Oid::from_str(oid).ok()))
+            })
+        }
         Some(_) => true,
         // A sign of life.
         None => false,
@@ -65,13 +69,17 @@ mod tests {
 
     #[test]
     fn only_what_is_wanted_counts() {
-        let wanted = ["refs/heads/main"];
-        let change = |name: &str| {
-            format!("event: change\ndata: {{\"reference\":\"{name}\",\"old\":null,\"new\":\"{}\"}}\n\n", "1".repeat(40))
+        let known = Oid::from_bytes(&[0x11; 20]).unwrap();
+        let is_news = |name: &str, new: Option<Oid>| name == "refs/heads/main" && new != Some(known);
+        let change = |name: &str, new: &str| {
+            format!("event: change\ndata: {{\"reference\":\"{name}\",\"old\":null,\"new\":{new}}}\n\n")
         };
-        assert!(concerns(&change("refs/heads/main"), &wanted));
-        assert!(!concerns(&change("refs/heads/other"), &wanted));
-        assert!(concerns("event: snapshot\ndata: {\"references\":{}}\n\n", &wanted));
-        assert!(!concerns(": still here\n\n", &wanted));
+        let (same, other) = (format!("\"{known}\""), format!("\"{}\"", "2".repeat(40)));
+        assert!(concerns(&change("refs/heads/main", &other), is_news));
+        assert!(concerns(&change("refs/heads/main", "null"), is_news));
+        assert!(!concerns(&change("refs/heads/main", &same), is_news));
+        assert!(!concerns(&change("refs/heads/other", &other), is_news));
+        assert!(concerns("event: snapshot\ndata: {\"references\":{}}\n\n", is_news));
+        assert!(!concerns(": still here\n\n", is_news));
     }
 }

@@ -1,0 +1,88 @@
+//! How soon a remote is looked at again.
+//!
+//! Of several that push to one branch, the one that has just pushed is the fastest to push again: the others have yet to fetch and
+//! merge what it brought, and would lose every race. So whoever has pushed where others push, too, leaves the next turn to
+//! them: until one of them has pushed, or about as long as a turn takes.
+
+use std::time::{Duration, Instant};
+
+use git2::Oid;
+use rand::Rng as _;
+
+/// What came of an exchange.
+#[derive(Debug, Default)]
+pub(super) struct Exchanged {
+    /// Whether it brought commits of others.
+    pub(super) brought: bool,
+    /// What our branch there was moved to.
+    pub(super) pushed: Option<Oid>,
+}
+
+/// The pace of one remote.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// How long it takes to fetch, merge and push.
+    turn: Duration,
+    /// When others were last seen.
+    others: Option<Instant>,
+}
+
+/// What comes before the next exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Breath {
+    /// Just a pause, so that a burst does not become as many exchanges.
+    Pause(Duration),
+    /// The others' turn: it ends when one of them has pushed, or after this time.
+    Turn(Duration),
+}
+
+/// Whoever was seen within this time may want to push, too.
+const AROUND: Duration = Duration::from_secs(2);
+/// No breath is longer.
+const LONGEST: Duration = Duration::from_millis(250);
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { turn: Duration::from_millis(20), others: None }
+    }
+}
+
+impl Pace {
+    /// After an exchange that took `elapsed` and ended `now`.
+    pub(super) fn after(&mut self, exchanged: &Exchanged, elapsed: Duration, now: Instant) -> Breath {
+        let mut chance = rand::rng();
+        if exchanged.brought {
+            self.others = Some(now);
+            if exchanged.pushed.is_some() {
+                self.turn = (self.turn * 3 + elapsed) / 4;
+            }
+        }
+        let around = self.others.is_some_and(|others| now.saturating_duration_since(others) < AROUND);
+        if exchanged.pushed.is_some() && around {
+            return Breath::Turn(self.turn.mul_f64(chance.random_range(1.5..3.0)).min(LONGEST));
+        }
+        Breath::Pause(elapsed.mul_f64(chance.random_range(0.5..1.5)).min(LONGEST))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_left_to_others_that_are_around() {
+        let (mut pace, start, took) = (Pace::default(), Instant::now(), Duration::from_millis(40));
+        let pushed = |brought| Exchanged { brought, pushed: Some(Oid::ZERO_SHA1) };
+        assert!(matches!(pace.after(&pushed(false), took, start), Breath::Pause(_)), "nobody else was seen");
+        assert!(matches!(pace.after(&Exchanged { brought: true, pushed: None }, took, start), Breath::Pause(_)));
+        let Breath::Turn(first) = pace.after(&pushed(false), took, start) else { panic!("others are around") };
+        assert!(first >= Duration::from_millis(20), "{first:?}");
+        for _ in 0..20 {
+            assert!(matches!(pace.after(&pushed(true), took, start), Breath::Turn(_)));
+        }
+        let Breath::Turn(learnt) = pace.after(&pushed(false), took, start) else { panic!("others are around") };
+        assert!(learnt > Duration::from_millis(55) && learnt <= LONGEST, "{learnt:?}");
+        let later = start + AROUND;
+        assert!(matches!(pace.after(&pushed(false), took, later), Breath::Pause(_)), "they have gone");
+    }
+}
