@@ -91,16 +91,16 @@ pub fn find(repository: &Repository, tree: Oid, relative: &[u8]) -> Result<Optio
 
 /// An entry of a tree that another one does not have so.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) is_directory: bool,
-    pub(super) name: Vec<u8>,
-    pub(super) oid: Oid,
+pub(crate) struct Entry {
+    pub(crate) is_directory: bool,
+    pub(crate) name: Vec<u8>,
+    pub(crate) oid: Oid,
     /// The directories of that name in the other trees.
-    pub(super) before: Vec<Oid>,
+    pub(crate) before: Vec<Oid>,
 }
 
 /// The files and directories of a tree that are not exactly so in any of the trees `before`.
-pub(super) fn added(oid: Oid, tree: &[u8], before: &[(Oid, &[u8])]) -> Result<Vec<Entry>, TreeError> {
+pub(crate) fn added(oid: Oid, tree: &[u8], before: &[(Oid, &[u8])]) -> Result<Vec<Entry>, TreeError> {
     let tree = parse(oid, tree)?;
     let mut entries: Option<Vec<Entry>> = None;
     for (oid, data) in before {
@@ -127,6 +127,30 @@ pub(super) fn added(oid: Oid, tree: &[u8], before: &[(Oid, &[u8])]) -> Result<Ve
         };
         all.map(entry).collect()
     }))
+}
+
+/// Whether a tree has nothing but files and directories, in Git's order and with names that mean nothing to any system.
+pub(crate) fn is_plain(tree: &[u8]) -> bool {
+    let Ok(items) = parse(Oid::ZERO_SHA1, tree) else { return false };
+    let is_plain = |item: &Item<'_>| {
+        let name = item.name;
+        item.kind != Kind::Other
+            && !name.is_empty()
+            && name.iter().all(|c| c.is_ascii() && !matches!(c, b'/' | b'\\' | b':'))
+            && !matches!(name, b"." | b"..")
+            // Git's own files have other names on some systems, too.
+            && !name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(b".git") || start.eq_ignore_ascii_case(b"git~"))
+            && !item.oid.is_zero()
+    };
+    // A file and a directory of one name are not neighbours.
+    let mut names: Vec<_> = items.iter().map(|item| item.name).collect();
+    names.sort_unstable();
+    // A mode of old that Git reads and does not like any more.
+    let is_old = tree.windows(7).any(|bytes| bytes == b"100664 ");
+    !is_old
+        && items.iter().all(is_plain)
+        && items.is_sorted_by(|one, other| compare(one, other) == Ordering::Less)
+        && names.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 fn entry(odb: &Odb<'_>, tree: Oid, name: &[u8], kind: Kind) -> Result<Option<Oid>, TreeError> {
@@ -347,5 +371,27 @@ mod tests {
             }
             prop_assert_eq!(changes.keys, expected);
         }
+    }
+
+    #[test]
+    fn only_trees_without_anything_special_are_plain() {
+        let tree = |entries: &[(&str, &str)]| {
+            let entry =
+                |(mode, name): &(&str, &str)| [mode.as_bytes(), b" ", name.as_bytes(), b"\0", &[1; 20]].concat();
+            entries.iter().flat_map(entry).collect::<Vec<u8>>()
+        };
+        let (file, folder) = ("100644", "40000");
+        assert!(is_plain(&tree(&[(file, "a"), (folder, "a-b"), (folder, "b"), ("100755", "c")])));
+        assert!(is_plain(&tree(&[(file, "a-b"), (folder, "a")])) && !is_plain(&tree(&[(folder, "a"), (file, "a-b")])));
+        for name in ["", ".", "..", ".git", ".GIT", ".gitmodules", "GIT~1", "a/b", "a\\b", "a:b", "\u{e4}"] {
+            assert!(!is_plain(&tree(&[(file, name)])), "{name:?}");
+        }
+        for mode in ["120000", "160000", "100664", "040000", "100600"] {
+            assert!(!is_plain(&tree(&[(mode, "a")])), "{mode}");
+        }
+        assert!(!is_plain(&tree(&[(file, "b"), (file, "a")])));
+        assert!(!is_plain(&tree(&[(file, "a"), (file, "a")])));
+        assert!(!is_plain(&tree(&[(file, "a"), (file, "a.b"), (folder, "a")])));
+        assert!(!is_plain(&tree(&[(file, "a")])[..20]));
     }
 }

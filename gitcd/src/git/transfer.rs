@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use git2::{ObjectType, Odb, OdbLookupFlags, Oid, Repository};
+use git2::{ObjectType, Odb, OdbLookupFlags, Oid, Repository, Sort};
 
 use super::changes::{self, Entry as TreeEntry};
 use super::delta;
@@ -169,6 +169,51 @@ impl Pack {
         self.last.clear();
         self.path.clear();
     }
+}
+
+/// What is built at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Commits in the pack.
+    pub commits: usize,
+    /// Bytes of the pack, about.
+    pub bytes: usize,
+}
+
+/// A thin pack, in memory, with what `wanted` needs, for a repository that has what is in the history of those `there` that are here;
+/// `None` if it would be larger than `bounds`.
+///
+/// # Errors
+/// [`TransferError::Read`].
+pub fn thin(
+    here: &Repository,
+    wanted: &[Oid],
+    there: &[Oid],
+    bounds: Option<Bounds>,
+) -> Result<Option<Vec<u8>>, TransferError> {
+    let failed = |error: git2::Error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() };
+    let (odb, nothing) = (here.odb().map_err(failed)?, Odb::new().map_err(failed)?);
+    let mut walk = here.revwalk().map_err(failed)?;
+    walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE).map_err(failed)?;
+    for oid in wanted {
+        walk.push(*oid).map_err(failed)?;
+    }
+    // What is there and not here says nothing.
+    for oid in there.iter().filter(|oid| here.find_commit(**oid).is_ok()) {
+        walk.hide(*oid).map_err(failed)?;
+    }
+    let mut pack = Pack::thin();
+    for (count, oid) in walk.enumerate() {
+        let oid = oid.map_err(failed)?;
+        let commit = here.find_commit(oid).map_err(failed)?;
+        let before: Vec<Oid> = commit.parents().map(|parent| parent.tree_id()).collect();
+        pack.tree(&odb, &nothing, &before, commit.tree_id())?;
+        pack.commit(&odb, oid)?;
+        if bounds.is_some_and(|bounds| count >= bounds.commits || pack.writer.len() > bounds.bytes) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(pack.take()))
 }
 
 /// Whether an object is there. Packs that came since the last look are not looked for: a copy too many does no harm.

@@ -1,4 +1,6 @@
-//! What clients read, answered by `git upload-pack`.
+//! What clients read, answered by `git upload-pack`, or without it if they ask for little.
+
+mod plain;
 
 use std::path::Path;
 use std::process::Stdio;
@@ -57,13 +59,17 @@ pub(super) async fn advertise(host: &Inner, repository: &Path, protocol: Option<
         return Err(Problem::Failed);
     }
     let mut body = Vec::new();
-    let is_second = protocol.is_some_and(|protocol| protocol.split(':').any(|key| key == "version=2"));
-    if !is_second {
+    if !is_second(protocol) {
         pkt_line::put(&mut body, b"# service=git-upload-pack\n");
         body.extend_from_slice(pkt_line::FLUSH);
     }
     body.extend_from_slice(&output.stdout);
     Ok(answer(Service::UploadPack.advertisement_type(), Body::from(body)))
+}
+
+/// Whether version 2 of Git's protocol is spoken.
+fn is_second(protocol: Option<&str>) -> bool {
+    protocol.is_some_and(|protocol| protocol.split(':').any(|key| key == "version=2"))
 }
 
 /// One round of a fetch. The program ends with the client.
@@ -76,7 +82,12 @@ pub(super) async fn serve(
     permit: OwnedSemaphorePermit,
 ) -> Result<Response, Problem> {
     let idle = host.limits.idle;
-    let input = Input::open(headers, body, MAX_REQUEST_BYTES, idle).await?;
+    let mut input = Input::open(headers, body, MAX_REQUEST_BYTES, idle).await?;
+    if is_second(protocol)
+        && let Some(answered) = plain::serve(repository, &mut input).await?
+    {
+        return Ok(answer(Service::UploadPack.result_type(), Body::from(answered)));
+    }
     let mut command = upload_pack(&host.git, repository, protocol, idle, &[]);
     let running =
         Running::start(command.stdin(Stdio::piped())).map_err(Problem::failed("cannot run git upload-pack"))?;

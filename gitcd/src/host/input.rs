@@ -57,6 +57,16 @@ impl Input {
         Ok(Some(self.buffer.split_to(length).freeze()))
     }
 
+    /// All that is left, if it is no more than this; it stays to be read.
+    pub(super) async fn whole(&mut self, most: usize) -> Result<Option<Bytes>, Problem> {
+        while self.buffer.len() <= most {
+            if !self.fill().await? {
+                return Ok(Some(Bytes::copy_from_slice(&self.buffer)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Reads up to `most` bytes and forgets them: a client that is still sending would not see its answer.
     pub(super) async fn drain(&mut self, mut most: u64) {
         while let Ok(Some(chunk)) = self.chunk().await {
@@ -143,6 +153,8 @@ mod tests {
             Input::open(&HeaderMap::new(), Body::from(bytes), most, idle).await.unwrap()
         };
         let mut input = open(b"abcdef", 6).await;
+        assert_eq!(input.whole(5).await.unwrap(), None);
+        assert_eq!(input.whole(6).await.unwrap().unwrap(), "abcdef");
         assert_eq!(input.exact(4).await.unwrap().unwrap(), "abcd");
         assert_eq!(input.chunk().await.unwrap().unwrap(), "ef");
         assert_eq!(input.chunk().await.unwrap(), None);

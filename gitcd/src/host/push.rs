@@ -7,6 +7,7 @@ mod apply;
 mod commands;
 mod create;
 mod decide;
+mod plain;
 mod quarantine;
 mod report;
 mod unpack;

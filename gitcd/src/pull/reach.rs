@@ -12,7 +12,7 @@ use super::program::{self, Failed};
 use super::smart::{self, Exchange, Service, Session, Update};
 use super::status::Condition;
 use crate::git::refs::{RefError, Refs};
-use crate::git::transfer::TransferError;
+use crate::git::transfer::{self, TransferError};
 
 /// Longest time that an exchange may take if nobody says otherwise.
 pub(super) const LIMIT: Duration = Duration::from_mins(5);
@@ -96,8 +96,8 @@ impl Reach<'_> {
             let wanted: Vec<Oid> = updates.iter().map(|(_, new, _)| *new).collect();
             let there: Vec<Oid> = updates.iter().filter_map(|(.., old)| *old).chain(there.iter().copied()).collect();
             let here = Repository::open(self.here).map_err(|error| failed(&error.message()))?;
-            let pack = smart::pack(&here, &wanted, &there).map_err(|error| failed(&error))?;
-            exchange.push(&updates, pack).await
+            let pack = transfer::thin(&here, &wanted, &there, None).map_err(|error| failed(&error))?;
+            exchange.push(&updates, pack.unwrap_or_default()).await
         })?;
         pushed.map_or_else(
             || program::push_within(self.limit, self.here, self.url, self.credentials, &updates).map(|()| 0),

@@ -11,6 +11,7 @@ use super::super::input::Input;
 use super::super::problem::Problem;
 use super::super::program::{Running, complaint};
 use super::commands::Push;
+use super::plain;
 use super::quarantine::Quarantine;
 use super::report::Report;
 
@@ -39,6 +40,12 @@ pub(super) async fn unpack(
     report: &mut Report,
     input: &mut Input,
 ) -> Result<(), Failure> {
+    let commits = wanted(push, report)
+        .into_iter()
+        .map(|Wanted { at, id, .. }| plain::Wanted { reference: push.commands[at].reference.clone(), id });
+    if plain::unpack(repository, quarantine, host.limits.max_pack_bytes, commits.collect(), input).await? {
+        return Ok(());
+    }
     index(host, repository, quarantine, input).await?;
     for (at, reason) in wrong_kinds(repository, quarantine, wanted(push, report)).await? {
         report.refuse(at, reason);

@@ -65,6 +65,8 @@ fn concerns(event: &str, is_news: impl Fn(&str, Option<Oid>) -> bool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use git2::Oid;
+
     use super::concerns;
 
     #[test]

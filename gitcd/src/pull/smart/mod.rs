@@ -21,7 +21,7 @@ use reqwest::{RequestBuilder, Response, StatusCode};
 pub(super) use self::events::Events;
 pub(super) use self::fetch::have;
 use self::lines::{Line, Lines};
-pub(super) use self::push::{Update, pack};
+pub(super) use self::push::Update;
 use super::credentials::{Credentials, decoded};
 use super::program::Failed;
 use super::status::Condition;

@@ -1,11 +1,10 @@
 //! What others get.
 
-use git2::{Odb, Oid, Repository, Sort};
+use git2::Oid;
 
 use super::Exchange;
 use super::lines::Lines;
 use crate::git::pkt_line;
-use crate::git::transfer::{Pack, TransferError};
 use crate::pull::program::Failed;
 use crate::pull::status::Condition;
 
@@ -50,28 +49,4 @@ async fn report(lines: &mut Lines, references: usize) -> Result<(), Failed> {
         return Err(Failed { condition: Condition::Unreachable, said: "the answer was cut".to_owned() });
     }
     Ok(())
-}
-
-/// A thin pack with what `wanted` needs, for a repository that has what is in the history of `there`.
-pub(in crate::pull) fn pack(here: &Repository, wanted: &[Oid], there: &[Oid]) -> Result<Vec<u8>, TransferError> {
-    let failed = |error: git2::Error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() };
-    let (odb, nothing) = (here.odb().map_err(failed)?, Odb::new().map_err(failed)?);
-    let mut walk = here.revwalk().map_err(failed)?;
-    walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE).map_err(failed)?;
-    for oid in wanted {
-        walk.push(*oid).map_err(failed)?;
-    }
-    // What is there and not here says nothing.
-    for oid in there.iter().filter(|oid| odb.exists(**oid)) {
-        walk.hide(*oid).map_err(failed)?;
-    }
-    let mut pack = Pack::thin();
-    for oid in walk {
-        let oid = oid.map_err(failed)?;
-        let commit = here.find_commit(oid).map_err(failed)?;
-        let before: Vec<Oid> = commit.parents().map(|parent| parent.tree_id()).collect();
-        pack.tree(&odb, &nothing, &before, commit.tree_id())?;
-        pack.commit(&odb, oid)?;
-    }
-    Ok(pack.take())
 }

@@ -1,0 +1,237 @@
+//! The pushes of those who follow a branch, taken in without starting a program: a few commits of plain files on top of what is here.
+//!
+//! What is looked at here is a part of what `git index-pack --strict` and `git rev-list` look at, and what passes is surely sound and
+//! complete for them, too. Whatever does not pass is left to them.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Write as _;
+use std::path::Path;
+
+use git2::{Indexer, ObjectType, Odb, Oid, Repository};
+use sha1::{Digest as _, Sha1};
+
+use super::super::input::Input;
+use super::super::problem::Problem;
+use super::quarantine::Quarantine;
+use crate::git::changes;
+use crate::git::graph::Graph;
+
+/// A larger pack is Git's.
+const MAX_BYTES: usize = 1 << 20;
+const MAX_OBJECTS: u32 = 4096;
+
+/// A reference that is to be moved to a commit.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) reference: String,
+    pub(super) id: Oid,
+}
+
+/// Takes the pack in if all of it is plain; otherwise leaves the quarantine empty and the pack to be read.
+pub(super) async fn unpack(
+    repository: &Path,
+    quarantine: &Quarantine,
+    most: u64,
+    wanted: Vec<Wanted>,
+    input: &mut Input,
+) -> Result<bool, Problem> {
+    let most = usize::try_from(most).unwrap_or(usize::MAX).min(MAX_BYTES);
+    let Some(pack) = input.whole(most).await? else { return Ok(false) };
+    let (repository, folder) = (repository.to_owned(), quarantine.folder().to_owned());
+    let taken = tokio::task::spawn_blocking(move || {
+        let taken = take(&repository, &folder, &pack, &wanted).unwrap_or(false);
+        if !taken {
+            empty(&folder.join("pack"));
+        }
+        taken
+    });
+    let taken = taken.await.map_err(|_| Problem::Failed)?;
+    if taken {
+        input.drain(u64::MAX).await;
+    }
+    Ok(taken)
+}
+
+/// What is left is looked at again by Git, or removed with the quarantine.
+fn empty(packs: &Path) {
+    for entry in std::fs::read_dir(packs).into_iter().flatten().flatten() {
+        let _gone = std::fs::remove_file(entry.path());
+    }
+}
+
+fn take(repository: &Path, folder: &Path, pack: &[u8], wanted: &[Wanted]) -> Result<bool, git2::Error> {
+    let Some((content, checksum)) = pack.split_last_chunk::<20>() else { return Ok(false) };
+    let count = content.get(8..12).and_then(|count| count.first_chunk()).map(|count| u32::from_be_bytes(*count));
+    if !count.is_some_and(|count| (1..=MAX_OBJECTS).contains(&count)) || Sha1::digest(content)[..] != checksum[..] {
+        return Ok(false);
+    }
+    let here = Repository::open(repository)?;
+    let odb = here.odb()?;
+    let mut indexer = Indexer::new(Some(&odb), &folder.join("pack"), 0, false)?;
+    if indexer.write_all(pack).is_err() {
+        return Ok(false);
+    }
+    indexer.commit()?;
+    let new = Odb::new()?;
+    new.add_disk_alternate(&folder.to_string_lossy())?;
+    odb.add_disk_alternate(&folder.to_string_lossy())?;
+    let mut check = Check { here: &here, odb, new: HashMap::new(), graph: Graph::default(), trees: HashSet::new() };
+    let mut ids = Vec::new();
+    new.foreach(|oid| {
+        ids.push(*oid);
+        true
+    })?;
+    for oid in ids {
+        let object = new.read(oid)?;
+        let is_plain = match object.kind() {
+            ObjectType::Blob => true,
+            ObjectType::Tree => changes::is_plain(object.data()),
+            ObjectType::Commit => is_plain_commit(object.data()),
+            _ => false,
+        };
+        if !is_plain {
+            return Ok(false);
+        }
+        check.new.insert(oid, object.kind());
+    }
+    check.are_complete(wanted)
+}
+
+/// Whether a commit is as Git itself writes it: nothing but a tree, parents, an author and a committer in the head.
+fn is_plain_commit(content: &[u8]) -> bool {
+    let Ok(text) = str::from_utf8(content) else { return false };
+    let Some((head, _message)) = text.split_once("\n\n") else { return false };
+    let is_id = |text: &str| text.len() == 40 && text.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
+    let mut lines = head.lines().peekable();
+    if !lines.next().and_then(|line| line.strip_prefix("tree ")).is_some_and(is_id) {
+        return false;
+    }
+    while let Some(parent) = lines.peek().and_then(|line| line.strip_prefix("parent ")) {
+        if !is_id(parent) {
+            return false;
+        }
+        lines.next();
+    }
+    let mut is_person = |word: &str| lines.next().and_then(|line| line.strip_prefix(word)).is_some_and(is_plain_person);
+    is_person("author ") && is_person("committer ") && lines.next().is_none() && !content.contains(&0)
+}
+
+/// `Name <mail> 1700000000 +0100`
+fn is_plain_person(text: &str) -> bool {
+    let Some((name, rest)) = text.split_once(" <") else { return false };
+    let Some((mail, rest)) = rest.split_once("> ") else { return false };
+    let Some((time, zone)) = rest.split_once(' ') else { return false };
+    let is_number =
+        |text: &str, most: usize| !text.is_empty() && text.len() <= most && text.bytes().all(|c| c.is_ascii_digit());
+    let is_free = |text: &str| !text.is_empty() && !text.contains(['<', '>', '\n']);
+    is_free(name)
+        && is_free(mail)
+        && is_number(time, 10)
+        && (time == "0" || !time.starts_with('0'))
+        && zone.len() == 5
+        && zone.starts_with(['+', '-'])
+        && is_number(&zone[1..], 4)
+}
+
+struct Check<'r> {
+    here: &'r Repository,
+    /// What is here and what has come.
+    odb: Odb<'r>,
+    /// What has come.
+    new: HashMap<Oid, ObjectType>,
+    graph: Graph,
+    /// Those that are known to be complete.
+    trees: HashSet<Oid>,
+}
+
+impl Check<'_> {
+    /// Whether everything that the wanted commits lead to has come, or is in the history of their references.
+    fn are_complete(&mut self, wanted: &[Wanted]) -> Result<bool, git2::Error> {
+        for Wanted { reference, id } in wanted {
+            let now = self.here.find_reference(reference).ok().and_then(|found| found.target());
+            let (mut stack, mut seen) = (vec![*id], HashSet::new());
+            while let Some(oid) = stack.pop() {
+                if !seen.insert(oid) {
+                    continue;
+                }
+                match self.new.get(&oid) {
+                    Some(ObjectType::Commit) => {
+                        let commit = self.here.find_commit(oid)?;
+                        stack.extend(commit.parent_ids());
+                        let before = commit.parents().map(|parent| parent.tree_id()).collect::<Vec<_>>();
+                        if !self.is_tree_complete(commit.tree_id(), &before)? {
+                            return Ok(false);
+                        }
+                    }
+                    Some(_) => return Ok(false),
+                    None => {
+                        let is_there = now.is_some_and(|now| {
+                            now == oid || self.graph.is_ancestor(self.here, oid, now).unwrap_or(false)
+                        });
+                        if !is_there {
+                            return Ok(false);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(!wanted.is_empty())
+    }
+
+    /// Whether a tree's objects have come, as far as they are not in the trees `before`, which are complete.
+    fn is_tree_complete(&mut self, tree: Oid, before: &[Oid]) -> Result<bool, git2::Error> {
+        if before.contains(&tree) || self.trees.contains(&tree) {
+            return Ok(true);
+        }
+        if self.new.get(&tree) != Some(&ObjectType::Tree) {
+            return Ok(false);
+        }
+        let entries = {
+            let read = |oid: Oid| self.odb.read(oid);
+            let object = read(tree)?;
+            let old = before.iter().map(|oid| Ok((*oid, read(*oid)?))).collect::<Result<Vec<_>, git2::Error>>()?;
+            let old: Vec<_> = old.iter().map(|(oid, object)| (*oid, object.data())).collect();
+            let Ok(entries) = changes::added(tree, object.data(), &old) else { return Ok(false) };
+            entries
+        };
+        for entry in entries {
+            let is_complete = if entry.is_directory {
+                self.is_tree_complete(entry.oid, &entry.before)?
+            } else {
+                self.new.get(&entry.oid) == Some(&ObjectType::Blob)
+            };
+            if !is_complete {
+                return Ok(false);
+            }
+        }
+        self.trees.insert(tree);
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_commits_pass() {
+        let id = "0123456789abcdef0123456789abcdef01234567";
+        let person = "A B <a@b> 1700000000 +0100";
+        let commit = |head: &str| is_plain_commit(format!("{head}\n\nmessage\n").as_bytes());
+        assert!(commit(&format!("tree {id}\nparent {id}\nparent {id}\nauthor {person}\ncommitter {person}")));
+        assert!(commit(&format!("tree {id}\nauthor {person}\ncommitter {person}")));
+        for head in [
+            format!("tree {id}\nauthor {person}"),
+            format!("parent {id}\nauthor {person}\ncommitter {person}"),
+            format!("tree {id}\nauthor {person}\nparent {id}\ncommitter {person}"),
+            format!("tree {id}\nauthor {person}\ncommitter {person}\ngpgsig x"),
+            format!("tree {}\nauthor {person}\ncommitter {person}", &id[1..]),
+            format!("tree {id}\nauthor A B a@b 1700000000 +0100\ncommitter {person}"),
+            format!("tree {id}\nauthor A B <a@b> 0700000000 +0100\ncommitter {person}"),
+            format!("tree {id}\nauthor A B <a@b> 1700000000 0100\ncommitter {person}"),
+        ] {
+            assert!(!commit(&head), "{head}");
+        }
+        assert!(!is_plain_commit(b"tree"));
+    }
+}
