@@ -2,6 +2,7 @@
 
 use git2::Oid;
 
+use super::pace::Known;
 use super::remote::{Link, Place, Remote};
 use super::smart::Events;
 use crate::git::branch;
@@ -49,11 +50,11 @@ impl Notices {
         self.place = Some(place);
     }
 
-    /// Returns when something may have changed, other than our branch to what was `pushed`.
-    pub(super) async fn next(&mut self, remote: &Remote, config: &branch::Config, pushed: Option<Oid>) {
+    /// Returns when something may have changed that is not known yet.
+    pub(super) async fn next(&mut self, remote: &Remote, config: &branch::Config, known: &Known) {
         let is_news = |reference: &str, new: Option<Oid>| {
             (reference == remote.data_reference || reference == config.data_reference)
-                && !(reference == config.data_reference && new.is_some() && new == pushed)
+                && !new.is_some_and(|new| known.has(new))
         };
         let is_told = match &mut self.source {
             Some(Source::Folder(changes)) => loop {

@@ -4,6 +4,7 @@
 //! merge what it brought, and would lose every race. So whoever has pushed where others push, too, leaves the next turn to
 //! them: until one of them has pushed, or about as long as a turn takes.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use git2::Oid;
@@ -16,6 +17,28 @@ pub(super) struct Exchanged {
     pub(super) brought: bool,
     /// What our branch there was moved to.
     pub(super) pushed: Option<Oid>,
+    /// Where the branches there were found.
+    pub(super) found: Vec<Oid>,
+}
+
+/// Where branches were found or moved to lately: changes to these are no news, whenever they are told.
+#[derive(Debug, Default)]
+pub(super) struct Known(VecDeque<Oid>);
+
+impl Known {
+    pub(super) fn add(&mut self, exchanged: &Exchanged) {
+        const MOST: usize = 256;
+        for oid in exchanged.found.iter().chain(&exchanged.pushed) {
+            if !self.0.contains(oid) {
+                self.0.push_back(*oid);
+            }
+        }
+        self.0.drain(..self.0.len().saturating_sub(MOST));
+    }
+
+    pub(super) fn has(&self, oid: Oid) -> bool {
+        self.0.contains(&oid)
+    }
 }
 
 /// The pace of one remote.
@@ -72,9 +95,12 @@ mod tests {
     #[test]
     fn turns_are_left_to_others_that_are_around() {
         let (mut pace, start, took) = (Pace::default(), Instant::now(), Duration::from_millis(40));
-        let pushed = |brought| Exchanged { brought, pushed: Some(Oid::ZERO_SHA1) };
+        let pushed = |brought| Exchanged { brought, pushed: Some(Oid::ZERO_SHA1), ..Exchanged::default() };
         assert!(matches!(pace.after(&pushed(false), took, start), Breath::Pause(_)), "nobody else was seen");
-        assert!(matches!(pace.after(&Exchanged { brought: true, pushed: None }, took, start), Breath::Pause(_)));
+        assert!(matches!(
+            pace.after(&Exchanged { brought: true, ..Exchanged::default() }, took, start),
+            Breath::Pause(_)
+        ));
         let Breath::Turn(first) = pace.after(&pushed(false), took, start) else { panic!("others are around") };
         assert!(first >= Duration::from_millis(20), "{first:?}");
         for _ in 0..20 {

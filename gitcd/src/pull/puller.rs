@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::join::{Histories, How, JoinError, Joined, Joiner};
 use super::notices::Notices;
-use super::pace::{Breath, Exchanged, Pace};
+use super::pace::{Breath, Exchanged, Known, Pace};
 use super::remote::{Fetched, Link, Push, Remote, RemoteError};
 use super::status::{Condition, Statuses, now};
 use crate::error::chain;
@@ -128,7 +128,7 @@ impl Puller {
         let mut heads = self.joiner.heads();
         let mut failures = 0_u32;
         let mut waiting = Waiting::default();
-        let (mut notices, mut pace, mut pushed) = (Notices::default(), Pace::default(), None);
+        let (mut notices, mut pace, mut known) = (Notices::default(), Pace::default(), Known::default());
         loop {
             heads.borrow_and_update();
             waiting.exchanged = Exchanged::default();
@@ -155,7 +155,7 @@ impl Puller {
                     Some(pause)
                 }
             };
-            pushed = waiting.exchanged.pushed.or(pushed);
+            known.add(&waiting.exchanged);
             let config = self.joiner.config();
             match pace.after(&waiting.exchanged, started.elapsed(), Instant::now()) {
                 Breath::Pause(pause) => tokio::select! {
@@ -164,7 +164,7 @@ impl Puller {
                 },
                 Breath::Turn(turn) => tokio::select! {
                     () = tokio::time::sleep(turn) => {}
-                    () = notices.next(remote, config, pushed) => continue,
+                    () = notices.next(remote, config, &known) => continue,
                     _ = stopped.wait_for(|stopped| *stopped) => return,
                 },
             }
@@ -176,7 +176,7 @@ impl Puller {
             };
             tokio::select! {
                 () = resting => {}
-                () = notices.next(remote, config, pushed) => {}
+                () = notices.next(remote, config, &known) => {}
                 // What was committed here is to be pushed.
                 _ = heads.changed(), if outcome.is_ok() && remote.push_after_merge => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,
@@ -257,6 +257,7 @@ impl Puller {
             status.fetched_bytes += fetched.bytes;
             status.seen = fetched.theirs.map(|oid| oid.to_string());
         });
+        waiting.exchanged.found.extend(fetched.theirs.into_iter().chain(fetched.own));
         if fetched.theirs.is_none() && remote.data_reference != self.joiner.config().data_reference {
             let problem = format!("it has no {}", remote.data_reference);
             return Err(RemoteError { remote: remote.name.clone(), condition: Condition::NoBranch, problem }.into());

@@ -145,10 +145,12 @@ struct Check<'r> {
 }
 
 impl Check<'_> {
-    /// Whether everything that the wanted commits lead to has come, or is in the history of their references.
+    /// Whether everything that the wanted commits lead to has come, or is in the history of the references.
     fn are_complete(&mut self, wanted: &[Wanted]) -> Result<bool, git2::Error> {
-        for Wanted { reference, id } in wanted {
-            let now = self.here.find_reference(reference).ok().and_then(|found| found.target());
+        // A commit of metadata names the one of data that it describes, so the references of a push belong together.
+        let target = |wanted: &Wanted| self.here.find_reference(&wanted.reference).ok()?.target();
+        let now: Vec<Oid> = wanted.iter().filter_map(target).collect();
+        for Wanted { id, .. } in wanted {
             let (mut stack, mut seen) = (vec![*id], HashSet::new());
             while let Some(oid) = stack.pop() {
                 if !seen.insert(oid) {
@@ -165,9 +167,8 @@ impl Check<'_> {
                     }
                     Some(_) => return Ok(false),
                     None => {
-                        let is_there = now.is_some_and(|now| {
-                            now == oid || self.graph.is_ancestor(self.here, oid, now).unwrap_or(false)
-                        });
+                        let mut leads = |now: &Oid| self.graph.is_ancestor(self.here, oid, *now).unwrap_or(false);
+                        let is_there = now.contains(&oid) || now.iter().any(&mut leads);
                         if !is_there {
                             return Ok(false);
                         }
