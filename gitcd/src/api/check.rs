@@ -17,9 +17,9 @@ use crate::store::ranges::Ranges;
 use crate::store::revision::Revision;
 use crate::store::txn::{Compare, Delete, Op, Put, Relation, Target, Txn};
 
-/// Refuses what is larger than `--max-request-bytes`.
-pub(super) fn size(message: &impl prost::Message, limits: Limits) -> Result<(), Status> {
-    if message.encoded_len() > limits.max_request_bytes { Err(status::too_large()) } else { Ok(()) }
+/// Refuses a write that is larger than `--max-request-bytes`.
+pub(super) fn size(bytes: usize, limits: Limits) -> Result<(), Status> {
+    if bytes > limits.max_request_bytes { Err(status::too_large()) } else { Ok(()) }
 }
 
 pub(super) fn range(request: pb::RangeRequest) -> Result<Range, Status> {

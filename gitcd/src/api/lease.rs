@@ -18,14 +18,7 @@ impl Lease for Backend {
         &self,
         request: Request<pb::LeaseGrantRequest>,
     ) -> Result<Response<pb::LeaseGrantResponse>, Status> {
-        let request = request.into_inner();
-        if request.ttl > MAX_TTL {
-            return Err(status::lease_ttl_too_large());
-        }
-        self.admit(quota::LEASE_BYTES)?;
-        let (id, ttl) = self.store.grant(request.id, request.ttl).await.map_err(status::from_store)?;
-        let header = Some(self.header(self.store.revision()));
-        Ok(Response::new(pb::LeaseGrantResponse { header, id, ttl, error: String::new() }))
+        self.grant(request.into_inner()).await.map(Response::new)
     }
 
     async fn lease_revoke(
@@ -88,5 +81,18 @@ impl Lease for Backend {
         let leases = leases.into_iter().map(|(id, _)| pb::LeaseStatus { id }).collect();
         let header = Some(self.header(self.store.revision()));
         Ok(Response::new(pb::LeaseLeasesResponse { header, leases }))
+    }
+}
+
+impl Backend {
+    /// Grants a lease to a client, or to a service that is one in etcd.
+    pub(super) async fn grant(&self, request: pb::LeaseGrantRequest) -> Result<pb::LeaseGrantResponse, Status> {
+        if request.ttl > MAX_TTL {
+            return Err(status::lease_ttl_too_large());
+        }
+        self.admit(quota::LEASE_BYTES)?;
+        let (id, ttl) = self.store.grant(request.id, request.ttl).await.map_err(status::from_store)?;
+        let header = Some(self.header(self.store.revision()));
+        Ok(pb::LeaseGrantResponse { header, id, ttl, error: String::new() })
     }
 }
