@@ -41,7 +41,7 @@ impl Lease for Backend {
         let answers = request.into_inner().then(move |request| {
             let backend = backend.clone();
             async move {
-                let id = request?.id;
+                let id = request.map_err(status::of_message)?.id;
                 // The revision first: a lease may be revoked right after, and must not look alive at that revision.
                 let header = Some(backend.header(backend.store.revision()));
                 // A lease that is gone is answered with a time to live of 0, not with an error.

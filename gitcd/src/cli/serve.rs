@@ -22,6 +22,9 @@ use crate::{api, committer, store, telemetry, tls};
 const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 const DEFAULT_PROGRESS_INTERVAL: Duration = Duration::from_mins(10);
 
+/// Of `--max-request-bytes`: the journal has 32 bits for the length of what becomes durable together, gRPC for that of a message.
+const MAX_REQUEST_BYTES: u64 = 1 << 30;
+
 /// Where a single branch is served unless somebody says otherwise.
 const DEFAULT_URL: &str = "http://127.0.0.1:2479";
 
@@ -69,9 +72,15 @@ pub(super) struct Args {
     /// Superseded values kept in memory; older ones are read back from the journal
     #[arg(long, env = "GITCD_MAX_OLD_VALUE_BYTES", default_value_t = 64 << 20, value_name = "BYTES")]
     max_old_value_bytes: usize,
-    /// Largest request in bytes
-    #[arg(long, env = "GITCD_MAX_REQUEST_BYTES", default_value_t = 1_572_864, value_name = "BYTES")]
-    max_request_bytes: usize,
+    /// Largest write in bytes, up to 1 GiB; messages of any kind may have half a mebibyte more, as in etcd
+    #[arg(
+        long,
+        env = "GITCD_MAX_REQUEST_BYTES",
+        default_value_t = 1_572_864,
+        value_parser = clap::value_parser!(u64).range(..=MAX_REQUEST_BYTES),
+        value_name = "BYTES"
+    )]
+    max_request_bytes: u64,
     /// Most operations in a transaction
     #[arg(long, env = "GITCD_MAX_TXN_OPS", default_value_t = 128, value_name = "N")]
     max_txn_ops: usize,
@@ -294,7 +303,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
             cluster_id: clusters.number("cluster-ids", name)?,
             member_id: members.number("member-ids", name)?,
             limits: api::Limits {
-                max_request_bytes: args.max_request_bytes,
+                max_request_bytes: usize::try_from(args.max_request_bytes)?,
                 max_txn_ops: args.max_txn_ops,
                 quota_backend_bytes: quota(args.quota_backend_bytes),
             },

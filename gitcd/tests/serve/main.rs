@@ -10,6 +10,7 @@ mod authority;
 #[cfg(feature = "otlp")]
 mod collector;
 mod compaction;
+mod deadlines;
 mod kills;
 mod pages;
 mod people;
