@@ -193,3 +193,20 @@ impl Writes {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_git_cannot_hold_is_refused_with_the_bounds_and_what_to_do() {
+        let put = |bytes: usize| put(pb::PutRequest { key: vec![b'x'; bytes].into(), ..pb::PutRequest::default() });
+        put(245_760).unwrap();
+        let refused = put(245_761).unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+        for words in ["1024 names", "240 bytes", "245760 bytes", "shorten the key"] {
+            assert!(refused.message().contains(words), "{refused}");
+        }
+        assert_eq!(path::MAX_DEPTH, 1024);
+    }
+}

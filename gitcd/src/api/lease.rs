@@ -58,7 +58,7 @@ impl Lease for Backend {
     ) -> Result<Response<pb::LeaseTimeToLiveResponse>, Status> {
         let pb::LeaseTimeToLiveRequest { id, keys } = request.into_inner();
         let header = Some(self.header(self.store.revision()));
-        let lease = self.store.lease(id).await.map_err(status::from_store)?;
+        let lease = self.store.lease(id, keys).await.map_err(status::from_store)?;
         let Some(lease) = lease else {
             return Ok(Response::new(pb::LeaseTimeToLiveResponse {
                 header,
@@ -69,8 +69,8 @@ impl Lease for Backend {
             }));
         };
         let ttl = lease.deadline.saturating_duration_since(Instant::now()).as_secs() as i64;
-        let keys = if keys { lease.keys.into_iter().collect() } else { Vec::new() };
-        Ok(Response::new(pb::LeaseTimeToLiveResponse { header, id, ttl, granted_ttl: lease.ttl, keys }))
+        let (granted_ttl, keys) = (lease.ttl, lease.keys);
+        Ok(Response::new(pb::LeaseTimeToLiveResponse { header, id, ttl, granted_ttl, keys }))
     }
 
     async fn lease_leases(

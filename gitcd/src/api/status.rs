@@ -25,7 +25,9 @@ statuses! {
     lease_not_found = NotFound "etcdserver: requested lease not found";
     lease_exists = FailedPrecondition "etcdserver: lease already exists";
     lease_ttl_too_large = OutOfRange "etcdserver: too large lease TTL";
-    too_deep = InvalidArgument "gitcd: the key has more than 1024 components: Git cannot hold a tree that deep";
+    too_deep = InvalidArgument "gitcd: the key is too long for a path in Git, which has at most 1024 names: each part between \
+        slashes takes one for every 240 bytes of it, or 80 that need escapes, so that a key without slashes may have 245760 \
+        bytes; shorten the key, or put what is in it into the value";
     stopped = Unavailable "etcdserver: server stopped";
     no_writer_lease = Unavailable "etcdserver: no leader";
     in_doubt = Unavailable "etcdserver: request timed out, possibly due to previous leader failure";

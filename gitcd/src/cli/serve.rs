@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::etcd::{Compaction, Tracing, Transport};
 use super::{Common, boolean, duration, per_branch};
 use crate::committer::Granularity;
-use crate::config::{DEFAULT_NAME, listen_urls};
+use crate::config::{DEFAULT_NAME, DEFAULT_PEER_URL, listen_urls, peer_urls};
 use crate::pull::owner::Served;
 use crate::server::{Config, ServeError, Server};
 use crate::{api, committer, store, telemetry, tls};
@@ -42,6 +42,14 @@ pub(super) struct Args {
     /// What members tell clients; several URLs are separated by ';' [default: the addresses listened on]
     #[arg(long, env = "GITCD_ADVERTISE_CLIENT_URLS", value_name = "MAP")]
     advertise_client_urls: Option<String>,
+    #[arg(
+        long,
+        env = "GITCD_INITIAL_ADVERTISE_PEER_URLS",
+        value_name = "MAP",
+        help = "What clients are told of the address for other members; several URLs are separated by ';'. A branch has one \
+                member, and nobody listens there [default: http://localhost:2380, as in etcd]"
+    )]
+    initial_advertise_peer_urls: Option<String>,
     /// Cluster ids [default: made from the branch's name]
     #[arg(long, env = "GITCD_CLUSTER_IDS", value_name = "MAP")]
     cluster_ids: Option<String>,
@@ -254,6 +262,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let branches = args.common.branches()?;
     let listen = per_branch("listen-urls", args.listen_urls.as_deref())?;
     let advertise = per_branch("advertise-client-urls", args.advertise_client_urls.as_deref())?;
+    let peers = per_branch("initial-advertise-peer-urls", args.initial_advertise_peer_urls.as_deref())?;
     let clusters = per_branch("cluster-ids", args.cluster_ids.as_deref())?;
     let members = per_branch("member-ids", args.member_ids.as_deref())?;
     let certs = per_branch("tls-cert", args.tls_cert.as_deref())?;
@@ -269,7 +278,18 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
         _ => bail!("branch {name:?}: --tls-cert and --tls-key belong together, and --tls-trusted-ca-certs needs both"),
     };
     let (remotes, leases) = (args.pull.read()?, args.lease.read()?);
-    let maps = [&listen, &advertise, &clusters, &members, &certs, &keys, &authorities, remotes.names(), leases.names()];
+    let maps = [
+        &listen,
+        &advertise,
+        &peers,
+        &clusters,
+        &members,
+        &certs,
+        &keys,
+        &authorities,
+        remotes.names(),
+        leases.names(),
+    ];
     let names = branches.names(&maps);
     branches.check(&names)?;
     let served = Served::default();
@@ -300,6 +320,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
                 .filter(|url| !url.is_empty())
                 .map(ToOwned::to_owned)
                 .collect(),
+            advertise_peer: peer_urls(peers.of(name).unwrap_or(DEFAULT_PEER_URL))?,
             cluster_id: clusters.number("cluster-ids", name)?,
             member_id: members.number("member-ids", name)?,
             limits: api::Limits {

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 
 use super::form::Form;
+use crate::store::revision::Revision;
 
 /// What etcd knows about a key besides its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,6 +53,9 @@ pub struct LineError {
     pub problem: &'static str,
 }
 
+/// What is wrong with a number that is almost the last one of all.
+pub(super) const NO_ROOM: &str = "a number is so large that it leaves no room for writes to come";
+
 impl Line {
     /// Appends the line with its line feed.
     pub(super) fn format(&self, out: &mut Vec<u8>) {
@@ -91,6 +95,7 @@ impl Line {
         let mut field = || fields.next().ok_or("it has fewer than seven fields");
         let key = unescape(field()?).ok_or("the key is not escaped as it should be")?;
         let positive = |field: &[u8], problem| match decimal(field) {
+            Some(number) if number > Revision::MAX_STORED.get() => Err(NO_ROOM),
             Some(number) if number > 0 => Ok(number),
             _ => Err(problem),
         };

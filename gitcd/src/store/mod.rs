@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::alarms::Alarms;
 use self::index::{Index, Size};
-use self::lease::{Lease, Leases};
+use self::lease::Leases;
 use self::log::Entry;
 use self::query::{Found, Range, View};
 use self::revision::Revision;
@@ -366,16 +366,15 @@ impl Store {
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn keep_alive(&self, id: i64) -> Result<Option<i64>, Error> {
-        let lease = self.send(|reply| writer::Command::Lease { id, keep_alive: true, reply }).await?;
-        Ok(lease.map(|lease| lease.ttl))
+        self.send(|reply| writer::Command::KeepAlive { id, reply }).await
     }
 
-    /// A copy of a lease.
+    /// What is known of a lease. Writes wait while its keys are copied, if they are asked for.
     ///
     /// # Errors
     /// [`Error::Stopped`].
-    pub async fn lease(&self, id: i64) -> Result<Option<Lease>, Error> {
-        self.send(|reply| writer::Command::Lease { id, keep_alive: false, reply }).await
+    pub async fn lease(&self, id: i64, keys: bool) -> Result<Option<lease::Report>, Error> {
+        self.send(|reply| writer::Command::Lease { id, keys, reply }).await
     }
 
     /// All leases: id and granted time to live in seconds.

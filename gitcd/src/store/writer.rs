@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::answer::Answer;
 pub(super) use self::answer::Reply;
-use super::lease::Lease;
+use super::lease::{Lease, Report};
 use super::log::Entry;
 use super::merge;
 use super::revision::Revision;
@@ -58,7 +58,8 @@ pub(super) enum Command {
     Merge { request: Box<merge::Request>, reply: Reply<merge::Done> },
     Grant { id: i64, ttl: i64, reply: Reply<(i64, i64)> },
     Revoke { id: i64, only_if_due: bool, client: Option<Arc<str>>, reply: Reply<Revision> },
-    Lease { id: i64, keep_alive: bool, reply: Reply<Option<Lease>> },
+    KeepAlive { id: i64, reply: Reply<Option<i64>> },
+    Lease { id: i64, keys: bool, reply: Reply<Option<Report>> },
     Leases { reply: Reply<Vec<(i64, i64)>> },
     Compact { revision: Revision, reply: Reply<Revision> },
     Committed { revision: Revision, metadata: [u8; 20] },

@@ -10,7 +10,8 @@ use tokio::net::TcpStream;
 use super::support::build::{all, get, put};
 use super::support::{Kind, PATIENCE, Server};
 
-const DEADLINE: Duration = Duration::from_millis(300);
+/// Most of the deadline of 300 ms: the clock starts when the server has the request.
+const SOON: Duration = Duration::from_millis(250);
 
 /// A connection on which a request is sent piece by piece.
 struct Slow {
@@ -76,7 +77,7 @@ async fn a_request_that_does_not_come_to_its_end_is_answered_at_its_deadline() {
             }
             let (code, message) = answer(answered).await;
             assert_eq!((code.as_deref(), &message[..]), (Some("4"), &b""[..]), "{method} {begun:?}");
-            assert!(start.elapsed() >= DEADLINE - Duration::from_millis(50), "{method} {begun:?}");
+            assert!(start.elapsed() >= SOON, "{method} {begun:?}");
         }
     }
     // They are counted as what they are.

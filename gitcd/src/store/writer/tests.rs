@@ -181,17 +181,20 @@ fn nobody_hears_that_a_lease_is_gone_while_its_keys_are_there() {
         .leases
         .lock()
         .keep_alive(1, Instant::now().checked_sub(Duration::from_hours(1)).expect("long after boot"));
-    let ask = |disk: &mut Disk, keep_alive| {
+    let keep_alive = |disk: &mut Disk| {
         let (reply, mut answer) = Reply::channel();
-        disk.writer.batch(&mut VecDeque::from([Command::Lease { id: 1, keep_alive, reply }]));
+        disk.writer.batch(&mut VecDeque::from([Command::KeepAlive { id: 1, reply }]));
         answer.try_recv().expect("a batch answers everything")
     };
     // Looking at it does not end it, and neither does what cannot be made durable.
-    assert!(ask(&mut disk, false).unwrap().is_some());
+    let (reply, mut answer) = Reply::channel();
+    disk.writer.batch(&mut VecDeque::from([Command::Lease { id: 1, keys: true, reply }]));
+    let report = answer.try_recv().expect("a batch answers everything").unwrap().expect("it is there");
+    assert_eq!(report.keys, [key(0)]);
     fault::fail_next(Fault::Full);
-    assert_eq!(ask(&mut disk, true).map(|lease| lease.is_some()), Err(Error::NoSpace));
+    assert_eq!(keep_alive(&mut disk), Err(Error::NoSpace));
     assert_eq!(disk.see().pairs.last().unwrap().len(), 1);
-    assert!(ask(&mut disk, true).unwrap().is_none());
+    assert_eq!(keep_alive(&mut disk), Ok(None));
     assert!(disk.see().pairs.last().unwrap().is_empty(), "the key has gone first");
     let entries = disk.store().log(Revision::new(3), 1);
     assert_eq!(entries[0].client.as_deref(), Some(EXPIRY));
