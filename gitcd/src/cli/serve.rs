@@ -77,7 +77,8 @@ pub(super) struct Args {
     /// Size of a file of the journal, the unit in which it is trimmed; at most a quarter of --max-journal-bytes
     #[arg(long, env = "GITCD_JOURNAL_SEGMENT_BYTES", default_value_t = 32 << 20, value_name = "BYTES", hide = true)]
     journal_segment_bytes: u64,
-    /// Superseded values kept in memory; older ones are read back from the journal
+    /// Superseded values kept in memory; older ones are read back from the journal. Those that it does not have any more stay until
+    /// the next compaction, at most one for each key
     #[arg(long, env = "GITCD_MAX_OLD_VALUE_BYTES", default_value_t = 64 << 20, value_name = "BYTES")]
     max_old_value_bytes: usize,
     /// Largest write in bytes, up to 1 GiB; messages of any kind may have half a mebibyte more, as in etcd

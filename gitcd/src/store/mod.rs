@@ -195,8 +195,8 @@ pub struct Start {
     pub journal: journal::Writer,
     /// The journal's segments.
     pub segments: Arc<Segments>,
-    /// Versions whose value is in the journal only.
-    pub evicted: Vec<Weak<Version>>,
+    /// Superseded versions; the value has left memory if the journal has it.
+    pub superseded: Vec<Weak<Version>>,
     /// Raised alarms.
     pub alarms: Alarms,
     /// Merges that are not in Git yet, oldest first.
@@ -218,7 +218,7 @@ impl Store {
     /// The store, held by its writer, which does not run yet.
     fn assemble(start: Start, limits: Limits) -> (writer::Writer, mpsc::Receiver<writer::Command>) {
         let (commands, inbox) = mpsc::channel(limits.queue);
-        let Start { index, mut leases, committed, journal, segments, evicted, alarms, merges } = start;
+        let Start { index, mut leases, committed, journal, segments, superseded, alarms, merges } = start;
         let merges = merges.into_iter().map(Arc::new).collect();
         for version in index.range(&index::KeyRange::From(Bytes::new()), index.revision()) {
             if version.lease != 0 && leases.find(version.lease).is_none() {
@@ -245,7 +245,7 @@ impl Store {
             counters: Counters::default(),
         });
         store.measure(store.index.read().size());
-        (writer::Writer::new(store, journal, limits, evicted), inbox)
+        (writer::Writer::new(store, journal, limits, superseded), inbox)
     }
 
     /// The newest revision that is durable, which all reads, headers and watches go by.
