@@ -8,9 +8,9 @@ mod support;
 #[path = "../tls/authority.rs"]
 mod authority;
 #[cfg(feature = "otlp")]
+mod clients;
 mod collector;
 mod compaction;
-mod deadlines;
 mod kills;
 mod pages;
 mod people;
@@ -20,3 +20,4 @@ mod restore;
 mod traces;
 mod transport;
 mod trim;
+mod wire;
