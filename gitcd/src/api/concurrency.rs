@@ -19,8 +19,10 @@ use crate::store::query::{Filter, Found, Range, Sort, SortBy};
 use crate::store::revision::Revision;
 
 mod changes;
+mod give_up;
 
 pub(super) use self::changes::Changes;
+pub(super) use self::give_up::GiveUp;
 
 /// Time to live in seconds of the lease of those who bring none.
 const SESSION_TTL: i64 = 60;
@@ -224,46 +226,6 @@ fn check(key: &[u8]) -> Result<(), Status> {
 fn hexadecimal(lease: i64) -> String {
     let sign = if lease < 0 { "-" } else { "" };
     format!("{sign}{:x}", lease.unsigned_abs())
-}
-
-/// Gives a place up when a client goes away while it waits.
-#[derive(Debug)]
-pub(super) struct GiveUp {
-    place: Option<(Caller, Bytes, Revision)>,
-}
-
-impl GiveUp {
-    /// Unless [`GiveUp::keep`] is called.
-    pub(super) fn unless_kept(caller: &Caller, place: &Place) -> Self {
-        Self { place: Some((caller.clone(), place.key.clone(), place.created)) }
-    }
-
-    /// The place is the client's now.
-    pub(super) fn keep(mut self) {
-        self.place = None;
-    }
-
-    /// Gives it up and waits until it is.
-    pub(super) async fn now(mut self) {
-        if let Some((caller, key, created)) = self.place.take() {
-            give_up(&caller, &key, created).await;
-        }
-    }
-}
-
-impl Drop for GiveUp {
-    fn drop(&mut self) {
-        let Some((caller, key, created)) = self.place.take() else { return };
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { give_up(&caller, &key, created).await });
-        }
-    }
-}
-
-async fn give_up(caller: &Caller, key: &Bytes, created: Revision) {
-    if let Err(error) = caller.leave(key, created).await {
-        tracing::debug!(%error, "a place in line is left to its lease");
-    }
 }
 
 /// The oldest place in a line, and the revision at which it was.
