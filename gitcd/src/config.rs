@@ -235,9 +235,53 @@ pub fn listen_urls(urls: &str) -> Result<Vec<Listen>, ConfigError> {
     urls.split(';').filter(|url| !url.is_empty()).map(parse).collect()
 }
 
+/// etcd's default for the address at which other members would find this one.
+pub const DEFAULT_PEER_URL: &str = "http://localhost:2380";
+
+/// Parses the addresses for other members, separated by ';': those that etcd takes, in its order.
+///
+/// # Errors
+/// [`ConfigError::Value`].
+pub fn peer_urls(urls: &str) -> Result<Vec<String>, ConfigError> {
+    let mut urls: Vec<_> = urls.split(';').map(str::trim).filter(|url| !url.is_empty()).collect();
+    if let Some(wrong) = urls.iter().find(|url| !is_peer_url(url)) {
+        return Err(ConfigError::Value {
+            flag: "initial-advertise-peer-urls",
+            value: (*wrong).to_owned(),
+            problem: "it must be http://HOST:PORT or https://HOST:PORT, without a path".to_owned(),
+        });
+    }
+    urls.sort_unstable();
+    Ok(urls.into_iter().map(ToOwned::to_owned).collect())
+}
+
+/// What etcd takes for the address of a member: scheme, host and port, no path.
+pub(crate) fn is_peer_url(url: &str) -> bool {
+    let Some((scheme, authority)) = url.trim().split_once("://") else { return false };
+    match scheme {
+        "unix" | "unixs" => true,
+        "http" | "https" => {
+            let host_and_port = authority.rsplit_once(':');
+            host_and_port.is_some_and(|(_, port)| !port.contains(']')) && !authority.contains('/')
+        }
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_for_peers_are_those_that_etcd_takes() {
+        let urls = peer_urls("https://b.example:2380; http://[::1]:1;").unwrap();
+        assert_eq!(urls, ["http://[::1]:1", "https://b.example:2380"]);
+        assert_eq!(peer_urls(DEFAULT_PEER_URL).unwrap(), [DEFAULT_PEER_URL]);
+        for wrong in ["x", "ftp://a:1", "http://a", "http://a:1/x", "http://[::1]"] {
+            let said = peer_urls(wrong).unwrap_err().to_string();
+            assert!(said.starts_with("--initial-advertise-peer-urls") && said.contains("HOST:PORT"), "{said}");
+        }
+    }
 
     #[test]
     fn a_map_gives_each_branch_its_value_and_a_plain_value_is_for_the_default_one() {

@@ -182,7 +182,7 @@ fn resume(
         );
     }
     replay.settle();
-    let Replay { index, leases, mut bases, evicted, merges, .. } = replay;
+    let Replay { index, leases, mut bases, old: superseded, merges, .. } = replay;
     bases.insert(0, (snapshot.revision, snapshot.metadata));
     let journal = start_journal(&folder, snapshot.incarnation, recovered.newest, segment_bytes, &segments)?;
     tracing::info!(
@@ -190,7 +190,7 @@ fn resume(
         "branch recovered"
     );
     let alarms = read_alarms(&lock)?;
-    let start = Start { index, leases, committed: head, journal, segments, evicted, alarms, merges };
+    let start = Start { index, leases, committed: head, journal, segments, superseded, alarms, merges };
     Ok(Opened { branch, start, bases, incarnation: snapshot.incarnation, lock })
 }
 
@@ -229,8 +229,8 @@ fn restart(mut branch: Branch, lock: StateLock, segment_bytes: u64) -> Result<Op
     );
     let bases = vec![(revision, bytes_of(metadata))];
     let alarms = read_alarms(&lock)?;
-    let (evicted, merges) = (Vec::new(), Vec::new());
-    let start = Start { index, leases, committed: revision, journal, segments, evicted, alarms, merges };
+    let (superseded, merges) = (Vec::new(), Vec::new());
+    let start = Start { index, leases, committed: revision, journal, segments, superseded, alarms, merges };
     Ok(Opened { branch, start, bases, incarnation, lock })
 }
 

@@ -40,6 +40,8 @@ pub struct Config {
     pub listen: Vec<Listen>,
     /// What to tell clients; the listeners' addresses if empty.
     pub advertise: Vec<String>,
+    /// What to tell clients of the address for other members, of which there are none.
+    pub advertise_peer: Vec<String>,
     /// The cluster's id; made from the branch's name if unset.
     pub cluster_id: Option<u64>,
     /// The member's id; made from the branch's name if unset.
@@ -341,6 +343,7 @@ fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr]) -> Bac
             member_id: config.member_id.unwrap_or_else(|| derived("member")),
             name: config.branch.name.clone(),
             client_urls,
+            peer_urls: config.advertise_peer.clone(),
         }),
         limits: config.limits,
         progress_interval: config.progress_interval,

@@ -17,11 +17,14 @@ const (
 
 var serving = regexp.MustCompile(`(?m)^.* serving .*\baddress=(\S+)$`)
 
-// startGitcd takes the ids of startEtcd.
+// peer is where peers would find the only member.
+const peer = "http://127.0.0.1:2380"
+
+// startGitcd takes the ids of startEtcd, and its address for peers.
 func (s *Server) startGitcd() error {
 	arguments := []string{
 		"serve", s.repository(),
-		"--listen-urls=" + s.listen(), "--advertise-client-urls=" + s.advertised(),
+		"--listen-urls=" + s.listen(), "--advertise-client-urls=" + s.advertised(), "--initial-advertise-peer-urls=" + peer,
 		"--cluster-ids=" + strconv.FormatUint(ClusterID, 10), "--member-ids=" + strconv.FormatUint(MemberID, 10),
 	}
 	if s.options.QuotaBytes != 0 {
@@ -41,7 +44,6 @@ var servingTraffic = regexp.MustCompile(`"serving client traffic .*"address":"([
 // startEtcd elects the only member as fast as etcd allows, and gives it and its cluster always the same ids:
 // they are made from the address where peers would find it.
 func (s *Server) startEtcd() error {
-	const peer = "http://127.0.0.1:2380"
 	arguments := []string{
 		"--name=default", "--logger=zap", "--unsafe-no-fsync",
 		"--heartbeat-interval=10", "--election-timeout=100",

@@ -17,9 +17,9 @@ use crate::store::ranges::Ranges;
 use crate::store::revision::Revision;
 use crate::store::txn::{Compare, Delete, Op, Put, Relation, Target, Txn};
 
-/// Refuses what is larger than `--max-request-bytes`.
-pub(super) fn size(message: &impl prost::Message, limits: Limits) -> Result<(), Status> {
-    if message.encoded_len() > limits.max_request_bytes { Err(status::too_large()) } else { Ok(()) }
+/// Refuses a write that is larger than `--max-request-bytes`.
+pub(super) fn size(bytes: usize, limits: Limits) -> Result<(), Status> {
+    if bytes > limits.max_request_bytes { Err(status::too_large()) } else { Ok(()) }
 }
 
 pub(super) fn range(request: pb::RangeRequest) -> Result<Range, Status> {
@@ -191,5 +191,22 @@ impl Writes {
         }
         self.puts.insert(key.clone());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_git_cannot_hold_is_refused_with_the_bounds_and_what_to_do() {
+        let put = |bytes: usize| put(pb::PutRequest { key: vec![b'x'; bytes].into(), ..pb::PutRequest::default() });
+        put(245_760).unwrap();
+        let refused = put(245_761).unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+        for words in ["1024 names", "240 bytes", "245760 bytes", "shorten the key"] {
+            assert!(refused.message().contains(words), "{refused}");
+        }
+        assert_eq!(path::MAX_DEPTH, 1024);
     }
 }

@@ -3,6 +3,7 @@
 use tonic::{Request, Response, Status};
 
 use super::{Backend, status};
+use crate::config::is_peer_url;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::cluster_server::Cluster;
 
@@ -17,6 +18,8 @@ pub struct Member {
     pub name: String,
     /// Where clients find it.
     pub client_urls: Vec<String>,
+    /// Where other members would find it. There are none, and nobody listens there.
+    pub peer_urls: Vec<String>,
 }
 
 #[tonic::async_trait]
@@ -51,7 +54,7 @@ impl Cluster for Backend {
         let member = pb::Member {
             id: self.member.member_id,
             name: self.member.name.clone(),
-            peer_ur_ls: self.member.peer_urls(),
+            peer_ur_ls: self.member.peer_urls.clone(),
             client_ur_ls: self.member.client_urls.clone(),
             is_learner: false,
         };
@@ -72,64 +75,5 @@ impl Cluster for Backend {
 impl Backend {
     fn known(&self, id: u64) -> Result<(), Status> {
         if id == self.member.member_id { Ok(()) } else { Err(status::member_not_found()) }
-    }
-}
-
-/// What etcd takes for the address of a member: scheme, host and port, no path.
-fn is_peer_url(url: &str) -> bool {
-    let Some((scheme, authority)) = url.trim().split_once("://") else { return false };
-    match scheme {
-        "unix" | "unixs" => true,
-        "http" | "https" => {
-            let host_and_port = authority.rsplit_once(':');
-            host_and_port.is_some_and(|(_, port)| !port.contains(']')) && !authority.contains('/')
-        }
-        _ => false,
-    }
-}
-
-/// etcd's port for other members.
-const PEER_PORT: u16 = 2380;
-
-impl Member {
-    /// Where other members would find it. There are none and nobody listens there, but clients expect that every
-    /// member has such an address: it is the one that an etcd beside it would have by default.
-    fn peer_urls(&self) -> Vec<String> {
-        let on_peer_port = |url: &String| {
-            let (scheme, rest) = url.split_once("://")?;
-            let authority = rest.split('/').next()?;
-            // A colon within brackets is a part of the host.
-            let host = match authority.rsplit_once(':') {
-                Some((host, port)) if !port.contains(']') => host,
-                _ => authority,
-            };
-            Some(format!("{scheme}://{host}:{PEER_PORT}"))
-        };
-        self.client_urls.first().and_then(on_peer_port).into_iter().collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_address_for_peers_is_beside_the_one_for_clients() {
-        let member = |client: &str| Member {
-            cluster_id: 1,
-            member_id: 2,
-            name: "a".into(),
-            client_urls: vec![client.into(), "http://other:2379".into()],
-        };
-        for (client, peer) in [
-            ("http://127.0.0.1:2379", "http://127.0.0.1:2380"),
-            ("https://etcd.example:4001/", "https://etcd.example:2380"),
-            ("http://[::1]:2379", "http://[::1]:2380"),
-            ("http://[::1]", "http://[::1]:2380"),
-            ("http://etcd", "http://etcd:2380"),
-        ] {
-            assert_eq!(member(client).peer_urls(), [peer], "{client}");
-        }
-        assert!(member("nonsense").peer_urls().is_empty());
     }
 }

@@ -4,22 +4,28 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tonic::Status;
+use tonic::{Request, Status};
 
-use super::status;
+use super::{Backend, status};
 use crate::git::path;
+use crate::proto::etcdserverpb as pb;
+use crate::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
+use crate::proto::etcdserverpb::request_op::Request as Op;
+use crate::proto::etcdserverpb::response_op::Response as Answer;
 use crate::proto::mvccpb::KeyValue;
 use crate::store::Store;
 use crate::store::index::KeyRange;
 use crate::store::query::{Filter, Found, Range, Sort, SortBy};
 use crate::store::revision::Revision;
-use crate::store::txn::{Compare, Delete, Done, Op, Put, Relation, Target, Txn};
-use crate::watch::{Mailbox, Registration};
+
+mod changes;
+mod give_up;
+
+pub(super) use self::changes::Changes;
+pub(super) use self::give_up::GiveUp;
 
 /// Time to live in seconds of the lease of those who bring none.
 const SESSION_TTL: i64 = 60;
-/// The one watcher of a waiter's mailbox.
-const WAITER: i64 = 0;
 
 /// One that waits in line, or is at its head.
 #[derive(Debug)]
@@ -51,55 +57,167 @@ pub(super) fn starting_with(prefix: &[u8]) -> KeyRange {
     KeyRange::From(Bytes::copy_from_slice(prefix))
 }
 
-/// Takes a place in the line `name`: its key is `name/<lease in hexadecimal>`. The same lease gets the same place.
-/// Without a lease, one of a minute is granted, which nobody keeps alive, as etcd does.
-///
-/// # Errors
-/// Those of a put: no such lease, no space.
-pub(super) async fn enter(store: &Store, name: &[u8], lease: i64, value: Bytes) -> Result<Place, Status> {
-    let prefix = [name, b"/"].concat();
-    // Before a lease is granted for nothing.
-    if !path::fits(&prefix) {
-        return Err(Status::unknown(status::too_deep().message()));
+/// Who calls a service that is a client of the server in etcd (`api/v3client`): what it writes goes the way of all writes,
+/// with their limits and alarms.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    backend: Backend,
+    client: Option<Arc<str>>,
+}
+
+impl Caller {
+    pub(super) fn of<T>(backend: &Backend, request: &Request<T>) -> Self {
+        Self { backend: backend.clone(), client: super::kv::client(request) }
     }
-    let lease = session(store, lease).await?;
-    let key = Bytes::from([&prefix[..], hexadecimal(lease).as_bytes()].concat());
-    let put = Put { key: key.clone(), value: Some(value), lease: Some(lease), previous: false };
-    let txn = Txn {
-        compares: vec![created_at(&key, Revision::ZERO)],
-        success: vec![Op::Put(put)],
-        failure: vec![Op::Range(one(&key))],
-    };
-    let done = transact(store, txn).await?;
-    let line = starting_with(&prefix);
-    let place = Place { line, key, created: done.revision, lease, former: None, seen: done.revision };
-    match done.done.into_iter().next() {
-        Some(Done::Range(found)) => {
-            let pair = found.pairs.first().ok_or_else(status::session_expired)?;
-            let former = pair.value(store.segments()).map_err(|lost| status::from_inner_client(lost.into()))?;
-            Ok(Place { created: pair.create_revision, former: Some(former), ..place })
+
+    /// Takes a place in the line `name`: its key is `name/<lease in hexadecimal>`. The same lease gets the same place.
+    /// Without a lease, one of a minute is granted, which nobody keeps alive, as etcd does.
+    ///
+    /// # Errors
+    /// Those of a put: no such lease, no space.
+    pub(super) async fn enter(&self, name: &[u8], lease: i64, value: Bytes) -> Result<Place, Status> {
+        let prefix = [name, b"/"].concat();
+        // Before a lease is granted for nothing.
+        if !path::fits(&prefix) {
+            return Err(inner(&status::too_deep()));
         }
-        _ => Ok(place),
+        let lease = self.session(lease).await?;
+        let key = Bytes::from([&prefix[..], hexadecimal(lease).as_bytes()].concat());
+        let put = pb::PutRequest { key: key.clone(), value, lease, ..pb::PutRequest::default() };
+        let get = pb::RangeRequest { key: key.clone(), ..pb::RangeRequest::default() };
+        let done = self.transact(pb::TxnRequest {
+            compare: vec![created_at(&key, Revision::ZERO)],
+            success: op(Op::RequestPut(put)),
+            failure: op(Op::RequestRange(get)),
+        });
+        let done = done.await?;
+        let seen = revision(done.header);
+        let place = Place { line: starting_with(&prefix), key, created: seen, lease, former: None, seen };
+        match done.responses.into_iter().next().and_then(|response| response.response) {
+            Some(Answer::ResponseRange(found)) => {
+                let pair = found.kvs.into_iter().next().ok_or_else(status::session_expired)?;
+                Ok(Place { created: Revision::new(pair.create_revision), former: Some(pair.value), ..place })
+            }
+            _ => Ok(place),
+        }
+    }
+
+    /// The given lease, or a new one for those who bring none.
+    ///
+    /// # Errors
+    /// No space.
+    pub(super) async fn session(&self, lease: i64) -> Result<i64, Status> {
+        if lease != 0 {
+            return Ok(lease);
+        }
+        let request = pb::LeaseGrantRequest { id: 0, ttl: SESSION_TTL };
+        Ok(self.backend.grant(request).await.map_err(|status| inner(&status))?.id)
+    }
+
+    /// Waits until nobody is in front. Returns whether there was somebody.
+    ///
+    /// # Errors
+    /// If the server stops.
+    pub(super) async fn reach_head(&self, place: &Place) -> Result<bool, Status> {
+        let store = &self.backend.store;
+        let in_front = Range {
+            filter: Filter { max_create: place.created.get() - 1, ..Filter::default() },
+            sort: Some(Sort { by: SortBy::Create, descending: true, after_limit: false }),
+            limit: 1,
+            ..one_of(place.line.clone())
+        };
+        let mut waited = false;
+        // The one right in front only: when a place becomes free, not all that wait wake up.
+        while let Some(next) = store.range(&in_front).map_err(status::from_inner_client)?.pairs.first() {
+            waited = true;
+            let mut changes = Changes::of(store, KeyRange::One(next.key.clone()));
+            let there = || {
+                store.with_index(|index, current| {
+                    let now = index.range(&KeyRange::One(next.key.clone()), current).next();
+                    now.is_some_and(|now| now.create_revision == next.create_revision)
+                })
+            };
+            while there() {
+                changes.next().await?;
+            }
+        }
+        Ok(waited)
+    }
+
+    /// Gives a place up, if it is still the same. Returns the revision.
+    ///
+    /// # Errors
+    /// Those of a deletion.
+    pub(super) async fn leave(&self, key: &Bytes, created: Revision) -> Result<Revision, Status> {
+        check(key)?;
+        let delete = pb::DeleteRangeRequest { key: key.clone(), ..pb::DeleteRangeRequest::default() };
+        let done = self.transact(pb::TxnRequest {
+            compare: vec![created_at(key, created)],
+            success: op(Op::RequestDeleteRange(delete)),
+            failure: Vec::new(),
+        });
+        Ok(revision(done.await?.header))
+    }
+
+    /// Replaces what a place says. `None` if the place is gone.
+    ///
+    /// # Errors
+    /// Those of a put.
+    pub(super) async fn say(
+        &self,
+        key: &Bytes,
+        created: Revision,
+        lease: i64,
+        value: Bytes,
+    ) -> Result<Option<Revision>, Status> {
+        check(key)?;
+        let put = pb::PutRequest { key: key.clone(), value, lease, ..pb::PutRequest::default() };
+        let done = self.transact(pb::TxnRequest {
+            compare: vec![created_at(key, created)],
+            success: op(Op::RequestPut(put)),
+            failure: Vec::new(),
+        });
+        let done = done.await?;
+        Ok(done.succeeded.then(|| revision(done.header)))
+    }
+
+    /// Whether a place is still there, and the revision at which that was looked up.
+    pub(super) fn still_there(&self, place: &Place) -> Result<(Revision, bool), Status> {
+        let store = &self.backend.store;
+        let found = store.range(&one_of(KeyRange::One(place.key.clone()))).map_err(status::from_inner_client)?;
+        store.newest().map_err(status::from_inner_client)?;
+        Ok((found.revision, found.pairs.first().is_some_and(|pair| pair.create_revision == place.created)))
+    }
+
+    /// Deletes a key.
+    ///
+    /// # Errors
+    /// Those of a deletion.
+    pub(super) async fn delete(&self, key: Bytes) -> Result<Option<pb::ResponseHeader>, Status> {
+        check(&key)?;
+        let request = pb::DeleteRangeRequest { key, ..pb::DeleteRangeRequest::default() };
+        let done = self.backend.delete(request, self.client.clone()).await;
+        Ok(done.map_err(|status| inner(&status))?.header)
+    }
+
+    async fn transact(&self, request: pb::TxnRequest) -> Result<pb::TxnResponse, Status> {
+        self.backend.transact(request, self.client.clone()).await.map_err(|status| inner(&status))
     }
 }
 
-/// The given lease, or a new one for those who bring none.
-async fn session(store: &Store, lease: i64) -> Result<i64, Status> {
-    match lease {
-        0 => Ok(store.grant(0, SESSION_TTL).await.map_err(status::from_inner_client)?.0),
-        lease => Ok(lease),
-    }
+/// A status as a client within the server gives it on: the text stays, the code does not.
+fn inner(status: &Status) -> Status {
+    Status::unknown(status.message())
 }
 
 /// What a put would refuse.
 ///
 /// # Errors
 /// With the code that all errors of a client within the server have.
-pub(super) fn check(key: &[u8]) -> Result<(), Status> {
-    let refused = |status: Status| Err(Status::unknown(status.message()));
+fn check(key: &[u8]) -> Result<(), Status> {
     match key {
-        [] => refused(status::empty_key()),
-        key if !path::fits(key) => refused(status::too_deep()),
+        [] => Err(inner(&status::empty_key())),
+        key if !path::fits(key) => Err(inner(&status::too_deep())),
         _ => Ok(()),
     }
 }
@@ -108,96 +226,6 @@ pub(super) fn check(key: &[u8]) -> Result<(), Status> {
 fn hexadecimal(lease: i64) -> String {
     let sign = if lease < 0 { "-" } else { "" };
     format!("{sign}{:x}", lease.unsigned_abs())
-}
-
-/// Waits until nobody is in front. Returns whether there was somebody.
-///
-/// # Errors
-/// If the server stops.
-pub(super) async fn reach_head(store: &Arc<Store>, place: &Place) -> Result<bool, Status> {
-    let in_front = Range {
-        filter: Filter { max_create: place.created.get() - 1, ..Filter::default() },
-        sort: Some(Sort { by: SortBy::Create, descending: true, after_limit: false }),
-        limit: 1,
-        ..one_of(place.line.clone())
-    };
-    let mut waited = false;
-    // The one right in front only: when a place becomes free, not all that wait wake up.
-    while let Some(next) = store.range(&in_front).map_err(status::from_inner_client)?.pairs.first() {
-        waited = true;
-        let mut changes = Changes::of(store, KeyRange::One(next.key.clone()));
-        let there = || {
-            store.with_index(|index, current| {
-                let now = index.range(&KeyRange::One(next.key.clone()), current).next();
-                now.is_some_and(|now| now.create_revision == next.create_revision)
-            })
-        };
-        while there() {
-            changes.next().await?;
-        }
-    }
-    Ok(waited)
-}
-
-/// Gives a place up, if it is still the same. Returns the revision.
-///
-/// # Errors
-/// Those of a deletion.
-pub(super) async fn leave(store: &Store, key: &Bytes, created: Revision) -> Result<Revision, Status> {
-    check(key)?;
-    let delete = Delete { keys: KeyRange::One(key.clone()), previous: false };
-    let txn = Txn { compares: vec![created_at(key, created)], success: vec![Op::Delete(delete)], failure: Vec::new() };
-    Ok(transact(store, txn).await?.revision)
-}
-
-/// Gives a place up when a client goes away while it waits.
-#[derive(Debug)]
-pub(super) struct GiveUp {
-    place: Option<(Arc<Store>, Bytes, Revision)>,
-}
-
-impl GiveUp {
-    /// Unless [`GiveUp::keep`] is called.
-    pub(super) fn unless_kept(store: &Arc<Store>, place: &Place) -> Self {
-        Self { place: Some((store.clone(), place.key.clone(), place.created)) }
-    }
-
-    /// The place is the client's now.
-    pub(super) fn keep(mut self) {
-        self.place = None;
-    }
-}
-
-impl Drop for GiveUp {
-    fn drop(&mut self) {
-        let Some((store, key, created)) = self.place.take() else { return };
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                if let Err(error) = leave(&store, &key, created).await {
-                    tracing::debug!(%error, "a place in line is left to its lease");
-                }
-            });
-        }
-    }
-}
-
-/// Replaces what a place says. `None` if the place is gone.
-///
-/// # Errors
-/// Those of a put.
-pub(super) async fn say(
-    store: &Store,
-    key: &Bytes,
-    created: Revision,
-    lease: i64,
-    value: Bytes,
-) -> Result<Option<Revision>, Status> {
-    check(key)?;
-    let lease = session(store, lease).await?;
-    let put = Put { key: key.clone(), value: Some(value), lease: Some(lease), previous: false };
-    let txn = Txn { compares: vec![created_at(key, created)], success: vec![Op::Put(put)], failure: Vec::new() };
-    let done = transact(store, txn).await?;
-    Ok(done.succeeded.then_some(done.revision))
 }
 
 /// The oldest place in a line, and the revision at which it was.
@@ -213,46 +241,6 @@ pub(super) fn head(store: &Store, line: &KeyRange) -> Result<(Revision, Option<K
     let found = store.range(&oldest).map_err(status::from_inner_client)?;
     store.newest().map_err(status::from_inner_client)?;
     Ok((found.revision, pair(store, &found)?))
-}
-
-/// Whether a place is still there, and the revision at which that was looked up.
-pub(super) fn still_there(store: &Store, place: &Place) -> Result<(Revision, bool), Status> {
-    let found = store.range(&one(&place.key)).map_err(status::from_inner_client)?;
-    store.newest().map_err(status::from_inner_client)?;
-    Ok((found.revision, found.pairs.first().is_some_and(|pair| pair.create_revision == place.created)))
-}
-
-/// Tells when something in a range changes.
-#[derive(Debug)]
-pub(super) struct Changes {
-    mailbox: Arc<Mailbox>,
-    store: Arc<Store>,
-    _registration: Registration,
-}
-
-impl Changes {
-    /// Changes from now on.
-    pub(super) fn of(store: &Arc<Store>, keys: KeyRange) -> Self {
-        let mailbox = store.hub().open();
-        let registration = store.hub().register(keys, &mailbox, WAITER, || None);
-        Self { mailbox, store: store.clone(), _registration: registration }
-    }
-
-    /// Waits for the next one.
-    ///
-    /// # Errors
-    /// If the server stops.
-    pub(super) async fn next(&mut self) -> Result<(), Status> {
-        loop {
-            if !self.mailbox.changed().await {
-                return Err(status::stopped());
-            }
-            // Compactions wake everybody.
-            if !self.mailbox.take(self.store.revision()).is_empty() {
-                return Ok(());
-            }
-        }
-    }
 }
 
 fn pair(store: &Store, found: &Found) -> Result<Option<KeyValue>, Status> {
@@ -273,19 +261,23 @@ fn one_of(keys: KeyRange) -> Range {
     }
 }
 
-fn one(key: &Bytes) -> Range {
-    one_of(KeyRange::One(key.clone()))
-}
-
-fn created_at(key: &Bytes, revision: Revision) -> Compare {
-    Compare { keys: KeyRange::One(key.clone()), relation: Relation::Equal, target: Target::Create(revision.get()) }
-}
-
-async fn transact(store: &Store, txn: Txn) -> Result<crate::store::txn::TxnDone, Status> {
-    match store.execute(Op::Txn(txn), None).await.map_err(status::from_inner_client)? {
-        Done::Txn(done) => Ok(done),
-        _ => unreachable!("a transaction is answered as one"),
+/// etcd's condition for whether a key is still the one that was made at a revision; 0 for none.
+fn created_at(key: &Bytes, revision: Revision) -> pb::Compare {
+    pb::Compare {
+        result: CompareResult::Equal.into(),
+        target: CompareTarget::Create.into(),
+        key: key.clone(),
+        range_end: Bytes::new(),
+        target_union: Some(TargetUnion::CreateRevision(revision.get())),
     }
+}
+
+fn op(request: Op) -> Vec<pb::RequestOp> {
+    vec![pb::RequestOp { request: Some(request) }]
+}
+
+fn revision(header: Option<pb::ResponseHeader>) -> Revision {
+    Revision::new(header.map_or(0, |header| header.revision))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::{Stream, stream};
 use tonic::{Request, Response, Status};
 
-use super::concurrency::{self, Changes, GiveUp};
+use super::concurrency::{self, Caller, Changes, GiveUp};
 use super::{Backend, status};
 use crate::proto::v3electionpb as pb;
 use crate::proto::v3electionpb::election_server::Election;
@@ -16,15 +16,20 @@ use crate::store::revision::Revision;
 #[tonic::async_trait]
 impl Election for Backend {
     async fn campaign(&self, request: Request<pb::CampaignRequest>) -> Result<Response<pb::CampaignResponse>, Status> {
+        let caller = Caller::of(self, &request);
         let pb::CampaignRequest { name, lease, value } = request.into_inner();
-        let place = concurrency::enter(&self.store, &name, lease, value.clone()).await?;
-        let give_up = GiveUp::unless_kept(&self.store, &place);
+        let place = caller.enter(&name, lease, value.clone()).await?;
+        let give_up = GiveUp::unless_kept(&caller, &place);
         if place.former.as_ref().is_some_and(|former| *former != value) {
             // The same candidate with something new to say.
-            let said = concurrency::say(&self.store, &place.key, place.created, place.lease, value).await?;
-            said.ok_or_else(status::not_leader)?;
+            let said = caller.say(&place.key, place.created, place.lease, value).await;
+            if let Err(refused) = said.and_then(|said| said.ok_or_else(status::not_leader)) {
+                // As in etcd, it is no candidate any more by the time it is told.
+                give_up.now().await;
+                return Err(refused);
+            }
         }
-        concurrency::reach_head(&self.store, &place).await?;
+        caller.reach_head(&place).await?;
         give_up.keep();
         let header = Some(self.header(place.seen));
         let leader = pb::LeaderKey { name, key: place.key, rev: place.created.get(), lease: place.lease };
@@ -32,10 +37,12 @@ impl Election for Backend {
     }
 
     async fn proclaim(&self, request: Request<pb::ProclaimRequest>) -> Result<Response<pb::ProclaimResponse>, Status> {
+        let caller = Caller::of(self, &request);
         let pb::ProclaimRequest { leader, value } = request.into_inner();
         let leader = leader.ok_or_else(status::missing_leader)?;
         let created = Revision::new(leader.rev);
-        let said = concurrency::say(&self.store, &leader.key, created, leader.lease, value).await?;
+        let lease = caller.session(leader.lease).await?;
+        let said = caller.say(&leader.key, created, lease, value).await?;
         let header = Some(self.header(said.ok_or_else(status::not_leader)?));
         Ok(Response::new(pb::ProclaimResponse { header }))
     }
@@ -71,8 +78,11 @@ impl Election for Backend {
     }
 
     async fn resign(&self, request: Request<pb::ResignRequest>) -> Result<Response<pb::ResignResponse>, Status> {
+        let caller = Caller::of(self, &request);
         let leader = request.into_inner().leader.ok_or_else(status::missing_leader)?;
-        let revision = concurrency::leave(&self.store, &leader.key, Revision::new(leader.rev)).await?;
+        // etcd grants one to whoever has none, though there is nothing to be bound to it.
+        caller.session(leader.lease).await?;
+        let revision = caller.leave(&leader.key, Revision::new(leader.rev)).await?;
         Ok(Response::new(pb::ResignResponse { header: Some(self.header(revision)) }))
     }
 }

@@ -14,7 +14,7 @@ use axum::routing::future::RouteFuture;
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
-use tonic::Status;
+use tonic::{Code, Status};
 use tower::Service;
 
 use super::quick::{Progress, Quick};
@@ -29,8 +29,8 @@ pub struct Front {
     backend: Backend,
     routes: Router,
     requests: Requests,
-    /// Largest message that is decoded.
-    decode_limit: usize,
+    /// Largest message that is taken.
+    message_limit: usize,
     /// Reads go to the router like all others, which makes spans for them.
     is_traced: bool,
 }
@@ -38,24 +38,23 @@ pub struct Front {
 impl Front {
     /// `routes` has the services of [`super::routes`].
     pub fn new(backend: Backend, routes: Router, requests: Requests) -> Arc<Self> {
-        let decode_limit = super::decode_limit(&backend.limits);
-        Arc::new(Self { backend, routes, requests, decode_limit, is_traced: telemetry::on() })
+        let message_limit = super::message_limit(&backend.limits);
+        Arc::new(Self { backend, routes, requests, message_limit, is_traced: telemetry::on() })
     }
 
     /// Answers a request.
     pub fn call(self: &Arc<Self>, request: Request<Incoming>) -> Answer {
         let counted = self.requests.begin(request.uri().path());
-        let state = if !self.is_traced && Quick::takes(&request) {
-            State::Quick(Quick::new(request))
+        let (deadline, state) = if !self.is_traced && Quick::takes(&request) {
+            (Deadline::Unread, State::Quick(Quick::new(request)))
         } else {
-            self.route(request.map(Body::new))
+            (Deadline::of(request.headers()), self.route(request.map(Body::new)))
         };
-        Answer { front: self.clone(), counted, state }
+        Answer { front: self.clone(), counted, deadline, state }
     }
 
     fn route(&self, request: Request<Body>) -> State {
-        let deadline = timeout(request.headers()).map(|timeout| Box::pin(tokio::time::sleep(timeout)));
-        State::Routed { answer: self.routes.clone().call(request), deadline }
+        State::Routed(self.routes.clone().call(request))
     }
 }
 
@@ -63,48 +62,81 @@ impl Front {
 pub struct Answer {
     front: Arc<Front>,
     counted: Option<metrics::Request>,
+    deadline: Deadline,
     state: State,
 }
 
 enum State {
     Quick(Quick),
-    Routed { answer: RouteFuture<Infallible>, deadline: Option<Pin<Box<Sleep>>> },
+    Routed(RouteFuture<Infallible>),
+}
+
+/// When the client does not wait any longer.
+enum Deadline {
+    /// Only a request that has to wait is worth a timer.
+    Unread,
+    Never,
+    At(Pin<Box<Sleep>>),
+}
+
+impl Deadline {
+    fn of(headers: &HeaderMap) -> Self {
+        timeout(headers).map_or(Self::Never, |timeout| Self::At(Box::pin(tokio::time::sleep(timeout))))
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
+        let Self::At(deadline) = self else { return Poll::Pending };
+        deadline.as_mut().poll(cx).map(|()| Status::deadline_exceeded("context deadline exceeded"))
+    }
+}
+
+impl Answer {
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<(Response<Body>, Option<Code>)> {
+        loop {
+            match &mut self.state {
+                State::Quick(quick) => match quick.poll(&self.front.backend, self.front.message_limit, cx) {
+                    Poll::Ready(Progress::Answered(answer, code)) => return Poll::Ready((answer, Some(code))),
+                    Poll::Ready(Progress::NotForUs(request)) => {
+                        if matches!(self.deadline, Deadline::Unread) {
+                            self.deadline = Deadline::of(request.headers());
+                        }
+                        self.state = self.front.route(request);
+                    }
+                    Poll::Pending => {
+                        if matches!(self.deadline, Deadline::Unread)
+                            && let Some(headers) = quick.waits_for()
+                        {
+                            self.deadline = Deadline::of(headers);
+                        }
+                        let status = ready!(self.deadline.poll(cx));
+                        return Poll::Ready((status.clone().into_http(), Some(status.code())));
+                    }
+                },
+                State::Routed(answer) => {
+                    let answer = match Pin::new(answer).poll(cx) {
+                        Poll::Ready(answer) => answer.unwrap_or_else(|never| match never {}),
+                        Poll::Pending => ready!(self.deadline.poll(cx)).into_http(),
+                    };
+                    return Poll::Ready((status::of_transport(answer), None));
+                }
+            }
+        }
+    }
 }
 
 impl Future for Answer {
     type Output = Result<Response<Body>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        loop {
-            match &mut this.state {
-                State::Quick(quick) => match ready!(quick.poll(&this.front.backend, this.front.decode_limit, cx)) {
-                    Progress::Answered(answer, code) => {
-                        if let Some(counted) = this.counted.take() {
-                            counted.end(code);
-                        }
-                        return Poll::Ready(Ok(answer));
-                    }
-                    Progress::NotForUs(request) => this.state = this.front.route(request),
-                },
-                State::Routed { answer, deadline } => {
-                    let answer = match Pin::new(answer).poll(cx) {
-                        Poll::Ready(answer) => answer.unwrap_or_else(|never| match never {}),
-                        Poll::Pending => {
-                            let deadline =
-                                deadline.as_mut().map_or(Poll::Pending, |deadline| deadline.as_mut().poll(cx));
-                            ready!(deadline);
-                            Status::deadline_exceeded("context deadline exceeded").into_http()
-                        }
-                    };
-                    let answer = status::of_transport(answer);
-                    return Poll::Ready(Ok(match this.counted.take() {
-                        Some(counted) => counted.answered(answer),
-                        None => answer,
-                    }));
-                }
+        let (answer, code) = ready!(self.poll_answer(cx));
+        Poll::Ready(Ok(match (self.counted.take(), code) {
+            (Some(counted), Some(code)) => {
+                counted.end(code);
+                answer
             }
-        }
+            (Some(counted), None) => counted.answered(answer),
+            (None, _) => answer,
+        }))
     }
 }
 

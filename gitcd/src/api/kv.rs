@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{Stream, stream};
+use prost::Message as _;
 use tonic::{Request, Response, Status};
 
 use super::{Backend, check, key_value, quota, status};
@@ -67,8 +68,9 @@ impl Kv for Backend {
     async fn put(&self, request: Request<pb::PutRequest>) -> Result<Response<pb::PutResponse>, Status> {
         let client = client(&request);
         let request = request.into_inner();
-        check::size(&request, self.limits)?;
+        let size = request.encoded_len();
         let put = Op::Put(check::put(request)?);
+        check::size(size, self.limits)?;
         self.admit(quota::cost(&put))?;
         let done = self.store.execute(put, client).await.map_err(status::from_store)?;
         let Done::Put { revision, previous } = done else { unreachable!("a put is answered as one") };
@@ -82,29 +84,12 @@ impl Kv for Backend {
         request: Request<pb::DeleteRangeRequest>,
     ) -> Result<Response<pb::DeleteRangeResponse>, Status> {
         let client = client(&request);
-        let delete = check::delete(request.into_inner())?;
-        self.intact()?;
-        let done = self.store.execute(Op::Delete(delete), client).await.map_err(status::from_store)?;
-        let Done::Delete { revision, deleted, previous } = done else { unreachable!("a deletion is answered as one") };
-        let mut response = self.delete_response(revision, deleted, &previous)?;
-        response.header = Some(self.header(revision));
-        Ok(Response::new(response))
+        self.delete(request.into_inner(), client).await.map(Response::new)
     }
 
     async fn txn(&self, request: Request<pb::TxnRequest>) -> Result<Response<pb::TxnResponse>, Status> {
         let client = client(&request);
-        let request = request.into_inner();
-        check::size(&request, self.limits)?;
-        let shape = KeysOnly::of(&request);
-        let txn = Op::Txn(check::txn(request, self.limits)?);
-        if !txn.is_read_only() {
-            self.admit(quota::cost(&txn))?;
-        }
-        let done = self.store.execute(txn, client).await.map_err(status::from_store)?;
-        let Done::Txn(txn) = done else { unreachable!("a transaction is answered as one") };
-        let header = self.header(txn.revision);
-        let responses = self.responses(txn.done, txn.succeeded, &shape)?;
-        Ok(Response::new(pb::TxnResponse { header: Some(header), succeeded: txn.succeeded, responses }))
+        self.transact(request.into_inner(), client).await.map(Response::new)
     }
 
     async fn compact(
@@ -147,6 +132,44 @@ impl KeysOnlyOp {
 }
 
 impl Backend {
+    /// Deletes keys for a client, or for a service that is one in etcd.
+    pub(super) async fn delete(
+        &self,
+        request: pb::DeleteRangeRequest,
+        client: Option<Arc<str>>,
+    ) -> Result<pb::DeleteRangeResponse, Status> {
+        let size = request.encoded_len();
+        let delete = check::delete(request)?;
+        check::size(size, self.limits)?;
+        self.intact()?;
+        let done = self.store.execute(Op::Delete(delete), client).await.map_err(status::from_store)?;
+        let Done::Delete { revision, deleted, previous } = done else { unreachable!("a deletion is answered as one") };
+        let mut response = self.delete_response(revision, deleted, &previous)?;
+        response.header = Some(self.header(revision));
+        Ok(response)
+    }
+
+    /// The same for transactions.
+    pub(super) async fn transact(
+        &self,
+        request: pb::TxnRequest,
+        client: Option<Arc<str>>,
+    ) -> Result<pb::TxnResponse, Status> {
+        let size = request.encoded_len();
+        let shape = KeysOnly::of(&request);
+        let txn = Op::Txn(check::txn(request, self.limits)?);
+        if !txn.is_read_only() {
+            // As in etcd, reads are bounded by what the transport takes only.
+            check::size(size, self.limits)?;
+            self.admit(quota::cost(&txn))?;
+        }
+        let done = self.store.execute(txn, client).await.map_err(status::from_store)?;
+        let Done::Txn(txn) = done else { unreachable!("a transaction is answered as one") };
+        let header = self.header(txn.revision);
+        let responses = self.responses(txn.done, txn.succeeded, &shape)?;
+        Ok(pb::TxnResponse { header: Some(header), succeeded: txn.succeeded, responses })
+    }
+
     fn pair(&self, version: &Version) -> Result<KeyValue, Status> {
         let value = version.value(self.store.segments()).map_err(|lost: ValueLost| status::from_store(lost.into()))?;
         Ok(key_value(version, value))

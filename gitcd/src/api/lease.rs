@@ -18,14 +18,7 @@ impl Lease for Backend {
         &self,
         request: Request<pb::LeaseGrantRequest>,
     ) -> Result<Response<pb::LeaseGrantResponse>, Status> {
-        let request = request.into_inner();
-        if request.ttl > MAX_TTL {
-            return Err(status::lease_ttl_too_large());
-        }
-        self.admit(quota::LEASE_BYTES)?;
-        let (id, ttl) = self.store.grant(request.id, request.ttl).await.map_err(status::from_store)?;
-        let header = Some(self.header(self.store.revision()));
-        Ok(Response::new(pb::LeaseGrantResponse { header, id, ttl, error: String::new() }))
+        self.grant(request.into_inner()).await.map(Response::new)
     }
 
     async fn lease_revoke(
@@ -48,7 +41,7 @@ impl Lease for Backend {
         let answers = request.into_inner().then(move |request| {
             let backend = backend.clone();
             async move {
-                let id = request?.id;
+                let id = request.map_err(status::of_message)?.id;
                 // The revision first: a lease may be revoked right after, and must not look alive at that revision.
                 let header = Some(backend.header(backend.store.revision()));
                 // A lease that is gone is answered with a time to live of 0, not with an error.
@@ -65,7 +58,7 @@ impl Lease for Backend {
     ) -> Result<Response<pb::LeaseTimeToLiveResponse>, Status> {
         let pb::LeaseTimeToLiveRequest { id, keys } = request.into_inner();
         let header = Some(self.header(self.store.revision()));
-        let lease = self.store.lease(id).await.map_err(status::from_store)?;
+        let lease = self.store.lease(id, keys).await.map_err(status::from_store)?;
         let Some(lease) = lease else {
             return Ok(Response::new(pb::LeaseTimeToLiveResponse {
                 header,
@@ -76,8 +69,8 @@ impl Lease for Backend {
             }));
         };
         let ttl = lease.deadline.saturating_duration_since(Instant::now()).as_secs() as i64;
-        let keys = if keys { lease.keys.into_iter().collect() } else { Vec::new() };
-        Ok(Response::new(pb::LeaseTimeToLiveResponse { header, id, ttl, granted_ttl: lease.ttl, keys }))
+        let (granted_ttl, keys) = (lease.ttl, lease.keys);
+        Ok(Response::new(pb::LeaseTimeToLiveResponse { header, id, ttl, granted_ttl, keys }))
     }
 
     async fn lease_leases(
@@ -88,5 +81,18 @@ impl Lease for Backend {
         let leases = leases.into_iter().map(|(id, _)| pb::LeaseStatus { id }).collect();
         let header = Some(self.header(self.store.revision()));
         Ok(Response::new(pb::LeaseLeasesResponse { header, leases }))
+    }
+}
+
+impl Backend {
+    /// Grants a lease to a client, or to a service that is one in etcd.
+    pub(super) async fn grant(&self, request: pb::LeaseGrantRequest) -> Result<pb::LeaseGrantResponse, Status> {
+        if request.ttl > MAX_TTL {
+            return Err(status::lease_ttl_too_large());
+        }
+        self.admit(quota::LEASE_BYTES)?;
+        let (id, ttl) = self.store.grant(request.id, request.ttl).await.map_err(status::from_store)?;
+        let header = Some(self.header(self.store.revision()));
+        Ok(pb::LeaseGrantResponse { header, id, ttl, error: String::new() })
     }
 }

@@ -2,22 +2,21 @@
 
 use tonic::{Request, Response, Status};
 
-use super::concurrency::{self, GiveUp};
+use super::concurrency::{Caller, GiveUp};
 use super::{Backend, status};
 use crate::proto::v3lockpb as pb;
 use crate::proto::v3lockpb::lock_server::Lock;
-use crate::store::index::KeyRange;
-use crate::store::txn::{Delete, Op};
 
 #[tonic::async_trait]
 impl Lock for Backend {
     async fn lock(&self, request: Request<pb::LockRequest>) -> Result<Response<pb::LockResponse>, Status> {
+        let caller = Caller::of(self, &request);
         let request = request.into_inner();
-        let place = concurrency::enter(&self.store, &request.name, request.lease, bytes::Bytes::new()).await?;
-        let give_up = GiveUp::unless_kept(&self.store, &place);
+        let place = caller.enter(&request.name, request.lease, bytes::Bytes::new()).await?;
+        let give_up = GiveUp::unless_kept(&caller, &place);
         let mut revision = place.seen;
-        if concurrency::reach_head(&self.store, &place).await? {
-            let (at, there) = concurrency::still_there(&self.store, &place)?;
+        if caller.reach_head(&place).await? {
+            let (at, there) = caller.still_there(&place)?;
             if !there {
                 return Err(status::session_expired());
             }
@@ -28,10 +27,8 @@ impl Lock for Backend {
     }
 
     async fn unlock(&self, request: Request<pb::UnlockRequest>) -> Result<Response<pb::UnlockResponse>, Status> {
-        let key = request.into_inner().key;
-        concurrency::check(&key)?;
-        let delete = Delete { keys: KeyRange::One(key), previous: false };
-        let done = self.store.execute(Op::Delete(delete), None).await.map_err(status::from_inner_client)?;
-        Ok(Response::new(pb::UnlockResponse { header: Some(self.header(done.revision())) }))
+        let caller = Caller::of(self, &request);
+        let header = caller.delete(request.into_inner().key).await?;
+        Ok(Response::new(pb::UnlockResponse { header }))
     }
 }

@@ -12,6 +12,7 @@ use super::{Backend, ETCD_VERSION, downgrade, status};
 use crate::backup;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::maintenance_server::Maintenance;
+use crate::store::Error;
 use crate::store::index::KeyRange;
 use crate::store::revision::Revision;
 
@@ -53,26 +54,17 @@ impl Maintenance for Backend {
     }
 
     async fn hash(&self, _: Request<pb::HashRequest>) -> Result<Response<pb::HashResponse>, Status> {
-        let (revision, hash) = self.hash_at(None).await?;
-        Ok(Response::new(pb::HashResponse { header: Some(self.header(revision)), hash }))
+        let Hashed { current, hash, .. } = self.hash_at(Revision::ZERO).await?;
+        Ok(Response::new(pb::HashResponse { header: Some(self.header(current)), hash }))
     }
 
     async fn hash_kv(&self, request: Request<pb::HashKvRequest>) -> Result<Response<pb::HashKvResponse>, Status> {
-        let asked = request.into_inner().revision;
-        // One below 0 is taken, too, and has no keys.
-        let asked = (asked != 0).then(|| Revision::new(asked));
-        let compacted = self.store.compacted();
-        match asked {
-            Some(asked) if asked > self.store.revision() => return Err(status::future()),
-            Some(asked) if asked > Revision::ZERO && asked < compacted => return Err(status::compacted()),
-            _ => {}
-        }
-        let (revision, hash) = self.hash_at(asked).await?;
+        let hashed = self.hash_at(Revision::new(request.into_inner().revision)).await?;
         Ok(Response::new(pb::HashKvResponse {
-            header: Some(self.header(self.store.revision())),
-            hash,
-            compact_revision: if compacted == Revision::ZERO { -1 } else { compacted.get() },
-            hash_revision: asked.unwrap_or(revision).get(),
+            header: Some(self.header(hashed.current)),
+            hash: hashed.hash,
+            compact_revision: if hashed.compacted == Revision::ZERO { -1 } else { hashed.compacted.get() },
+            hash_revision: hashed.at.get(),
         }))
     }
 
@@ -139,15 +131,32 @@ impl Maintenance for Backend {
     }
 }
 
+/// A checksum, and the revisions of the moment when it was taken.
+struct Hashed {
+    at: Revision,
+    current: Revision,
+    compacted: Revision,
+    hash: u32,
+}
+
 impl Backend {
-    /// A checksum over all pairs at a revision: equal stores with equal histories give equal sums.
-    async fn hash_at(&self, asked: Option<Revision>) -> Result<(Revision, u32), Status> {
+    /// A checksum over all pairs at a revision, or now for 0: equal stores with equal histories give equal sums.
+    async fn hash_at(&self, asked: Revision) -> Result<Hashed, Status> {
         let store = self.store.clone();
         let hashed = tokio::task::spawn_blocking(move || {
-            let (revision, pairs) = store.with_index(|index, current| {
+            // All of one moment.
+            let (at, current, compacted, pairs) = store.with_index(|index, current| {
+                let at = if asked == Revision::ZERO { current } else { asked };
+                // One below 0 is taken, too, and has no keys.
+                if at > current {
+                    return Err(Error::Future);
+                }
+                if at > Revision::ZERO && at < index.compacted() {
+                    return Err(Error::Compacted);
+                }
                 let all = KeyRange::From(Bytes::new());
-                (current, index.range(&all, asked.unwrap_or(current)).cloned().collect::<Vec<_>>())
-            });
+                Ok((at, current, index.compacted(), index.range(&all, at).cloned().collect::<Vec<_>>()))
+            })?;
             // Not 0 for an empty store: clients take that for no hash.
             let mut hasher = crc32fast::Hasher::new_with_initial(1);
             for version in pairs {
@@ -162,7 +171,7 @@ impl Backend {
                     hasher.update(&number.to_le_bytes());
                 }
             }
-            Ok::<_, crate::store::Error>((revision, hasher.finalize()))
+            Ok::<_, Error>(Hashed { at, current, compacted, hash: hasher.finalize() })
         });
         match hashed.await {
             Ok(hashed) => hashed.map_err(status::from_store),

@@ -17,7 +17,7 @@ mod pages;
 mod quick;
 mod quota;
 mod range;
-mod status;
+pub(crate) mod status;
 mod watch;
 
 use std::sync::Arc;
@@ -58,7 +58,7 @@ const OVERHEAD_BYTES: usize = 512 << 10;
 /// Limits on requests; flags and defaults are etcd's.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Largest request in bytes.
+    /// Largest write in bytes. A message of any kind may have half a mebibyte more.
     pub max_request_bytes: usize,
     /// Most operations in a transaction.
     pub max_txn_ops: usize,
@@ -110,39 +110,31 @@ impl Backend {
         Settings {
             header: self.header_base(),
             progress_interval: self.progress_interval,
-            max_request_bytes: self.limits.max_request_bytes + OVERHEAD_BYTES,
+            max_request_bytes: message_limit(&self.limits),
         }
     }
 }
 
-/// Larger messages than are taken are decoded, so that the answer is etcd's error and not the transport's.
-fn decode_limit(limits: &Limits) -> usize {
-    2 * (limits.max_request_bytes + OVERHEAD_BYTES)
+/// The largest message that is taken, whatever service it is for, as in etcd: a write that is a little larger than it may be
+/// is told so in etcd's words and not by the transport.
+fn message_limit(limits: &Limits) -> usize {
+    limits.max_request_bytes.saturating_add(OVERHEAD_BYTES)
 }
 
 /// All gRPC services of a branch.
 pub fn routes(backend: &Backend) -> axum::Router {
-    let decode_limit = decode_limit(&backend.limits);
+    let limit = message_limit(&backend.limits);
     let mut routes = tonic::service::Routes::builder();
-    routes
-        .add_service(
-            KvServer::new(backend.clone())
-                .max_decoding_message_size(decode_limit)
-                .max_encoding_message_size(usize::MAX),
-        )
-        .add_service(
-            WatchServer::new(backend.clone())
-                .max_decoding_message_size(decode_limit)
-                .max_encoding_message_size(usize::MAX),
-        )
-        .add_service(LeaseServer::new(backend.clone()))
-        .add_service(ClusterServer::new(backend.clone()))
-        .add_service(MaintenanceServer::new(backend.clone()))
-        .add_service(AuthServer::new(backend.clone()))
-        .add_service(LockServer::new(backend.clone()))
-        .add_service(ElectionServer::new(backend.clone()))
-        .add_service(HealthServer::new(backend.clone()))
-        .add_service(reflection());
+    macro_rules! add {
+        ($($server:ident),+) => {
+            $(routes.add_service(
+                $server::new(backend.clone()).max_decoding_message_size(limit).max_encoding_message_size(usize::MAX),
+            );)+
+        };
+    }
+    add!(KvServer, WatchServer, LeaseServer, ClusterServer, MaintenanceServer, AuthServer, LockServer, ElectionServer);
+    add!(HealthServer);
+    routes.add_service(reflection().max_decoding_message_size(limit));
     routes.routes().into_axum_router().fallback(unknown)
 }
 

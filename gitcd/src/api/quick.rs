@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -21,7 +21,7 @@ const PATH: &str = "/etcdserverpb.KV/Range";
 pub(super) struct Quick {
     /// Until the request has come in.
     request: Option<Request<Incoming>>,
-    read: Bytes,
+    read: Read,
     range: Option<RangeRequest>,
 }
 
@@ -47,7 +47,12 @@ impl Quick {
 
     /// For a request that [`Quick::takes`].
     pub(super) fn new(request: Request<Incoming>) -> Self {
-        Self { request: Some(request), read: Bytes::new(), range: None }
+        Self { request: Some(request), read: Read::default(), range: None }
+    }
+
+    /// The headers of a request whose body is still to come.
+    pub(super) fn waits_for(&self) -> Option<&HeaderMap> {
+        self.request.as_ref().map(Request::headers)
     }
 
     pub(super) fn poll(&mut self, backend: &Backend, limit: usize, cx: &mut Context<'_>) -> Poll<Progress> {
@@ -59,17 +64,16 @@ impl Quick {
                 && let Some(frame) = ready!(Pin::new(request.body_mut()).poll_frame(cx))
             {
                 match frame.map(Frame::into_data) {
-                    Ok(Ok(data)) if self.read.is_empty() => self.read = data,
-                    Ok(Ok(data)) => self.read = join(&self.read, &data),
+                    Ok(Ok(data)) => self.read.push(data),
                     Ok(Err(_trailers)) => {}
                     // The client is gone, or its connection is.
                     Err(_) => return Poll::Ready(refused(&Status::cancelled("context canceled"))),
                 }
             }
         }
-        let Some(range) = decode(&self.read, limit) else {
+        let read = std::mem::take(&mut self.read).whole();
+        let Some(range) = decode(&read, limit) else {
             let request = self.request.take().expect("a request is read once");
-            let read = std::mem::take(&mut self.read);
             return Poll::Ready(Progress::NotForUs(request.map(|_| Body::from(read))));
         };
         self.request = None;
@@ -83,11 +87,33 @@ impl Quick {
     }
 }
 
-fn join(start: &[u8], end: &[u8]) -> Bytes {
-    let mut all = BytesMut::with_capacity(start.len() + end.len());
-    all.extend_from_slice(start);
-    all.extend_from_slice(end);
-    all.freeze()
+/// The body so far. Most come in one piece, which is not copied; of all others each byte is, a few times at most.
+#[derive(Default)]
+struct Read {
+    first: Bytes,
+    /// All of it, if it is in several pieces.
+    joined: Vec<u8>,
+}
+
+impl Read {
+    fn len(&self) -> usize {
+        self.first.len().max(self.joined.len())
+    }
+
+    fn push(&mut self, piece: Bytes) {
+        if self.len() == 0 {
+            self.first = piece;
+            return;
+        }
+        if self.joined.is_empty() {
+            self.joined.extend_from_slice(&self.first);
+        }
+        self.joined.extend_from_slice(&piece);
+    }
+
+    fn whole(self) -> Bytes {
+        if self.joined.is_empty() { self.first } else { self.joined.into() }
+    }
 }
 
 /// Exactly one message, not compressed and not too large.
@@ -146,5 +172,33 @@ impl HttpBody for Whole {
     fn size_hint(&self) -> SizeHint {
         // Not exact: gRPC has no content length.
         SizeHint::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_in_one_piece_is_not_copied() {
+        let (mut read, piece) = (Read::default(), Bytes::from(vec![7; 100]));
+        read.push(piece.clone());
+        read.push(Bytes::new());
+        assert_eq!(read.len(), 100);
+        let mut read = Read::default();
+        read.push(piece.clone());
+        assert_eq!(read.whole().as_ptr(), piece.as_ptr());
+    }
+
+    /// If each piece copied all before it, these would be 2 TiB.
+    #[test]
+    fn a_body_in_tiny_pieces_takes_time_in_proportion_to_its_length() {
+        let mut read = Read::default();
+        for number in 0..2_u32 << 20 {
+            read.push(Bytes::copy_from_slice(&[number as u8]));
+        }
+        assert_eq!(read.len(), 2 << 20);
+        let whole = read.whole();
+        assert!(whole.iter().enumerate().all(|(number, byte)| *byte == number as u8));
     }
 }

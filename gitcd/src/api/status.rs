@@ -25,7 +25,9 @@ statuses! {
     lease_not_found = NotFound "etcdserver: requested lease not found";
     lease_exists = FailedPrecondition "etcdserver: lease already exists";
     lease_ttl_too_large = OutOfRange "etcdserver: too large lease TTL";
-    too_deep = InvalidArgument "gitcd: the key has more than 1024 components: Git cannot hold a tree that deep";
+    too_deep = InvalidArgument "gitcd: the key is too long for a path in Git, which has at most 1024 names: each part between \
+        slashes takes one for every 240 bytes of it, or 80 that need escapes, so that a key without slashes may have 245760 \
+        bytes; shorten the key, or put what is in it into the value";
     stopped = Unavailable "etcdserver: server stopped";
     no_writer_lease = Unavailable "etcdserver: no leader";
     in_doubt = Unavailable "etcdserver: request timed out, possibly due to previous leader failure";
@@ -53,15 +55,27 @@ statuses! {
     single_member = Unimplemented "gitcd: a branch has one member; other writers take another branch";
 }
 
+/// What tonic says of a message above the limit.
+const TOO_LONG: &str = "Error, decoded message length too large";
+const TOO_LONG_ENCODED: &[u8] = b"Error,%20decoded%20message%20length%20too%20large";
+
 /// gRPC answers a message above the limit of the transport with `ResourceExhausted`, but tonic with `OutOfRange`, by
 /// which etcd's clients know a compacted revision.
 pub(super) fn of_transport<B>(mut response: http::Response<B>) -> http::Response<B> {
     let headers = response.headers_mut();
     let is = |name: &str, start: &[u8]| headers.get(name).is_some_and(|value| value.as_bytes().starts_with(start));
-    if is("grpc-status", b"11") && is("grpc-message", b"Error,%20decoded%20message%20length%20too%20large") {
+    if is("grpc-status", b"11") && is("grpc-message", TOO_LONG_ENCODED) {
         headers.insert("grpc-status", http::HeaderValue::from_static("8"));
     }
     response
+}
+
+/// The same for a message of a stream.
+pub(crate) fn of_message(status: Status) -> Status {
+    if status.code() == Code::OutOfRange && status.message().starts_with(TOO_LONG) {
+        return Status::resource_exhausted(status.message());
+    }
+    status
 }
 
 /// What the store's error is in answers of the Lock and Election services, which are clients of the server in etcd: the

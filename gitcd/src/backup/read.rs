@@ -62,9 +62,6 @@ pub enum ReadError {
     },
 }
 
-/// Three quarters of all revisions. No store comes so far by writes, nor by a restore with a bump, which goes up to half.
-const MAX_REVISION: i64 = i64::MAX / 4 * 3;
-
 /// Where bbolt has its magic number: behind the page header of the first page.
 const BOLT_MAGIC: (usize, [u8; 4]) = (16, 0xED0C_DAED_u32.to_le_bytes());
 
@@ -143,7 +140,7 @@ impl Backup {
         if header.base < 1 || !(0..=header.revision).contains(&header.compact_revision) {
             return Err("its revisions make no sense".to_owned());
         }
-        if header.revision > MAX_REVISION {
+        if header.revision > Revision::MAX_STORED.get() {
             return Err(format!("revision {} leaves no room for writes to come", header.revision));
         }
         Ok(())

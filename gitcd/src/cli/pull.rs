@@ -273,6 +273,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
             branch: branches.branch(name),
             listen: Vec::new(),
             advertise: Vec::new(),
+            advertise_peer: Vec::new(),
             cluster_id: None,
             member_id: None,
             limits: api::Limits { max_request_bytes: 0, max_txn_ops: 0, quota_backend_bytes: 0 },

@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::etcd::{Compaction, Tracing, Transport};
 use super::{Common, boolean, duration, per_branch};
 use crate::committer::Granularity;
-use crate::config::{DEFAULT_NAME, listen_urls};
+use crate::config::{DEFAULT_NAME, DEFAULT_PEER_URL, listen_urls, peer_urls};
 use crate::pull::owner::Served;
 use crate::server::{Config, ServeError, Server};
 use crate::{api, committer, store, telemetry, tls};
@@ -21,6 +21,9 @@ use crate::{api, committer, store, telemetry, tls};
 /// As in etcd: watchers must not be told more often.
 const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 const DEFAULT_PROGRESS_INTERVAL: Duration = Duration::from_mins(10);
+
+/// Of `--max-request-bytes`: the journal has 32 bits for the length of what becomes durable together, gRPC for that of a message.
+const MAX_REQUEST_BYTES: u64 = 1 << 30;
 
 /// Where a single branch is served unless somebody says otherwise.
 const DEFAULT_URL: &str = "http://127.0.0.1:2479";
@@ -39,6 +42,14 @@ pub(super) struct Args {
     /// What members tell clients; several URLs are separated by ';' [default: the addresses listened on]
     #[arg(long, env = "GITCD_ADVERTISE_CLIENT_URLS", value_name = "MAP")]
     advertise_client_urls: Option<String>,
+    #[arg(
+        long,
+        env = "GITCD_INITIAL_ADVERTISE_PEER_URLS",
+        value_name = "MAP",
+        help = "What clients are told of the address for other members; several URLs are separated by ';'. A branch has one \
+                member, and nobody listens there [default: http://localhost:2380, as in etcd]"
+    )]
+    initial_advertise_peer_urls: Option<String>,
     /// Cluster ids [default: made from the branch's name]
     #[arg(long, env = "GITCD_CLUSTER_IDS", value_name = "MAP")]
     cluster_ids: Option<String>,
@@ -66,12 +77,19 @@ pub(super) struct Args {
     /// Size of a file of the journal, the unit in which it is trimmed; at most a quarter of --max-journal-bytes
     #[arg(long, env = "GITCD_JOURNAL_SEGMENT_BYTES", default_value_t = 32 << 20, value_name = "BYTES", hide = true)]
     journal_segment_bytes: u64,
-    /// Superseded values kept in memory; older ones are read back from the journal
+    /// Superseded values kept in memory; older ones are read back from the journal. Those that it does not have any more stay until
+    /// the next compaction, at most one for each key
     #[arg(long, env = "GITCD_MAX_OLD_VALUE_BYTES", default_value_t = 64 << 20, value_name = "BYTES")]
     max_old_value_bytes: usize,
-    /// Largest request in bytes
-    #[arg(long, env = "GITCD_MAX_REQUEST_BYTES", default_value_t = 1_572_864, value_name = "BYTES")]
-    max_request_bytes: usize,
+    /// Largest write in bytes, up to 1 GiB; messages of any kind may have half a mebibyte more, as in etcd
+    #[arg(
+        long,
+        env = "GITCD_MAX_REQUEST_BYTES",
+        default_value_t = 1_572_864,
+        value_parser = clap::value_parser!(u64).range(..=MAX_REQUEST_BYTES),
+        value_name = "BYTES"
+    )]
+    max_request_bytes: u64,
     /// Most operations in a transaction
     #[arg(long, env = "GITCD_MAX_TXN_OPS", default_value_t = 128, value_name = "N")]
     max_txn_ops: usize,
@@ -245,6 +263,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let branches = args.common.branches()?;
     let listen = per_branch("listen-urls", args.listen_urls.as_deref())?;
     let advertise = per_branch("advertise-client-urls", args.advertise_client_urls.as_deref())?;
+    let peers = per_branch("initial-advertise-peer-urls", args.initial_advertise_peer_urls.as_deref())?;
     let clusters = per_branch("cluster-ids", args.cluster_ids.as_deref())?;
     let members = per_branch("member-ids", args.member_ids.as_deref())?;
     let certs = per_branch("tls-cert", args.tls_cert.as_deref())?;
@@ -260,7 +279,18 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
         _ => bail!("branch {name:?}: --tls-cert and --tls-key belong together, and --tls-trusted-ca-certs needs both"),
     };
     let (remotes, leases) = (args.pull.read()?, args.lease.read()?);
-    let maps = [&listen, &advertise, &clusters, &members, &certs, &keys, &authorities, remotes.names(), leases.names()];
+    let maps = [
+        &listen,
+        &advertise,
+        &peers,
+        &clusters,
+        &members,
+        &certs,
+        &keys,
+        &authorities,
+        remotes.names(),
+        leases.names(),
+    ];
     let names = branches.names(&maps);
     branches.check(&names)?;
     let served = Served::default();
@@ -291,10 +321,11 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
                 .filter(|url| !url.is_empty())
                 .map(ToOwned::to_owned)
                 .collect(),
+            advertise_peer: peer_urls(peers.of(name).unwrap_or(DEFAULT_PEER_URL))?,
             cluster_id: clusters.number("cluster-ids", name)?,
             member_id: members.number("member-ids", name)?,
             limits: api::Limits {
-                max_request_bytes: args.max_request_bytes,
+                max_request_bytes: usize::try_from(args.max_request_bytes)?,
                 max_txn_ops: args.max_txn_ops,
                 quota_backend_bytes: quota(args.quota_backend_bytes),
             },

@@ -120,14 +120,14 @@ mod tests {
             let new = Arc::new(Version::put(format!("/e/new{number}").into(), now, now, 1, 0, Bytes::new()));
             index.apply(vec![gone, new], 0, None);
         }
-        let (committed, leases, evicted) = (index.revision(), Leases::default(), Vec::new());
+        let (committed, leases, superseded) = (index.revision(), Leases::default(), Vec::new());
         let start = Start {
             index,
             leases,
             committed,
             journal,
             segments,
-            evicted,
+            superseded,
             alarms: crate::store::alarms::Alarms::default(),
             merges: Vec::new(),
         };

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 
 use super::form::Form;
+use crate::store::revision::Revision;
 
 /// What etcd knows about a key besides its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,6 +53,9 @@ pub struct LineError {
     pub problem: &'static str,
 }
 
+/// What is wrong with a number that is almost the last one of all.
+pub(super) const NO_ROOM: &str = "a number is so large that it leaves no room for writes to come";
+
 impl Line {
     /// Appends the line with its line feed.
     pub(super) fn format(&self, out: &mut Vec<u8>) {
@@ -91,6 +95,7 @@ impl Line {
         let mut field = || fields.next().ok_or("it has fewer than seven fields");
         let key = unescape(field()?).ok_or("the key is not escaped as it should be")?;
         let positive = |field: &[u8], problem| match decimal(field) {
+            Some(number) if number > Revision::MAX_STORED.get() => Err(NO_ROOM),
             Some(number) if number > 0 => Ok(number),
             _ => Err(problem),
         };
@@ -179,11 +184,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn number() -> impl Strategy<Value = i64> {
+        1..=Revision::MAX_STORED.get()
+    }
+
     proptest! {
         #[test]
         fn a_line_is_read_back_as_it_was(
             key in proptest::collection::vec(any::<u8>(), 0..40),
-            numbers in (1..i64::MAX, 1..i64::MAX, 1..i64::MAX, any::<i64>()),
+            numbers in (number(), number(), number(), any::<i64>()),
             is_local in any::<bool>(),
         ) {
             let (create_revision, mod_revision, version, lease) = numbers;
@@ -205,6 +214,9 @@ mod tests {
         let good = "/a 1 2 3 - r d\n";
         for (bad, problem) in [
             ("/a 1 2 3 - r\n", "it has fewer than seven fields"),
+            ("/a 9223372036854775807 2 3 - r d\n", NO_ROOM),
+            ("/a 1 9223372036854775807 3 - r d\n", NO_ROOM),
+            ("/a 1 2 9223372036854775807 - r d\n", NO_ROOM),
             ("/a 1 2 3 - r d \n", "it has more than seven fields"),
             ("/%41 1 2 3 - r d\n", "the key is not escaped as it should be"),
             ("/a 01 2 3 - r d\n", "the create revision is not a positive number"),

@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use super::line::{LineError, escape, hexadecimal, unescape};
+use super::line::{LineError, NO_ROOM, escape, hexadecimal, unescape};
+use crate::store::revision::Revision;
 
 /// Content of the file `format`.
 pub(super) const FORMAT: &[u8] = b"gitcd metadata 1\n";
@@ -57,7 +58,10 @@ impl State {
         let count = |number, digits| {
             let value =
                 std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).filter(|n: &i64| *n >= 0);
-            value.ok_or(LineError { number, problem: "the revision is not a number" })
+            match value {
+                Some(revision) if revision > Revision::MAX_STORED.get() => Err(LineError { number, problem: NO_ROOM }),
+                value => value.ok_or(LineError { number, problem: "the revision is not a number" }),
+            }
         };
         let escaped = LineError { number: 3, problem: "the incarnation is not escaped as it should be" };
         let state = State {
@@ -115,6 +119,9 @@ mod tests {
             ("compact_revision 1\nrevision 1\nincarnation i\n", 1),
             ("revision 1\ncompact_revision 1\nincarnation i\nmore 1\n", 4),
             ("revision 1\n", 2),
+            ("revision 9223372036854775807\ncompact_revision 1\nincarnation i\n", 1),
+            ("revision 1\ncompact_revision 9223372036854775807\nincarnation i\n", 2),
+            ("revision 9223372036854775808\ncompact_revision 1\nincarnation i\n", 1),
         ] {
             assert_eq!(State::parse_numbers(text.as_bytes()).map_err(|error| error.number), Err(line), "{text:?}");
         }

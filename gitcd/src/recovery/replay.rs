@@ -34,8 +34,8 @@ pub(super) struct Replay<'a> {
     segment: u64,
     /// Versions that were superseded in it.
     superseded: Vec<Arc<Version>>,
-    /// Superseded versions whose value has left memory: somebody who asks gets it from the journal.
-    pub(super) evicted: Vec<Weak<Version>>,
+    /// Superseded versions. The value has left memory if the journal has it: somebody who asks gets it from there.
+    pub(super) old: Vec<Weak<Version>>,
     /// How many of these there were when the others were last forgotten.
     alive: usize,
 }
@@ -71,7 +71,7 @@ impl<'a> Replay<'a> {
             segments,
             segment: 0,
             superseded: Vec::new(),
-            evicted: Vec::new(),
+            old: Vec::new(),
             alive: 0,
         }
     }
@@ -83,13 +83,15 @@ impl<'a> Replay<'a> {
         if self.index.revision() >= self.index.compacted() {
             while self.index.prune(self.head, 1 << 16) {}
         }
-        if self.evicted.len() >= 2 * self.alive {
-            self.evicted.retain(|version| version.strong_count() > 0);
-            self.alive = self.evicted.len().max(1 << 10);
+        if self.old.len() >= 2 * self.alive {
+            self.old.retain(|version| version.strong_count() > 0);
+            self.alive = self.old.len().max(1 << 10);
         }
         // What came from Git or the snapshot has no place in the journal and stays; it is one value for a key at most.
-        let leaving = self.superseded.drain(..).filter(|version| version.evict(&self.segments));
-        self.evicted.extend(leaving.map(|version| Arc::downgrade(&version)));
+        self.old.extend(self.superseded.drain(..).map(|version| {
+            version.evict(&self.segments);
+            Arc::downgrade(&version)
+        }));
     }
 
     pub(super) fn record(&mut self, replayed: &Replayed) {
@@ -226,7 +228,7 @@ mod tests {
         }
         assert_eq!(replay.index.log_from(Revision::ZERO).next().unwrap().revision.get(), compacted);
         // The write at the compact revision stays, with the pair before it; the two newest are in memory.
-        let evicted = replay.evicted.iter().filter(|version| version.strong_count() > 0).count();
+        let evicted = replay.old.iter().filter(|version| version.strong_count() > 0).count();
         assert_eq!(evicted as i64, WRITES - compacted + 1, "what is compacted is gone");
     }
 }

@@ -11,7 +11,7 @@ pub const MAX_TTL: i64 = 9_000_000_000;
 pub const MIN_TTL: i64 = 2;
 
 /// A lease.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Lease {
     /// Granted time to live in seconds.
     pub ttl: i64,
@@ -19,6 +19,17 @@ pub struct Lease {
     pub deadline: Instant,
     /// The keys that go with it.
     pub keys: BTreeSet<Bytes>,
+}
+
+/// What a client asks of a lease.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Granted time to live in seconds.
+    pub ttl: i64,
+    /// When it runs out unless it is kept alive.
+    pub deadline: Instant,
+    /// Its keys, if they were asked for: a lease may have very many.
+    pub keys: Vec<Bytes>,
 }
 
 /// All leases of a branch. Granting and revoking are journaled; deadlines are not: after a restart every lease
@@ -52,6 +63,13 @@ impl Leases {
     /// Looks a lease up.
     pub fn find(&self, id: i64) -> Option<&Lease> {
         self.by_id.get(&id)
+    }
+
+    /// What is known of a lease. Costs nothing that grows with its keys, unless they are asked for.
+    pub fn report(&self, id: i64, with_keys: bool) -> Option<Report> {
+        let lease = self.find(id)?;
+        let keys = if with_keys { lease.keys.iter().cloned().collect() } else { Vec::new() };
+        Some(Report { ttl: lease.ttl, deadline: lease.deadline, keys })
     }
 
     /// Starts a lease's time anew; returns its time to live in seconds, or `None` if there is no such lease.
@@ -114,6 +132,18 @@ mod tests {
         assert_eq!(leases.keep_alive(2, start + Duration::from_secs(6)), Some(5));
         assert_eq!(leases.next_deadline().unwrap().1, 1);
         assert_eq!(leases.keep_alive(3, start), None);
+    }
+
+    #[test]
+    fn keys_are_reported_only_if_they_are_asked_for() {
+        let mut leases = Leases::default();
+        leases.grant(1, 10, Instant::now());
+        let keys: Vec<_> = (0..1000).map(|number| Bytes::from(format!("{number:04}"))).collect();
+        keys.iter().for_each(|key| leases.attach(key, 0, 1));
+        let report = leases.report(1, false).unwrap();
+        assert_eq!((report.ttl, report.keys.capacity()), (10, 0));
+        assert_eq!(leases.report(1, true).unwrap().keys, keys);
+        assert!(leases.report(2, true).is_none());
     }
 
     #[test]

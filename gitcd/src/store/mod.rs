@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::alarms::Alarms;
 use self::index::{Index, Size};
-use self::lease::{Lease, Leases};
+use self::lease::Leases;
 use self::log::Entry;
 use self::query::{Found, Range, View};
 use self::revision::Revision;
@@ -195,8 +195,8 @@ pub struct Start {
     pub journal: journal::Writer,
     /// The journal's segments.
     pub segments: Arc<Segments>,
-    /// Versions whose value is in the journal only.
-    pub evicted: Vec<Weak<Version>>,
+    /// Superseded versions; the value has left memory if the journal has it.
+    pub superseded: Vec<Weak<Version>>,
     /// Raised alarms.
     pub alarms: Alarms,
     /// Merges that are not in Git yet, oldest first.
@@ -218,7 +218,7 @@ impl Store {
     /// The store, held by its writer, which does not run yet.
     fn assemble(start: Start, limits: Limits) -> (writer::Writer, mpsc::Receiver<writer::Command>) {
         let (commands, inbox) = mpsc::channel(limits.queue);
-        let Start { index, mut leases, committed, journal, segments, evicted, alarms, merges } = start;
+        let Start { index, mut leases, committed, journal, segments, superseded, alarms, merges } = start;
         let merges = merges.into_iter().map(Arc::new).collect();
         for version in index.range(&index::KeyRange::From(Bytes::new()), index.revision()) {
             if version.lease != 0 && leases.find(version.lease).is_none() {
@@ -245,7 +245,7 @@ impl Store {
             counters: Counters::default(),
         });
         store.measure(store.index.read().size());
-        (writer::Writer::new(store, journal, limits, evicted), inbox)
+        (writer::Writer::new(store, journal, limits, superseded), inbox)
     }
 
     /// The newest revision that is durable, which all reads, headers and watches go by.
@@ -366,16 +366,15 @@ impl Store {
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn keep_alive(&self, id: i64) -> Result<Option<i64>, Error> {
-        let lease = self.send(|reply| writer::Command::Lease { id, keep_alive: true, reply }).await?;
-        Ok(lease.map(|lease| lease.ttl))
+        self.send(|reply| writer::Command::KeepAlive { id, reply }).await
     }
 
-    /// A copy of a lease.
+    /// What is known of a lease. Writes wait while its keys are copied, if they are asked for.
     ///
     /// # Errors
     /// [`Error::Stopped`].
-    pub async fn lease(&self, id: i64) -> Result<Option<Lease>, Error> {
-        self.send(|reply| writer::Command::Lease { id, keep_alive: false, reply }).await
+    pub async fn lease(&self, id: i64, keys: bool) -> Result<Option<lease::Report>, Error> {
+        self.send(|reply| writer::Command::Lease { id, keys, reply }).await
     }
 
     /// All leases: id and granted time to live in seconds.

@@ -12,6 +12,10 @@ impl Revision {
     /// Of an empty store, as in etcd: the first write gets revision 2.
     pub const INITIAL: Self = Self(1);
 
+    /// The highest that is taken from a file or from Git: a quarter of all is left for writes and jumps to come. No store comes
+    /// so far by itself, nor by a restore with a bump, which goes up to half.
+    pub const MAX_STORED: Self = Self(i64::MAX / 4 * 3);
+
     /// Wraps a number from the wire or from disk.
     pub const fn new(number: i64) -> Self {
         Self(number)

@@ -111,17 +111,24 @@ impl Version {
         self.value.lock().memory.clone().unwrap_or_default()
     }
 
+    /// Bytes of the value, if it is in memory.
+    pub(crate) fn bytes_in_memory(&self) -> usize {
+        self.value.lock().memory.as_ref().map_or(0, Bytes::len)
+    }
+
     /// Remembers where the journal has the value.
     pub(crate) fn set_position(&self, at: Position) {
         self.value.lock().journal = Some(at);
     }
 
-    /// Lets the value leave memory if the journal has it. Returns whether it did.
-    pub(crate) fn evict(&self, segments: &Segments) -> bool {
+    /// Lets the value leave memory if the journal has it.
+    pub(crate) fn evict(&self, segments: &Segments) {
         let mut value = self.value.lock();
         // A segment may have been trimmed since: then memory is the only place left.
         value.journal = value.journal.filter(|at| segments.has(at.segment));
-        value.journal.is_some() && value.memory.take().is_some()
+        if value.journal.is_some() {
+            value.memory = None;
+        }
     }
 
     /// Brings an evicted value back before the segments below `first_kept` go.

@@ -9,7 +9,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::answer::Answer;
 pub(super) use self::answer::Reply;
-use super::lease::Lease;
+use self::old::Old;
+use super::lease::{Lease, Report};
 use super::log::Entry;
 use super::merge;
 use super::revision::Revision;
@@ -22,6 +23,7 @@ use crate::journal::{self, AppendError, Position};
 
 mod answer;
 mod held;
+mod old;
 mod round;
 #[cfg(test)]
 pub(super) mod tests;
@@ -36,7 +38,8 @@ pub struct Limits {
     pub queue: usize,
     /// Commands that share one fsync.
     pub batch: usize,
-    /// Bytes of superseded values that stay in memory; others are read back from the journal.
+    /// Bytes of superseded values that stay in memory; others are read back from the journal. Those that the journal does not
+    /// have any more count, too, but stay whatever they are: at most one for each key, until the next compaction.
     pub old_value_bytes: usize,
     /// Writes are refused while the journal is larger, which happens only if commits fail for long.
     pub max_journal_bytes: u64,
@@ -58,7 +61,8 @@ pub(super) enum Command {
     Merge { request: Box<merge::Request>, reply: Reply<merge::Done> },
     Grant { id: i64, ttl: i64, reply: Reply<(i64, i64)> },
     Revoke { id: i64, only_if_due: bool, client: Option<Arc<str>>, reply: Reply<Revision> },
-    Lease { id: i64, keep_alive: bool, reply: Reply<Option<Lease>> },
+    KeepAlive { id: i64, reply: Reply<Option<i64>> },
+    Lease { id: i64, keys: bool, reply: Reply<Option<Report>> },
     Leases { reply: Reply<Vec<(i64, i64)>> },
     Compact { revision: Revision, reply: Reply<Revision> },
     Committed { revision: Revision, metadata: [u8; 20] },
@@ -89,11 +93,7 @@ pub(super) struct Writer {
     store: Arc<Store>,
     journal: journal::Writer,
     limits: Limits,
-    /// Superseded versions whose value is in memory, oldest first.
-    old: VecDeque<(Weak<Version>, usize)>,
-    old_bytes: usize,
-    /// Superseded versions whose value has left memory.
-    evicted: Vec<Weak<Version>>,
+    old: Old,
     pruning: bool,
     /// The last batch found no room.
     full: bool,
@@ -117,10 +117,10 @@ impl Writer {
         store: Arc<Store>,
         journal: journal::Writer,
         limits: Limits,
-        evicted: Vec<Weak<Version>>,
+        superseded: Vec<Weak<Version>>,
     ) -> Self {
-        let (old, pruning, full) = (VecDeque::new(), true, false);
-        Self { store, journal, limits, old, old_bytes: 0, evicted, pruning, full, held: None }
+        let (old, pruning, full) = (Old::new(superseded), true, false);
+        Self { store, journal, limits, old, pruning, full, held: None }
     }
 
     pub(super) fn store(&self) -> &Arc<Store> {
@@ -336,31 +336,14 @@ impl Writer {
 
     fn supersede(&mut self, entry: &Entry) {
         for previous in entry.changes().iter().filter_map(|change| change.previous.as_ref()) {
-            let length = previous.value_length as usize;
-            self.old.push_back((Arc::downgrade(previous), length));
-            self.old_bytes += length;
+            self.old.add(previous);
         }
     }
 
     /// Lets the oldest superseded values leave memory, down to the bound.
     fn evict(&mut self) {
-        while let Some((version, length)) = self.old.front() {
-            let version = version.upgrade();
-            if version.is_some() && self.old_bytes <= self.limits.old_value_bytes {
-                break;
-            }
-            self.old_bytes -= length;
-            self.old.pop_front();
-            if let Some(version) = version
-                && version.evict(&self.store.segments)
-            {
-                self.evicted.push(Arc::downgrade(&version));
-            }
-        }
-        if self.evicted.len() > 1 << 16 && self.evicted.len().is_power_of_two() {
-            self.evicted.retain(|version| version.strong_count() > 0);
-        }
-        self.store.counters.old_value_bytes.store(self.old_bytes as u64, Ordering::Relaxed);
+        self.old.evict(self.limits.old_value_bytes, &self.store.segments);
+        self.store.counters.old_value_bytes.store(self.old.bytes() as u64, Ordering::Relaxed);
     }
 
     fn prune(&mut self) -> bool {
@@ -371,19 +354,19 @@ impl Writer {
             self.store.measure(index.size());
         }
         if !self.pruning {
+            self.old.forget();
             self.evict();
-            self.evicted.retain(|version| version.strong_count() > 0);
         }
         self.pruning
     }
 
     /// Deletes segments; values that are still needed and only there come back to memory first.
     fn trim(&mut self, first_kept: u64) {
-        for version in self.evicted.iter().filter_map(Weak::upgrade) {
-            if let Err(error) = version.pin(&self.store.segments, first_kept) {
-                tracing::warn!(error = chain(&error), "journal not trimmed: an old value cannot be read back");
-                return;
-            }
+        let brought_back = self.old.bring_back(&self.store.segments, first_kept);
+        self.evict();
+        if let Err(error) = brought_back {
+            tracing::warn!(error = chain(&error), "journal not trimmed: an old value cannot be read back");
+            return;
         }
         if let Err(error) = self.store.segments.trim(first_kept) {
             tracing::warn!(error = chain(&error), "journal not trimmed");

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tonic::Status;
 
 use super::hub::{Mailbox, Registration};
+use crate::api::status;
 use crate::proto::etcdserverpb::watch_create_request::FilterType;
 use crate::proto::etcdserverpb::watch_request::RequestUnion;
 use crate::proto::etcdserverpb::{ResponseHeader, WatchCreateRequest, WatchRequest, WatchResponse};
@@ -81,13 +82,23 @@ pub async fn serve(
     let mailbox = store.hub().open();
     let mut ticks = tokio::time::interval(settings.progress_interval);
     ticks.reset();
+    let mut asks = true;
     let mut session =
         Session { store, settings, mailbox: mailbox.clone(), watchers: HashMap::new(), next_id: 0, answers };
     loop {
         let alive = tokio::select! {
-            request = requests.next() => match request {
+            request = requests.next(), if asks => match request {
                 Some(Ok(request)) => session.request(request).await,
-                Some(Err(_)) | None => return,
+                // A client that has nothing more to ask listens on, as in etcd.
+                None => {
+                    asks = false;
+                    Ok(())
+                }
+                // If it is not gone, it is told what was wrong with its message.
+                Some(Err(wrong)) => {
+                    let _ = session.answers.send(Err(status::of_message(wrong))).await;
+                    return;
+                }
             },
             alive = mailbox.changed() => {
                 if !alive {

@@ -67,6 +67,7 @@ impl Branch {
             branch,
             listen: vec![Listen { address: free_address(), tls: false }],
             advertise: Vec::new(),
+            advertise_peer: Vec::new(),
             cluster_id: None,
             member_id: None,
             limits: api::Limits { max_request_bytes: 1 << 20, max_txn_ops: 128, quota_backend_bytes: 0 },

@@ -101,6 +101,7 @@ fn a_bad_value_is_shown_with_where_it_came_from() {
         ("cluster-ids", "default=x", "invalid digit"),
         ("verbosity", "x", "invalid digit"),
         ("max-txn-ops", "-1", "invalid digit"),
+        ("max-request-bytes", "18446744073709551615", "1073741824"),
         ("commit-granularity", "sometimes", "sometimes"),
         ("debug", "perhaps", "perhaps"),
     ] {

@@ -10,6 +10,7 @@ mod alarm;
 mod auth;
 mod compact;
 mod comparison;
+mod concurrency;
 mod delete;
 mod election;
 mod lease;

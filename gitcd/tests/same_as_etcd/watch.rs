@@ -3,7 +3,7 @@
 use gitcd::proto::etcdserverpb::WatchCreateRequest;
 use gitcd::proto::etcdserverpb::watch_create_request::FilterType;
 
-use crate::support::build::{all, delete, delete_prefix, put, to_the_end, watch, watch_prefix};
+use crate::support::build::{all, compact, delete, delete_prefix, put, to_the_end, watch, watch_prefix};
 use crate::support::same;
 
 #[tokio::test]
@@ -201,6 +201,25 @@ async fn many_watches_on_many_streams_see_the_same() {
         for watching in &mut streams {
             watching.events(100).await;
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_has_nothing_more_to_ask_hears_on() {
+    same(async |client| {
+        let mut watching = client.watch();
+        watching.create(watch_prefix("/registry/")).await;
+        watching.create(WatchCreateRequest { start_revision: 3, ..watch("/registry/b") }).await;
+        watching.finish_asking();
+        client.put(put("/registry/a", "1")).await.ok();
+        client.put(put("/registry/b", "1")).await.ok();
+        watching.events(3).await;
+        client.delete_range(delete("/registry/a")).await.ok();
+        watching.events(1).await;
+        client.compact(compact(3)).await.ok();
+        client.put(put("/registry/b", "2")).await.ok();
+        watching.events(2).await;
     })
     .await;
 }

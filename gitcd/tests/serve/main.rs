@@ -8,6 +8,7 @@ mod support;
 #[path = "../tls/authority.rs"]
 mod authority;
 #[cfg(feature = "otlp")]
+mod clients;
 mod collector;
 mod compaction;
 mod kills;
@@ -19,3 +20,4 @@ mod restore;
 mod traces;
 mod transport;
 mod trim;
+mod wire;

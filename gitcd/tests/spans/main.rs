@@ -43,6 +43,7 @@ fn config(repository: &std::path::Path) -> Config {
         },
         listen: vec![Listen { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), tls: false }],
         advertise: Vec::new(),
+        advertise_peer: Vec::new(),
         cluster_id: None,
         member_id: None,
         limits: Limits::default(),

@@ -17,7 +17,7 @@ mod transcript;
 mod watching;
 
 pub(crate) use client::{Client, Reply, build};
-pub(crate) use pair::same;
+pub(crate) use pair::{same, same_with};
 pub(crate) use repository::{DATA, METADATA, Repository};
 pub(crate) use server::{Exit, Kind, Launch, Server, free_port};
 pub(crate) use watching::Watching;

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
 
-use super::{Client, Kind, Server, Transcript};
+use super::{Client, Kind, Launch, Server, Transcript};
 
 /// Runs `case` on a fresh etcd, then on a fresh gitcd; every answer must be the same.
 ///
@@ -14,7 +14,18 @@ use super::{Client, Kind, Server, Transcript};
 /// # Panics
 /// With the first step that differs.
 pub(crate) async fn same(case: impl AsyncFn(Client)) {
-    let (etcd, other) = tokio::join!(Server::start(Kind::Etcd), Server::start(Kind::under_test()));
+    same_with(&[], case).await;
+}
+
+/// The same on servers that are started with these arguments, too.
+///
+/// # Panics
+/// As [`same`].
+pub(crate) async fn same_with(arguments: &[&str], case: impl AsyncFn(Client)) {
+    let start = async |kind| -> Server {
+        arguments.iter().fold(Launch::new(kind), |launch, argument| launch.argument(*argument)).start().await
+    };
+    let (etcd, other) = tokio::join!(start(Kind::Etcd), start(Kind::under_test()));
 
     let client = etcd.client().await;
     case(client.clone()).await;

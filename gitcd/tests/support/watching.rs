@@ -88,6 +88,12 @@ impl Watching {
         self.send(RequestUnion::CancelRequest(WatchCancelRequest { watch_id })).await;
     }
 
+    /// Closes the stream's sending side: nothing can be asked any more.
+    pub(crate) fn finish_asking(&mut self) {
+        self.note("asks nothing more", &());
+        self.requests = mpsc::channel(1).0;
+    }
+
     /// The next answer that is neither events nor progress.
     pub(crate) async fn control(&mut self) -> WatchResponse {
         while self.controls.is_empty() {

@@ -38,7 +38,7 @@ impl Branch {
             committed: Revision::INITIAL,
             journal: journal.expect("the disk has room"),
             segments,
-            evicted: Vec::new(),
+            superseded: Vec::new(),
             alarms: Alarms::read(folder.path()).expect("there are none"),
             merges: Vec::new(),
         };

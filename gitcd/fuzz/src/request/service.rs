@@ -18,7 +18,8 @@ pub(super) struct Service(Backend);
 
 impl Service {
     pub(super) fn new(store: &Arc<Store>) -> Self {
-        let member = Member { cluster_id: 1, member_id: 2, name: String::new(), client_urls: Vec::new() };
+        let member =
+            Member { cluster_id: 1, member_id: 2, name: String::new(), client_urls: Vec::new(), peer_urls: Vec::new() };
         Self(Backend {
             store: store.clone(),
             member: Arc::new(member),

@@ -17,7 +17,7 @@ use gitcd::watch::stream::{Settings, serve};
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tonic::Status;
+use tonic::{Code, Status};
 
 pub(super) struct Watch {
     requests: UnboundedSender<Result<pb::WatchRequest, Status>>,
@@ -46,7 +46,11 @@ impl Watch {
         let responses = tokio::spawn(async move {
             let mut responses = Vec::new();
             while let Some(response) = answered.recv().await {
-                responses.push(response.expect("every value is in the journal"));
+                match response {
+                    Ok(response) => responses.push(response),
+                    // The end that the client brings about; every value is in the journal.
+                    Err(status) => assert_eq!(status.code(), Code::Cancelled, "{status:?}"),
+                }
             }
             responses
         });
@@ -69,8 +73,11 @@ impl Watch {
     pub(super) async fn finish(self, store: &Store) {
         // All that was marked is delivered before progress is.
         self.send(pb::WatchRequest { request_union: Some(RequestUnion::ProgressRequest(pb::WatchProgressRequest {})) });
-        let Self { requests, creates, responses } = self;
-        drop(requests);
+        // A client that only has nothing more to ask would hear on.
+        self.requests
+            .unbounded_send(Err(Status::cancelled("the client is gone")))
+            .expect("the stream goes on until then");
+        let Self { creates, responses, .. } = self;
         let responses = responses.await.expect("the stream ends");
         let current = store.revision().get();
         let first = store.with_index(|index, _| index.events_from().get());

@@ -15,6 +15,24 @@ fn joined(key: &[u8]) -> String {
     String::from_utf8(path_of(key).join(&b'/')).expect("names are ASCII")
 }
 
+#[test]
+fn a_key_fits_up_to_the_bound_in_bytes() {
+    let most = MAX_DEPTH * CHUNK;
+    assert_eq!(most, 245_760);
+    let longest = format!("{}/", "x".repeat(CHUNK));
+    for (part, most) in [
+        ("x", most),
+        ("\0", most / 3),
+        ("/", MAX_DEPTH - 1),
+        ("y/", 2 * MAX_DEPTH - 1),
+        (&longest, most + MAX_DEPTH - 1),
+    ] {
+        let key = |bytes: usize| part.repeat(bytes.div_ceil(part.len()))[..bytes].to_owned();
+        assert!(fits(key(most).as_bytes()), "{most} bytes of {part:?}");
+        assert!(!fits(key(most + 1).as_bytes()), "{most} bytes of {part:?} and one more");
+    }
+}
+
 fn decode_str(path: &str) -> Result<Vec<u8>, DecodeError> {
     decode(path.as_bytes().split(|&byte| byte == b'/'))
 }

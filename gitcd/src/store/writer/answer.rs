@@ -5,7 +5,7 @@ use tracing::field::Empty;
 use tracing::{Span, info_span};
 
 use crate::store::Error;
-use crate::store::lease::Lease;
+use crate::store::lease::Report;
 use crate::store::merge;
 use crate::store::revision::Revision;
 use crate::store::txn::Done;
@@ -38,7 +38,8 @@ pub(super) enum Answer {
     Merge(Reply<merge::Done>, Result<merge::Done, Error>),
     Grant(Reply<(i64, i64)>, Result<(i64, i64), Error>),
     Revision(Reply<Revision>, Result<Revision, Error>),
-    Lease(Reply<Option<Lease>>, Result<Option<Lease>, Error>),
+    KeptAlive(Reply<Option<i64>>, Result<Option<i64>, Error>),
+    Lease(Reply<Option<Report>>, Result<Option<Report>, Error>),
     Leases(Reply<Vec<(i64, i64)>>, Result<Vec<(i64, i64)>, Error>),
 }
 
@@ -52,6 +53,7 @@ impl Answer {
             Self::Merge(reply, done) => give(reply, done, outcome),
             Self::Grant(reply, granted) => give(reply, granted, outcome),
             Self::Revision(reply, revision) => give(reply, revision, outcome),
+            Self::KeptAlive(reply, ttl) => give(reply, ttl, outcome),
             Self::Lease(reply, lease) => give(reply, lease, outcome),
             Self::Leases(reply, leases) => give(reply, leases, outcome),
         }
@@ -63,6 +65,7 @@ impl Answer {
             Self::Merge(reply, _) => &reply.span,
             Self::Grant(reply, _) => &reply.span,
             Self::Revision(reply, _) => &reply.span,
+            Self::KeptAlive(reply, _) => &reply.span,
             Self::Lease(reply, _) => &reply.span,
             Self::Leases(reply, _) => &reply.span,
         }

@@ -8,7 +8,7 @@ use crate::journal::record::{PutRef, Record, encode_write};
 use crate::journal::{Position, Segments};
 use crate::store::Error;
 use crate::store::index::Index;
-use crate::store::lease::{Lease, Leases, MIN_TTL};
+use crate::store::lease::{Leases, MIN_TTL};
 use crate::store::merge;
 use crate::store::query::View;
 use crate::store::revision::Revision;
@@ -44,16 +44,16 @@ impl Round<'_> {
             Command::Revoke { id, only_if_due, client, reply } => {
                 Answer::Revision(reply, allowed.and_then(|()| self.revoke(id, only_if_due, client)))
             }
-            Command::Lease { id, keep_alive, reply } => {
-                let overdue = keep_alive && self.is_overdue(id);
+            Command::KeepAlive { id, reply } => {
                 // Nobody hears that a lease is gone while its keys are there.
-                let ended = if overdue {
+                let ended = if self.is_overdue(id) {
                     allowed.and_then(|()| self.revoke(id, true, Some(EXPIRY.into())))
                 } else {
                     Ok(Revision::ZERO)
                 };
-                Answer::Lease(reply, ended.map(|_| self.lease(id, keep_alive)))
+                Answer::KeptAlive(reply, ended.map(|_| self.leases.keep_alive(id, Instant::now())))
             }
+            Command::Lease { id, keys, reply } => Answer::Lease(reply, Ok(self.leases.report(id, keys))),
             Command::Leases { reply } => Answer::Leases(reply, Ok(self.leases.list())),
             Command::Compact { revision, reply } => {
                 // It makes room, so that it is taken whatever else is refused; not from who is not the writer.
@@ -115,13 +115,6 @@ impl Round<'_> {
             let before = change.previous.as_ref().map_or(0, |previous| previous.lease);
             self.leases.attach(&change.version.key, before, change.version.lease);
         }
-    }
-
-    fn lease(&mut self, id: i64, keep_alive: bool) -> Option<Lease> {
-        if keep_alive {
-            self.leases.keep_alive(id, Instant::now());
-        }
-        self.leases.find(id).cloned()
     }
 
     fn is_overdue(&self, id: i64) -> bool {

@@ -10,6 +10,7 @@ use crate::journal::fault::{self, Fault};
 use crate::journal::recovery::recover;
 use crate::store::Start;
 use crate::store::index::{Index, KeyRange};
+use crate::store::log::Entry;
 use crate::store::txn::{Delete, Put};
 
 /// A writer without a thread, and its journal.
@@ -75,14 +76,14 @@ impl Disk {
         let segments = Arc::new(Segments::default());
         let journal = journal::Writer::create(folder.path(), [7; 16], 0, 1 << 16, segments.clone()).unwrap();
         let index = Index::new(Revision::INITIAL);
-        let (leases, committed, evicted) = (crate::store::lease::Leases::default(), index.revision(), Vec::new());
+        let (leases, committed, superseded) = (crate::store::lease::Leases::default(), index.revision(), Vec::new());
         let start = Start {
             index,
             leases,
             committed,
             journal,
             segments,
-            evicted,
+            superseded,
             alarms: super::super::alarms::Alarms::default(),
             merges: Vec::new(),
         };
@@ -181,20 +182,104 @@ fn nobody_hears_that_a_lease_is_gone_while_its_keys_are_there() {
         .leases
         .lock()
         .keep_alive(1, Instant::now().checked_sub(Duration::from_hours(1)).expect("long after boot"));
-    let ask = |disk: &mut Disk, keep_alive| {
+    let keep_alive = |disk: &mut Disk| {
         let (reply, mut answer) = Reply::channel();
-        disk.writer.batch(&mut VecDeque::from([Command::Lease { id: 1, keep_alive, reply }]));
+        disk.writer.batch(&mut VecDeque::from([Command::KeepAlive { id: 1, reply }]));
         answer.try_recv().expect("a batch answers everything")
     };
     // Looking at it does not end it, and neither does what cannot be made durable.
-    assert!(ask(&mut disk, false).unwrap().is_some());
+    let (reply, mut answer) = Reply::channel();
+    disk.writer.batch(&mut VecDeque::from([Command::Lease { id: 1, keys: true, reply }]));
+    let report = answer.try_recv().expect("a batch answers everything").unwrap().expect("it is there");
+    assert_eq!(report.keys, [key(0)]);
     fault::fail_next(Fault::Full);
-    assert_eq!(ask(&mut disk, true).map(|lease| lease.is_some()), Err(Error::NoSpace));
+    assert_eq!(keep_alive(&mut disk), Err(Error::NoSpace));
     assert_eq!(disk.see().pairs.last().unwrap().len(), 1);
-    assert!(ask(&mut disk, true).unwrap().is_none());
+    assert_eq!(keep_alive(&mut disk), Ok(None));
     assert!(disk.see().pairs.last().unwrap().is_empty(), "the key has gone first");
     let entries = disk.store().log(Revision::new(3), 1);
     assert_eq!(entries[0].client.as_deref(), Some(EXPIRY));
+}
+
+const OLD_BYTES: usize = 20_000;
+const VALUE_BYTES: usize = 1000;
+const KEYS: u8 = 200;
+
+impl Disk {
+    /// Puts all keys, some at a time, so that the journal can take another segment in between.
+    fn put_all(&mut self, fill: u8) {
+        for name in 0..KEYS {
+            let (command, mut outcome) = write(put(key(name), Bytes::from(vec![fill; VALUE_BYTES]), 0));
+            self.writer.batch(&mut VecDeque::from([command]));
+            assert_eq!(outcome(), Some(Ok(())));
+        }
+    }
+
+    fn compact_all(&mut self) {
+        assert_eq!(self.batch(&[Step::Compact(255)]), [Ok(())]);
+        // Only what is in Git is forgotten.
+        self.writer.store.advance_committed(self.writer.store.revision());
+        while self.writer.prune() {}
+    }
+
+    /// Bytes of superseded values in memory: as they are counted, and as they are.
+    fn old_bytes(&self) -> (usize, usize) {
+        let store = &self.writer.store;
+        let index = store.index.read();
+        let all = all_keys();
+        let readable = (index.compacted().get()..index.revision().get())
+            .flat_map(|revision| index.range(&all, Revision::new(revision)))
+            .filter(|version| index.newest(&version.key).is_some_and(|newest| !Arc::ptr_eq(newest, version)));
+        // The write at the compact revision itself can be watched, with the pair before it.
+        let watchable = index.log_from(Revision::ZERO).flat_map(Entry::changes);
+        let watchable = watchable.filter_map(|change| change.previous.as_ref());
+        let mut old: Vec<&Arc<Version>> = readable.chain(watchable).collect();
+        old.sort_by_key(|version| version.mod_revision);
+        old.dedup_by_key(|version| version.mod_revision);
+        let bytes = old.iter().map(|version| version.bytes_in_memory()).sum();
+        (store.counters.old_value_bytes.load(Ordering::Relaxed) as usize, bytes)
+    }
+
+    /// All segments that can go.
+    fn trim_all(&mut self) {
+        let last = self.store().segments.sealed().last().expect("segments are small").0;
+        self.writer.trim(last + 1);
+        assert!(self.store().segments.sealed().is_empty());
+    }
+}
+
+/// What the journal does not have any more stays, one value for each key at most; it counts, and leaves no room for others.
+#[test]
+fn superseded_values_are_counted_wherever_the_journal_ends() {
+    let mut disk = Disk::new();
+    disk.writer.limits.old_value_bytes = OLD_BYTES;
+    disk.put_all(1);
+    disk.compact_all();
+    assert_eq!(disk.old_bytes(), (0, 0));
+    // The newest versions are in memory only, mostly.
+    disk.trim_all();
+    disk.put_all(2);
+    let (counted, bytes) = disk.old_bytes();
+    assert_eq!(counted, bytes);
+    let all = usize::from(KEYS) * VALUE_BYTES;
+    assert!(counted > 2 * OLD_BYTES && counted <= all, "{counted}");
+    // All but the last segment's leave memory, and come back when it is trimmed.
+    disk.put_all(3);
+    let stuck = disk.old_bytes();
+    assert!(stuck.0 == stuck.1 && stuck.0 <= all, "nothing but what cannot leave: {stuck:?}");
+    disk.compact_all();
+    // The one before the write at the compact revision may be left.
+    let (counted, bytes) = disk.old_bytes();
+    assert!(counted == bytes && counted <= VALUE_BYTES, "the compaction lets all others go: {counted}, {bytes}");
+    disk.put_all(4);
+    let (counted, bytes) = disk.old_bytes();
+    assert!(counted == bytes && counted <= OLD_BYTES, "{counted}, {bytes}");
+    disk.trim_all();
+    let (counted, bytes) = disk.old_bytes();
+    assert!(counted == bytes && counted > OLD_BYTES && counted <= all, "they were brought back: {counted}, {bytes}");
+    disk.compact_all();
+    let (counted, bytes) = disk.old_bytes();
+    assert!(counted == bytes && counted <= VALUE_BYTES, "{counted}, {bytes}");
 }
 
 #[test]

@@ -1,0 +1,46 @@
+//! What those who wait look out for.
+
+use std::sync::Arc;
+
+use tonic::Status;
+
+use crate::api::status;
+use crate::store::Store;
+use crate::store::index::KeyRange;
+use crate::watch::{Mailbox, Registration};
+
+/// The one watcher of a waiter's mailbox.
+const WAITER: i64 = 0;
+
+/// Tells when something in a range changes.
+#[derive(Debug)]
+pub(in crate::api) struct Changes {
+    mailbox: Arc<Mailbox>,
+    store: Arc<Store>,
+    _registration: Registration,
+}
+
+impl Changes {
+    /// Changes from now on.
+    pub(in crate::api) fn of(store: &Arc<Store>, keys: KeyRange) -> Self {
+        let mailbox = store.hub().open();
+        let registration = store.hub().register(keys, &mailbox, WAITER, || None);
+        Self { mailbox, store: store.clone(), _registration: registration }
+    }
+
+    /// Waits for the next one.
+    ///
+    /// # Errors
+    /// If the server stops.
+    pub(in crate::api) async fn next(&mut self) -> Result<(), Status> {
+        loop {
+            if !self.mailbox.changed().await {
+                return Err(status::stopped());
+            }
+            // Compactions wake everybody.
+            if !self.mailbox.take(self.store.revision()).is_empty() {
+                return Ok(());
+            }
+        }
+    }
+}
