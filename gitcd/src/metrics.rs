@@ -2,9 +2,12 @@
 //! go, under etcd's names.
 
 mod figures;
+mod health;
+mod plain;
 mod process;
 mod remotes;
 mod requests;
+mod scrapes;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -12,8 +15,12 @@ use std::sync::atomic::AtomicU64;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+pub use self::health::Health;
+pub use self::plain::plain;
+pub(crate) use self::process::file_descriptor_limit;
 pub(crate) use self::requests::Request;
 pub use self::requests::Requests;
+pub use self::scrapes::Scrapes;
 use crate::api::Member;
 use crate::committer;
 use crate::status::Reporter;
@@ -47,6 +54,10 @@ pub struct Source {
     pub requests: Requests,
     /// Its connections.
     pub network: Arc<Network>,
+    /// What its health pages answered.
+    pub health: Arc<Health>,
+    /// How often its figures were asked for.
+    pub scrapes: Scrapes,
 }
 
 impl Source {

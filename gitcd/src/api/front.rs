@@ -1,6 +1,6 @@
 //! What requests meet first: they are counted, bounded in time, and given to the service that they are for. A read does not
 //! get that far. It is answered here, since all the ways of a router and of a general gRPC server cost more than the
-//! read.
+//! read. Whatever is not gRPC, JSON and pages, takes a way of its own.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -11,14 +11,16 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::future::RouteFuture;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response, Version, header};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 use tonic::Status;
-use tower::Service;
+use tower::{Service, ServiceExt};
 
 use super::quick::{Progress, Quick};
 use super::{Backend, status};
+use crate::gateway::{self, Origins};
+use crate::http::access;
 use crate::metrics;
 use crate::metrics::Requests;
 use crate::telemetry;
@@ -28,6 +30,8 @@ use crate::telemetry;
 pub struct Front {
     backend: Backend,
     routes: Router,
+    pages: Router,
+    origins: Origins,
     requests: Requests,
     /// Largest message that is decoded.
     decode_limit: usize,
@@ -36,15 +40,25 @@ pub struct Front {
 }
 
 impl Front {
-    /// `routes` has the services of [`super::routes`].
-    pub fn new(backend: Backend, routes: Router, requests: Requests) -> Arc<Self> {
+    /// `routes` has the services of [`super::routes`], `pages` what is there for those who do not speak gRPC; web pages of
+    /// `origins` may send requests.
+    pub fn new(backend: Backend, routes: Router, pages: Router, origins: Origins, requests: Requests) -> Arc<Self> {
         let decode_limit = super::decode_limit(&backend.limits);
-        Arc::new(Self { backend, routes, requests, decode_limit, is_traced: telemetry::on() })
+        let routes = routes.merge(pages.clone());
+        let pages = pages.fallback(async || access::not_found());
+        Arc::new(Self { backend, routes, pages, origins, requests, decode_limit, is_traced: telemetry::on() })
     }
 
     /// Answers a request.
     pub fn call(self: &Arc<Self>, request: Request<Incoming>) -> Answer {
+        // gRPC needs HTTP/2.
+        if request.version() < Version::HTTP_2 {
+            return self.plain(request.map(Body::new));
+        }
         let counted = self.requests.begin(request.uri().path());
+        if counted.is_none() && !is_grpc(&request) {
+            return self.plain(request.map(Body::new));
+        }
         let state = if !self.is_traced && Quick::takes(&request) {
             State::Quick(Quick::new(request))
         } else {
@@ -53,10 +67,40 @@ impl Front {
         Answer { front: self.clone(), counted, state }
     }
 
+    /// Answers a gRPC request that did not come as one.
+    fn grpc(self: &Arc<Self>, request: Request<Body>) -> Answer {
+        let counted = self.requests.begin(request.uri().path());
+        Answer { front: self.clone(), counted, state: self.route(request) }
+    }
+
     fn route(&self, request: Request<Body>) -> State {
         let deadline = timeout(request.headers()).map(|timeout| Box::pin(tokio::time::sleep(timeout)));
         State::Routed { answer: self.routes.clone().call(request), deadline }
     }
+
+    /// Answers what is not gRPC.
+    fn plain(self: &Arc<Self>, request: Request<Body>) -> Answer {
+        let front = self.clone();
+        let answer = async move {
+            let origin = request.headers().get(header::ORIGIN).cloned();
+            let mut response = match access::refuse(&front.origins, &request) {
+                Some(refused) => refused,
+                None if gateway::takes(request.uri().path()) => {
+                    let call = async |request| front.grpc(request).await.unwrap_or_else(|never| match never {});
+                    gateway::answer(request, front.decode_limit, call).await
+                }
+                None => front.pages.clone().oneshot(request).await.unwrap_or_else(|never| match never {}),
+            };
+            front.origins.tell(origin.as_ref(), response.headers_mut());
+            response
+        };
+        Answer { front: self.clone(), counted: None, state: State::Plain(Box::pin(answer)) }
+    }
+}
+
+fn is_grpc<B>(request: &Request<B>) -> bool {
+    let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }
 
 /// The answer to a request, to wait for.
@@ -69,6 +113,7 @@ pub struct Answer {
 enum State {
     Quick(Quick),
     Routed { answer: RouteFuture<Infallible>, deadline: Option<Pin<Box<Sleep>>> },
+    Plain(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
 }
 
 impl Future for Answer {
@@ -87,6 +132,7 @@ impl Future for Answer {
                     }
                     Progress::NotForUs(request) => this.state = this.front.route(request),
                 },
+                State::Plain(answer) => return answer.as_mut().poll(cx).map(Ok),
                 State::Routed { answer, deadline } => {
                     let answer = match Pin::new(answer).poll(cx) {
                         Poll::Ready(answer) => answer.unwrap_or_else(|never| match never {}),

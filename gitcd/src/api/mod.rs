@@ -51,7 +51,7 @@ pub const ETCD_VERSION: &str = "3.6.16";
 /// The oldest version that a cluster with this member can be.
 pub const CLUSTER_VERSION: &str = "3.6.0";
 /// A single member has won exactly one election.
-const RAFT_TERM: u64 = 2;
+pub(crate) const RAFT_TERM: u64 = 2;
 /// What a request may be larger than its limit for framing, as in etcd.
 const OVERHEAD_BYTES: usize = 512 << 10;
 
@@ -153,7 +153,7 @@ async fn unknown(request: axum::extract::Request) -> axum::response::Response {
         let service = request.uri().path().trim_start_matches('/').split('/').next().unwrap_or_default();
         return tonic::Status::unimplemented(format!("unknown service {service}")).into_http();
     }
-    axum::response::IntoResponse::into_response((http::StatusCode::NOT_FOUND, "404 page not found\n"))
+    crate::http::access::not_found()
 }
 
 /// Describes the services to clients that were not built for them, such as `grpcurl`.

@@ -25,19 +25,26 @@ impl Process {
         let field = |number: usize| fields.get(number - 4).copied();
         let boot = fs::read_to_string("/proc/stat").unwrap_or_default();
         let boot = boot.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok());
-        let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-        let max_fds = limits
-            .lines()
-            .find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok());
         Self {
             cpu_seconds: field(14).zip(field(15)).map(|(user, system)| (user + system) / ticks),
             resident_bytes: field(24).map(|pages| pages * rustix::param::page_size() as f64),
             virtual_bytes: field(23),
             start_seconds: field(22).zip(boot).map(|(start, boot)| boot + start / ticks),
             open_fds: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as f64),
-            max_fds,
+            max_fds: file_descriptor_limit().map(|limit| limit as f64),
         }
     }
+}
+
+/// How many files this process may have open.
+pub(crate) fn file_descriptor_limit() -> Option<u64> {
+    limit("Max open files")
+}
+
+/// A soft limit of this process by its name in `/proc`; none if there is no bound.
+fn limit(name: &str) -> Option<u64> {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    limits.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
 }
 
 #[cfg(test)]
