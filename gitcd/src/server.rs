@@ -185,8 +185,7 @@ impl Server {
             scrapes: Scrapes::default(),
         });
         let routes = telemetry::traced(api::routes(&backend), &config.branch.name);
-        let front =
-            Front::new(backend, routes, http::routes(source.clone()), config.origins.clone(), requests);
+        let front = Front::new(backend, routes, http::routes(source.clone()), config.origins.clone(), requests);
         let (stop, stopped) = watch::channel(false);
         let listeners = listeners
             .into_iter()

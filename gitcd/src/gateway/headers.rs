@@ -66,8 +66,17 @@ impl Forwarded {
 /// What gRPC keeps to itself, or HTTP.
 fn is_reserved(name: &str) -> bool {
     name.starts_with("grpc-")
-        || ["content-type", "content-length", "content-encoding", "te", "trailer", "transfer-encoding", "connection", "host"]
-            .contains(&name)
+        || [
+            "content-type",
+            "content-length",
+            "content-encoding",
+            "te",
+            "trailer",
+            "transfer-encoding",
+            "connection",
+            "host",
+        ]
+        .contains(&name)
 }
 
 fn is_trace(name: &str) -> bool {

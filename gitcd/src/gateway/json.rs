@@ -1,18 +1,81 @@
 //! Messages as JSON objects, and back, in protobuf's own mapping with etcd's choices: names as in the `.proto` files, fields
 //! without a value left out, unknown fields ignored.
 
+use std::collections::HashSet;
+use std::fmt;
+
 use bytes::Bytes;
 use prost::Message;
 use prost_reflect::{DeserializeOptions, DynamicMessage, MessageDescriptor, SerializeOptions};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use tonic::Status;
 
 /// The message that an object stands for, in protobuf.
 pub(super) fn to_message(kind: &MessageDescriptor, object: &[u8]) -> Result<Vec<u8>, Status> {
+    let refused = |error| Status::invalid_argument(format!("{}: {error}", kind.full_name()));
+    let _: Unambiguous = serde_json::from_slice(object).map_err(refused)?;
     let mut json = serde_json::Deserializer::from_slice(object);
     let options = DeserializeOptions::new().deny_unknown_fields(false);
     let message = DynamicMessage::deserialize_with_options(kind.clone(), &mut json, &options);
-    let message = message.map_err(|error| Status::invalid_argument(format!("{}: {error}", kind.full_name())))?;
-    Ok(message.encode_to_vec())
+    Ok(message.map_err(refused)?.encode_to_vec())
+}
+
+/// JSON in which no object says anything twice, in whichever spelling: the last would silently win.
+struct Unambiguous;
+
+impl<'de> Deserialize<'de> for Unambiguous {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Unambiguous {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self, A::Error> {
+        while list.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Self, A::Error> {
+        let mut seen = HashSet::new();
+        while let Some(name) = object.next_key::<String>()? {
+            // `prev_kv` and `prevKv` are one field.
+            if !seen.insert(name.replace('_', "").to_ascii_lowercase()) {
+                return Err(A::Error::custom(format!("duplicate field {name:?}")));
+            }
+            object.next_value::<Self>()?;
+        }
+        Ok(self)
+    }
 }
 
 /// A message as an object.
@@ -60,9 +123,16 @@ mod tests {
 
     #[test]
     fn what_is_no_such_message_is_refused() {
-        for object in
-            [r#"{"key":5}"#, r#"{"key":"!!"}"#, r#"{"limit":"x"}"#, r#"{"limit":1.5}"#, r#"{"limit":1,"limit":2}"#, "{a}"]
-        {
+        for object in [
+            r#"{"key":5}"#,
+            r#"{"key":"!!"}"#,
+            r#"{"limit":"x"}"#,
+            r#"{"limit":1.5}"#,
+            r#"{"limit":1,"limit":2}"#,
+            r#"{"keys_only":true,"keysOnly":true}"#,
+            r#"{"x":[{"y":1,"y":1}]}"#,
+            "{a}",
+        ] {
             let refused = to_message(&kind("RangeRequest"), object.as_bytes()).unwrap_err();
             assert_eq!(refused.code(), Code::InvalidArgument, "{object}");
         }

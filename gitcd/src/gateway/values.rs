@@ -52,7 +52,9 @@ impl Values {
             let _ = self.read.split_to(spaces);
             if let Some(first) = self.read.first().filter(|first| **first != b'{') {
                 let first = char::from(*first);
-                return Err(Status::invalid_argument(format!("syntax error: unexpected {first:?} where an object begins")));
+                return Err(Status::invalid_argument(format!(
+                    "syntax error: unexpected {first:?} where an object begins"
+                )));
             }
         }
         for (at, byte) in self.read.iter().enumerate().skip(self.seen) {
@@ -101,7 +103,8 @@ mod tests {
     async fn objects_are_found_however_the_body_comes() {
         let text = " {\"a\":\"}\\\"{\",\"b\":[{}]}\n{}\t{\"c\\\\\":{\"d\":[]}} ";
         for size in 1..text.len() {
-            let expected = ["{\"a\":\"}\\\"{\",\"b\":[{}]}", "{}", "{\"c\\\\\":{\"d\":[]}}"].map(ToOwned::to_owned).to_vec();
+            let expected =
+                ["{\"a\":\"}\\\"{\",\"b\":[{}]}", "{}", "{\"c\\\\\":{\"d\":[]}}"].map(ToOwned::to_owned).to_vec();
             assert_eq!(values(text, size).await, (expected, None), "{size}");
         }
     }

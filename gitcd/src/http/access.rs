@@ -21,7 +21,8 @@ pub(crate) fn refuse<B>(origins: &Origins, request: &Request<B>) -> Option<Respo
     if gateway::takes(request.uri().path())
         && let Err(origin) = origins.check(request.headers())
     {
-        let message = format!("requests from web pages of {origin} are not answered: allow them with --cors={origin}\n");
+        let message =
+            format!("requests from web pages of {origin} are not answered: allow them with --cors={origin}\n");
         return Some((StatusCode::FORBIDDEN, message).into_response());
     }
     None

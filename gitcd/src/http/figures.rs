@@ -85,7 +85,9 @@ mod tests {
                           text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,\
                         application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;q=0.3,*/*;q=0.2";
-        for accept in [prometheus, protobuf, "application/openmetrics-text", "text/plain;q=0.1,application/openmetrics-text"] {
+        for accept in
+            [prometheus, protobuf, "application/openmetrics-text", "text/plain;q=0.1,application/openmetrics-text"]
+        {
             assert_eq!(of(accept), Format::OpenMetrics, "{accept}");
         }
         for accept in [

@@ -6,12 +6,17 @@
 #[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
 mod support;
 
+#[path = "../tls/authority.rs"]
+#[allow(dead_code, reason = "every test program uses another part of it")]
+mod authority;
+
 mod alarm;
 mod auth;
 mod compact;
 mod comparison;
 mod delete;
 mod election;
+mod gateway;
 mod lease;
 mod limits;
 mod lock;

@@ -92,6 +92,12 @@ impl Launch {
         self
     }
 
+    /// Says where a server listens for TLS whose URLs are arguments.
+    pub(crate) fn secure_at(mut self, port: u16) -> Self {
+        self.secure = Some(port);
+        self
+    }
+
     /// Runs the program through another one, such as `setpriv`.
     pub(crate) fn wrapper(mut self, words: &[&str]) -> Self {
         self.wrapper = words.iter().map(ToString::to_string).collect();
