@@ -1,13 +1,18 @@
 //! Figures for Prometheus, in the text format of `OpenMetrics`: gitcd's own, and those of etcd by which dashboards and alerts
 //! go, under etcd's names.
 
+mod amounts;
+mod clients;
+mod etcd;
 mod figures;
 mod health;
+mod messages;
 mod plain;
 mod process;
 mod remotes;
 mod requests;
 mod scrapes;
+mod work;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -21,6 +26,8 @@ pub(crate) use self::process::file_descriptor_limit;
 pub(crate) use self::requests::Request;
 pub use self::requests::Requests;
 pub use self::scrapes::Scrapes;
+pub use self::work::Work;
+pub(crate) use self::work::{Applied, Timed};
 use crate::api::Member;
 use crate::committer;
 use crate::status::Reporter;

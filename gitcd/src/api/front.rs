@@ -55,25 +55,30 @@ impl Front {
         if request.version() < Version::HTTP_2 {
             return self.plain(request.map(Body::new));
         }
-        let counted = self.requests.begin(request.uri().path());
+        let counted = self.requests.begin(&request);
         if counted.is_none() && !is_grpc(&request) {
             return self.plain(request.map(Body::new));
         }
         let state = if !self.is_traced && Quick::takes(&request) {
             State::Quick(Quick::new(request))
         } else {
-            self.route(request.map(Body::new))
+            self.route(request.map(Body::new), counted.as_ref())
         };
         Answer { front: self.clone(), counted, state }
     }
 
     /// Answers a gRPC request that did not come as one.
     fn grpc(self: &Arc<Self>, request: Request<Body>) -> Answer {
-        let counted = self.requests.begin(request.uri().path());
-        Answer { front: self.clone(), counted, state: self.route(request) }
+        let counted = self.requests.begin(&request);
+        let state = self.route(request, counted.as_ref());
+        Answer { front: self.clone(), counted, state }
     }
 
-    fn route(&self, request: Request<Body>) -> State {
+    fn route(&self, request: Request<Body>, counted: Option<&metrics::Request>) -> State {
+        let request = request.map(|body| match counted {
+            Some(counted) => counted.receives(body),
+            None => body,
+        });
         let deadline = timeout(request.headers()).map(|timeout| Box::pin(tokio::time::sleep(timeout)));
         State::Routed { answer: self.routes.clone().call(request), deadline }
     }
@@ -130,7 +135,9 @@ impl Future for Answer {
                         }
                         return Poll::Ready(Ok(answer));
                     }
-                    Progress::NotForUs(request) => this.state = this.front.route(request),
+                    Progress::NotForUs(request) => {
+                        this.state = this.front.route(request, this.counted.as_ref());
+                    }
                 },
                 State::Plain(answer) => return answer.as_mut().poll(cx).map(Ok),
                 State::Routed { answer, deadline } => {

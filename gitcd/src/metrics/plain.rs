@@ -31,18 +31,49 @@ pub fn plain(open: &str) -> String {
                 let rest = line.strip_prefix(name)?.strip_prefix("_total")?;
                 Some((name, rest))
             });
-            let _ = match short {
-                Some((name, rest)) => writeln!(plain, "{name}{rest}"),
-                None => writeln!(plain, "{line}"),
+            let _ = match (short, bound(line)) {
+                (Some((name, rest)), _) => writeln!(plain, "{name}{rest}"),
+                (None, Some((start, bound, rest))) => writeln!(plain, "{start}{bound}{rest}"),
+                (None, None) => writeln!(plain, "{line}"),
             };
         }
     }
     plain
 }
 
+/// The bound of a bucket as Go prints it, since queries name bounds by their text; and what is before and behind it.
+fn bound(line: &str) -> Option<(&str, String, &str)> {
+    let start = line.find("le=\"")? + 4;
+    let end = start + line[start..].find('"')?;
+    let value: f64 = line[start..end].parse().ok().filter(|value: &f64| value.is_finite())?;
+    let printed = if value < 1e6 {
+        value.to_string()
+    } else {
+        let printed = format!("{value:e}");
+        let (digits, power) = printed.split_once('e')?;
+        format!("{digits}e+{power:0>2}")
+    };
+    Some((&line[..start], printed, &line[end..]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bounds_are_printed_as_go_prints_them() {
+        for (bound, printed) in [
+            ("0.0001", "0.0001"),
+            ("64.0", "64"),
+            ("131072.0", "131072"),
+            ("1048576.0", "1.048576e+06"),
+            ("0.5", "0.5"),
+            ("+Inf", "+Inf"),
+        ] {
+            let line = |bound: &str| format!("a_bucket{{le=\"{bound}\",x=\"le\"}} 1\n");
+            assert_eq!(plain(&line(bound)), line(printed));
+        }
+    }
 
     #[test]
     fn counters_are_named_as_their_samples_are() {

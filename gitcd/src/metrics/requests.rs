@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Request as HttpRequest, Response};
 use http_body::Frame;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
+
+use super::clients::Clients;
+use super::messages::{Counted, Position};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 #[expect(clippy::struct_field_names, reason = "the fields are the labels' names")]
@@ -35,7 +38,10 @@ struct Handled {
 pub struct Requests {
     started: Family<Started, Counter>,
     handled: Family<Handled, Counter>,
+    received: Family<Started, Counter>,
+    sent: Family<Started, Counter>,
     methods: Arc<[Counters]>,
+    pub(super) clients: Arc<Clients>,
 }
 
 /// What is counted of one method.
@@ -45,26 +51,30 @@ struct Counters {
     is_unary: bool,
     started: Counter,
     handled: [Counter; CODES.len()],
+    received: Counter,
+    sent: Counter,
 }
 
 impl Default for Requests {
     fn default() -> Self {
         let (started, handled) = (Family::<Started, Counter>::default(), Family::<Handled, Counter>::default());
-        let counters = |Method { service, name, kind }| Counters {
-            path: format!("/{service}/{name}"),
-            is_unary: kind == UNARY,
-            started: started.get_or_create_owned(&Started {
-                grpc_type: kind,
-                grpc_service: service,
-                grpc_method: name,
-            }),
-            handled: CODES.map(|code| {
-                let labels = Handled { grpc_type: kind, grpc_service: service, grpc_method: name, grpc_code: code };
-                handled.get_or_create_owned(&labels)
-            }),
+        let (received, sent) = (Family::<Started, Counter>::default(), Family::<Started, Counter>::default());
+        let counters = |Method { service, name, kind }| {
+            let method = Started { grpc_type: kind, grpc_service: service, grpc_method: name };
+            Counters {
+                path: format!("/{service}/{name}"),
+                is_unary: kind == UNARY,
+                started: started.get_or_create_owned(&method),
+                handled: CODES.map(|code| {
+                    let labels = Handled { grpc_type: kind, grpc_service: service, grpc_method: name, grpc_code: code };
+                    handled.get_or_create_owned(&labels)
+                }),
+                received: received.get_or_create_owned(&method),
+                sent: sent.get_or_create_owned(&method),
+            }
         };
         let methods = methods().map(counters).collect();
-        Self { started, handled, methods }
+        Self { started, handled, received, sent, methods, clients: Arc::default() }
     }
 }
 
@@ -73,13 +83,23 @@ impl Requests {
         registry.register("grpc_server_started", "Total number of RPCs started on the server", self.started.clone());
         let help = "Total number of RPCs completed on the server, regardless of success or failure";
         registry.register("grpc_server_handled", help, self.handled.clone());
+        let help = "Total number of RPC stream messages received on the server";
+        registry.register("grpc_server_msg_received", help, self.received.clone());
+        let help = "Total number of gRPC stream messages sent by the server";
+        registry.register("grpc_server_msg_sent", help, self.sent.clone());
     }
 
     /// Counts the beginning of a request, if it is for a known method.
-    pub(crate) fn begin(&self, path: &str) -> Option<Request> {
+    pub(crate) fn begin<B>(&self, request: &HttpRequest<B>) -> Option<Request> {
+        let path = request.uri().path();
         // The methods that are called most come first.
         let method = self.methods.iter().position(|method| method.path == path)?;
-        self.methods[method].started.inc();
+        let counters = &self.methods[method];
+        counters.started.inc();
+        if counters.is_unary {
+            counters.received.inc();
+        }
+        self.clients.count(request.headers(), !counters.is_unary);
         Some(Request { methods: self.methods.clone(), method, code: CANCELED })
     }
 }
@@ -190,6 +210,15 @@ impl Request {
         self.code = code as usize;
     }
 
+    /// Its body. What a stream receives is counted as it comes.
+    pub(crate) fn receives(&self, body: Body) -> Body {
+        let counters = &self.methods[self.method];
+        if counters.is_unary {
+            return body;
+        }
+        Body::new(Counted { inner: body, position: Position::default(), messages: counters.received.clone() })
+    }
+
     /// It is answered; a stream ends later.
     pub(crate) fn answered(self, answer: Response<Body>) -> Response<Body> {
         let mut request = self;
@@ -202,13 +231,17 @@ impl Request {
             request.code = OK;
             return answer;
         }
-        answer.map(|inner| Body::new(Ending { inner, request }))
+        answer.map(|inner| Body::new(Ending { inner, request, position: Position::default() }))
     }
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
-        self.methods[self.method].handled[self.code].inc();
+        let counters = &self.methods[self.method];
+        counters.handled[self.code].inc();
+        if counters.is_unary && self.code == OK {
+            counters.sent.inc();
+        }
     }
 }
 
@@ -216,6 +249,7 @@ impl Drop for Request {
 struct Ending {
     inner: Body,
     request: Request,
+    position: Position,
 }
 
 impl HttpBody for Ending {
@@ -223,11 +257,14 @@ impl HttpBody for Ending {
     type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = std::task::ready!(Pin::new(&mut self.inner).poll_frame(cx));
-        if let Some(Ok(frame)) = &frame
-            && let Some(code) = frame.trailers_ref().and_then(code_in)
-        {
-            self.request.code = code;
+        let this = &mut *self;
+        let frame = std::task::ready!(Pin::new(&mut this.inner).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame {
+            if let Some(code) = frame.trailers_ref().and_then(code_in) {
+                this.request.code = code;
+            } else if let Some(data) = frame.data_ref() {
+                this.request.methods[this.request.method].sent.inc_by(this.position.pass(data));
+            }
         }
         Poll::Ready(frame)
     }
@@ -244,11 +281,12 @@ mod tests {
     #[test]
     fn only_known_methods_are_counted() {
         let requests = Requests::default();
-        for path in ["/etcdserverpb.KV/Invented", "/x/Range", "/metrics", ""] {
-            assert!(requests.begin(path).is_none(), "{path}");
+        let begin = |path: &str| requests.begin(&HttpRequest::builder().uri(path).body(()).unwrap());
+        for path in ["/etcdserverpb.KV/Invented", "/x/Range", "/metrics", "/"] {
+            assert!(begin(path).is_none(), "{path}");
         }
-        requests.begin("/etcdserverpb.KV/Range").unwrap().end(tonic::Code::NotFound);
-        drop(requests.begin("/etcdserverpb.Watch/Watch").unwrap());
+        begin("/etcdserverpb.KV/Range").unwrap().end(tonic::Code::NotFound);
+        drop(begin("/etcdserverpb.Watch/Watch").unwrap());
         let handled = |kind, service, name, code| {
             let labels = Handled { grpc_type: kind, grpc_service: service, grpc_method: name, grpc_code: code };
             requests.handled.get(&labels).unwrap().get()

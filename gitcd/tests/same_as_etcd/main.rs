@@ -16,6 +16,8 @@ mod compact;
 mod comparison;
 mod delete;
 mod election;
+mod families;
+mod flags;
 mod gateway;
 mod lease;
 mod limits;
