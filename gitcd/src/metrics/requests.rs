@@ -239,7 +239,8 @@ impl Drop for Request {
     fn drop(&mut self) {
         let counters = &self.methods[self.method];
         counters.handled[self.code].inc();
-        if counters.is_unary && self.code == OK {
+        if counters.is_unary {
+            // As in etcd, a refusal is a message.
             counters.sent.inc();
         }
     }

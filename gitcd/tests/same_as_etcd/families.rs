@@ -59,7 +59,7 @@ async fn load(server: &Server) {
     client.range(get("/registry/a")).await.ok();
     client.lease_revoke(revoke(7)).await.ok();
     watching.events(4).await;
-    client.compact(compact(5)).await.ok();
+    client.compact(compact(4)).await.ok();
     client.hash(HashRequest {}).await.ok();
     client.hash_kv(HashKvRequest::default()).await.ok();
     client.defragment(DefragmentRequest {}).await.ok();
@@ -151,8 +151,11 @@ async fn figures_count_the_same_things() {
             methods.retain(|labels, number| {
                 let has = |part: &str| labels.iter().any(|label| label.contains(part));
                 let by_itself = ["Cluster", "Merge", "op=\"unknown\"", "LeaseRevoke", "Snapshot"];
-                // A snapshot has as many messages as it is large; etcd does not apply what it refuses before.
-                *number > 0.0 && !by_itself.iter().any(|part| has(part)) && !(name.starts_with("etcd") && has("Txn"))
+                // etcd counts the end of a stream as a message that it received.
+                let ends = name == "grpc_server_msg_received_total" && has("_stream");
+                // A snapshot has as many messages as it is large; etcd does not apply what only reads.
+                let differs = ends || by_itself.iter().any(|part| has(part)) || name.starts_with("etcd") && has("Txn");
+                *number > 0.0 && !differs
             });
             assert!(methods.len() > 3, "{name}: {methods:?}");
             figures.push((name, methods));

@@ -12,7 +12,7 @@ fn said(program: &str, arguments: &[&str]) -> (bool, String) {
 
 fn flags(help: &str) -> Vec<String> {
     let lines = help.lines().filter_map(|line| line.trim_start().strip_prefix("--"));
-    lines.filter_map(|line| line.split([' ', '=']).next().map(ToOwned::to_owned)).collect()
+    lines.filter_map(|line| line.split([' ', '=', '[']).next().map(ToOwned::to_owned)).collect()
 }
 
 #[test]
