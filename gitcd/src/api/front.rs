@@ -44,7 +44,6 @@ impl Front {
     /// `origins` may send requests.
     pub fn new(backend: Backend, routes: Router, pages: Router, origins: Origins, requests: Requests) -> Arc<Self> {
         let decode_limit = super::decode_limit(&backend.limits);
-        let routes = routes.merge(pages.clone());
         let pages = pages.fallback(async || access::not_found());
         Arc::new(Self { backend, routes, pages, origins, requests, decode_limit, is_traced: telemetry::on() })
     }

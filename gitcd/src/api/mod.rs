@@ -146,14 +146,10 @@ pub fn routes(backend: &Backend) -> axum::Router {
     routes.routes().into_axum_router().fallback(unknown)
 }
 
-/// What nobody serves: a method of gRPC is answered in its way, anything else as a page that is not there.
+/// What nobody serves.
 async fn unknown(request: axum::extract::Request) -> axum::response::Response {
-    let content_type = request.headers().get(http::header::CONTENT_TYPE);
-    if content_type.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc")) {
-        let service = request.uri().path().trim_start_matches('/').split('/').next().unwrap_or_default();
-        return tonic::Status::unimplemented(format!("unknown service {service}")).into_http();
-    }
-    crate::http::access::not_found()
+    let service = request.uri().path().trim_start_matches('/').split('/').next().unwrap_or_default();
+    tonic::Status::unimplemented(format!("unknown service {service}")).into_http()
 }
 
 /// Describes the services to clients that were not built for them, such as `grpcurl`.

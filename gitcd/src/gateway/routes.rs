@@ -137,6 +137,10 @@ mod tests {
         for service in pool.services() {
             for method in service.methods() {
                 let name = format!("{}/{}", service.full_name(), method.name());
+                // Of a later etcd, and by gRPC only.
+                if name == "etcdserverpb.KV/RangeStream" {
+                    continue;
+                }
                 assert!(ROUTES.iter().any(|(_, method)| *method == name), "{name}");
             }
         }

@@ -64,8 +64,8 @@ async fn load(server: &Server) {
     client.hash_kv(HashKvRequest::default()).await.ok();
     client.defragment(DefragmentRequest {}).await.ok();
     let mut maintenance = MaintenanceClient::new(server.channel().await);
-    let mut snapshot = maintenance.snapshot(SnapshotRequest {}).await.unwrap().into_inner();
-    while snapshot.message().await.unwrap().is_some() {}
+    let mut snapshot = maintenance.snapshot(SnapshotRequest {}).await.expect("the stream holds").into_inner();
+    while snapshot.message().await.expect("the stream holds").is_some() {}
     for page in ["/health", "/livez", "/readyz", "/version"] {
         server.page(page).await;
     }

@@ -43,20 +43,21 @@ pub(crate) async fn send(server: &Server, way: Way<'_>, request: Request<String>
     let body = Full::new(Bytes::from(body));
     let answer = match way {
         Way::Plain => {
-            parts.headers.entry("host").or_insert("localhost".parse().unwrap());
+            parts.headers.entry("host").or_insert("localhost".parse().expect("it is a name"));
             let stream = TcpStream::connect(server.address()).await.expect("the server listens");
             http1(stream, Request::from_parts(parts, body)).await
         }
         Way::Secure { authority, identity, http2 } => {
             let stream = TcpStream::connect(server.secure_address()).await.expect("the server listens");
             let tls = TlsConnector::from(Arc::new(config(authority, identity, http2)));
-            let stream = tls.connect("localhost".try_into().unwrap(), stream).await.expect("they know each other");
+            let stream =
+                tls.connect("localhost".try_into().expect("it is a name"), stream).await.expect("they know each other");
             if http2 {
                 let uri = format!("https://localhost{}", parts.uri);
-                parts.uri = uri.parse().unwrap();
+                parts.uri = uri.parse().expect("it has a path");
                 http2_exchange(stream, Request::from_parts(parts, body)).await
             } else {
-                parts.headers.entry("host").or_insert("localhost".parse().unwrap());
+                parts.headers.entry("host").or_insert("localhost".parse().expect("it is a name"));
                 http1(stream, Request::from_parts(parts, body)).await
             }
         }
@@ -69,9 +70,13 @@ async fn http1<S>(stream: S, request: Request<Full<Bytes>>) -> Response<Incoming
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP needs no more");
     tokio::spawn(connection);
-    tokio::time::timeout(PATIENCE, sender.send_request(request)).await.expect("an answer comes").unwrap()
+    tokio::time::timeout(PATIENCE, sender.send_request(request))
+        .await
+        .expect("an answer comes")
+        .expect("the connection holds")
 }
 
 async fn http2_exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Response<Incoming>
@@ -79,22 +84,25 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
-    let (mut sender, connection) = handshake.unwrap();
+    let (mut sender, connection) = handshake.expect("HTTP needs no more");
     tokio::spawn(connection);
-    tokio::time::timeout(PATIENCE, sender.send_request(request)).await.expect("an answer comes").unwrap()
+    tokio::time::timeout(PATIENCE, sender.send_request(request))
+        .await
+        .expect("an answer comes")
+        .expect("the connection holds")
 }
 
 fn config(authority: &str, identity: &Pair, http2: bool) -> ClientConfig {
-    let der = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    let der = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).expect("it was just made");
     let mut roots = RootCertStore::empty();
-    roots.add(der(authority)).unwrap();
-    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).unwrap();
+    roots.add(der(authority)).expect("it is an authority");
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).expect("it was just made");
     let mut config = ClientConfig::builder_with_provider(default_provider().into())
         .with_safe_default_protocol_versions()
-        .unwrap()
+        .expect("there are suites for them")
         .with_root_certificates(roots)
         .with_client_auth_cert(vec![der(&identity.cert)], key)
-        .unwrap();
+        .expect("they belong together");
     config.alpn_protocols = vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
     config
 }
@@ -132,6 +140,7 @@ impl Answer {
 }
 
 /// A request with a body of JSON.
+#[expect(clippy::needless_pass_by_value, reason = "callers make the body where they pass it")]
 pub(crate) fn post(path: &str, body: impl ToString) -> Request<String> {
-    Request::builder().method(Method::POST).uri(path).body(body.to_string()).unwrap()
+    Request::builder().method(Method::POST).uri(path).body(body.to_string()).expect("the path is one")
 }

@@ -69,10 +69,10 @@ async fn variables_are_json() {
 
 /// What a server says to these bytes before it hangs up.
 async fn said(server: &Server, request: &str) -> (String, Option<String>) {
-    let mut stream = TcpStream::connect(server.address()).await.unwrap();
-    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut stream = TcpStream::connect(server.address()).await.expect("the server listens");
+    stream.write_all(request.as_bytes()).await.expect("the server listens");
     let mut answer = String::new();
-    tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("it hangs up").unwrap();
+    tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("it hangs up").expect("it is text");
     let status = answer.split_whitespace().nth(1).unwrap_or_default().to_owned();
     (status, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()))
 }

@@ -142,5 +142,5 @@ async fn web_pages_may_send_requests_only_if_that_is_allowed() {
 
 /// What a browser asks before it sends a request of another page.
 fn asked(path: &str) -> Request<String> {
-    Request::builder().method(Method::OPTIONS).uri(path).body(String::new()).unwrap()
+    Request::builder().method(Method::OPTIONS).uri(path).body(String::new()).expect("the path is one")
 }
