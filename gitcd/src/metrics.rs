@@ -1,5 +1,5 @@
-//! Figures for Prometheus, in the text format of `OpenMetrics`: gitcd's own, and those of etcd by which dashboards and alerts
-//! go, under etcd's names.
+//! Figures for Prometheus, as `OpenMetrics` or in the older plain text: gitcd's own, and those of etcd under etcd's names, by
+//! which dashboards and alerts go.
 
 mod amounts;
 mod clients;
