@@ -3,6 +3,7 @@
 
 mod amounts;
 mod clients;
+mod codes;
 mod etcd;
 mod figures;
 mod health;

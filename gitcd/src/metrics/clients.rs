@@ -1,9 +1,9 @@
 //! Requests by the version of the client's library, which Go's client tells.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderMap, HeaderName};
-use parking_lot::RwLock;
 
 const VERSION: HeaderName = HeaderName::from_static("client-api-version");
 /// A client that tells none.
@@ -11,9 +11,15 @@ const UNKNOWN: &str = "unknown";
 /// No more versions than that: clients could invent them.
 const VERSIONS: usize = 64;
 
-/// How many requests there were of each version.
-#[derive(Debug, Default)]
-pub(super) struct Clients(RwLock<Vec<Version>>);
+/// How many requests there were of each version, in the order in which they were first seen.
+#[derive(Debug)]
+pub(super) struct Clients([OnceLock<Version>; VERSIONS]);
+
+impl Default for Clients {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| OnceLock::new()))
+    }
+}
 
 #[derive(Debug)]
 struct Version {
@@ -23,28 +29,18 @@ struct Version {
 }
 
 impl Clients {
-    /// Counts a request. The versions that were seen first are found first, which are one or two.
+    /// Counts a request, without a lock. The versions that were seen first are found first, which are one or two.
     pub(super) fn count(&self, headers: &HeaderMap, is_stream: bool) {
         let name = headers.get(VERSION).and_then(|version| version.to_str().ok()).unwrap_or(UNKNOWN);
-        let count = |versions: &[Version]| {
-            let version = versions.iter().find(|version| &*version.name == name)?;
+        let new = || Version { name: name.into(), requests: [AtomicU64::default(), AtomicU64::default()] };
+        if let Some(version) = self.0.iter().map(|slot| slot.get_or_init(new)).find(|version| &*version.name == name) {
             version.requests[usize::from(is_stream)].fetch_add(1, Ordering::Relaxed);
-            Some(())
-        };
-        if count(&self.0.read()).is_some() {
-            return;
-        }
-        let mut versions = self.0.write();
-        if count(&versions).is_none() && versions.len() < VERSIONS {
-            versions.push(Version { name: name.into(), requests: [AtomicU64::default(), AtomicU64::default()] });
-            count(&versions);
         }
     }
 
     /// Version, kind of request, number; only what there was.
     pub(super) fn counted(&self) -> Vec<(String, &'static str, u64)> {
-        let versions = self.0.read();
-        let counted = versions.iter().flat_map(|version| {
+        let counted = self.0.iter().filter_map(OnceLock::get).flat_map(|version| {
             let kinds = ["unary", "stream"].into_iter().zip(&version.requests);
             kinds.map(|(kind, number)| (version.name.to_string(), kind, number.load(Ordering::Relaxed)))
         });

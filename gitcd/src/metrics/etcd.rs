@@ -76,6 +76,11 @@ impl Source {
 
     fn server(&self, out: &mut Out) -> Result<(), Error> {
         let work = &self.store.counters.work;
+        let received = self.requests.messages().map(|(labels, received, _)| (labels, received as f64));
+        let help = "Total number of messages received on the server";
+        out.family(("grpc_server_msg_received", help), true, received)?;
+        let sent = self.requests.messages().map(|(labels, _, sent)| (labels, sent as f64));
+        out.family(("grpc_server_msg_sent", "Total number of messages sent by the server"), true, sent)?;
         let requests = self.requests.clients.counted().into_iter().map(|(version, kind, number)| {
             ([("type", kind.to_owned()), ("client_api_version", version)], number as f64)
         });

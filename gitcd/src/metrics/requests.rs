@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
-use http::{HeaderMap, Request as HttpRequest, Response};
+use http::{Request as HttpRequest, Response};
 use http_body::Frame;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -13,6 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
 use super::clients::Clients;
+use super::codes::{CANCELED, CODES, OK, code_in};
 use super::messages::{Counted, Position};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -38,8 +39,6 @@ struct Handled {
 pub struct Requests {
     started: Family<Started, Counter>,
     handled: Family<Handled, Counter>,
-    received: Family<Started, Counter>,
-    sent: Family<Started, Counter>,
     methods: Arc<[Counters]>,
     pub(super) clients: Arc<Clients>,
 }
@@ -51,6 +50,10 @@ struct Counters {
     is_unary: bool,
     started: Counter,
     handled: [Counter; CODES.len()],
+    kind: &'static str,
+    service: &'static str,
+    name: &'static str,
+    /// Messages of streams.
     received: Counter,
     sent: Counter,
 }
@@ -58,7 +61,6 @@ struct Counters {
 impl Default for Requests {
     fn default() -> Self {
         let (started, handled) = (Family::<Started, Counter>::default(), Family::<Handled, Counter>::default());
-        let (received, sent) = (Family::<Started, Counter>::default(), Family::<Started, Counter>::default());
         let counters = |Method { service, name, kind }| {
             let method = Started { grpc_type: kind, grpc_service: service, grpc_method: name };
             Counters {
@@ -69,12 +71,15 @@ impl Default for Requests {
                     let labels = Handled { grpc_type: kind, grpc_service: service, grpc_method: name, grpc_code: code };
                     handled.get_or_create_owned(&labels)
                 }),
-                received: received.get_or_create_owned(&method),
-                sent: sent.get_or_create_owned(&method),
+                kind,
+                service,
+                name,
+                received: Counter::default(),
+                sent: Counter::default(),
             }
         };
         let methods = methods().map(counters).collect();
-        Self { started, handled, received, sent, methods, clients: Arc::default() }
+        Self { started, handled, methods, clients: Arc::default() }
     }
 }
 
@@ -83,10 +88,18 @@ impl Requests {
         registry.register("grpc_server_started", "Total number of RPCs started on the server", self.started.clone());
         let help = "Total number of RPCs completed on the server, regardless of success or failure";
         registry.register("grpc_server_handled", help, self.handled.clone());
-        let help = "Total number of RPC stream messages received on the server";
-        registry.register("grpc_server_msg_received", help, self.received.clone());
-        let help = "Total number of gRPC stream messages sent by the server";
-        registry.register("grpc_server_msg_sent", help, self.sent.clone());
+    }
+
+    /// Messages received and sent, by method. With one answer there is one of each: as in etcd, a refusal is one, too.
+    pub(super) fn messages(&self) -> impl Iterator<Item = ([(&'static str, &'static str); 3], u64, u64)> {
+        self.methods.iter().map(|method| {
+            let labels = [("grpc_type", method.kind), ("grpc_service", method.service), ("grpc_method", method.name)];
+            if method.is_unary {
+                (labels, method.started.get(), method.handled.iter().map(Counter::get).sum())
+            } else {
+                (labels, method.received.get(), method.sent.get())
+            }
+        })
     }
 
     /// Counts the beginning of a request, if it is for a known method.
@@ -96,9 +109,6 @@ impl Requests {
         let method = self.methods.iter().position(|method| method.path == path)?;
         let counters = &self.methods[method];
         counters.started.inc();
-        if counters.is_unary {
-            counters.received.inc();
-        }
         self.clients.count(request.headers(), !counters.is_unary);
         Some(Request { methods: self.methods.clone(), method, code: CANCELED })
     }
@@ -168,34 +178,6 @@ fn methods() -> impl Iterator<Item = Method> {
     })
 }
 
-const OK: usize = 0;
-const CANCELED: usize = 1;
-/// Go's names, by number.
-const CODES: [&str; 17] = [
-    "OK",
-    "Canceled",
-    "Unknown",
-    "InvalidArgument",
-    "DeadlineExceeded",
-    "NotFound",
-    "AlreadyExists",
-    "PermissionDenied",
-    "ResourceExhausted",
-    "FailedPrecondition",
-    "Aborted",
-    "OutOfRange",
-    "Unimplemented",
-    "Internal",
-    "Unavailable",
-    "DataLoss",
-    "Unauthenticated",
-];
-
-fn code_in(headers: &HeaderMap) -> Option<usize> {
-    let code = headers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
-    Some(if code < CODES.len() { code } else { 2 })
-}
-
 /// A request under way. Counted when it is dropped, however it ends: a client may go away at any time.
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -237,12 +219,7 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        let counters = &self.methods[self.method];
-        counters.handled[self.code].inc();
-        if counters.is_unary {
-            // As in etcd, a refusal is a message.
-            counters.sent.inc();
-        }
+        self.methods[self.method].handled[self.code].inc();
     }
 }
 
