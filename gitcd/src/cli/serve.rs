@@ -97,8 +97,9 @@ pub(super) struct Args {
     )]
     watch_progress_notify_interval: Duration,
     /// Web pages that may send requests from a browser, by their origins (http://host:port), separated by commas; * for all
-    #[arg(long, env = "GITCD_CORS", default_value = "", value_name = "ORIGINS")]
-    cors: String,
+    /// [default: none]
+    #[arg(long, env = "GITCD_CORS", value_name = "ORIGINS")]
+    cors: Option<String>,
     #[command(flatten)]
     transport: Transport,
     #[command(flatten)]
@@ -317,7 +318,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
             progress_interval: progress_interval(args.watch_progress_notify_interval),
             retention: args.compaction.retention()?,
             transport: args.transport.settings(),
-            origins: Origins::parse(&args.cors),
+            origins: Origins::parse(args.cors.as_deref().unwrap_or_default()),
             tls,
             pull,
             lease,
