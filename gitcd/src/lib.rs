@@ -18,6 +18,7 @@ pub mod config;
 pub mod durable;
 mod error;
 pub mod fence;
+pub mod gateway;
 pub mod git;
 pub mod host;
 pub mod http;

@@ -61,10 +61,12 @@ pub struct Incoming {
     listener: TcpListener,
     certificates: Option<Arc<Certificates>>,
     network: Arc<Network>,
-    handshakes: JoinSet<Option<(Io, Peer)>>,
+    handshakes: JoinSet<Result<(Io, Peer), (SocketAddr, io::Error)>>,
     /// When to try again after the system could not give us a connection.
     resume_at: Option<Instant>,
     complaints: Seldom,
+    /// About clients whose handshakes fail.
+    handshake_complaints: Complaints,
 }
 
 impl Incoming {
@@ -77,6 +79,7 @@ impl Incoming {
             handshakes: JoinSet::new(),
             resume_at: None,
             complaints: Seldom::every(COMPLAIN_EVERY),
+            handshake_complaints: Complaints { seldom: Seldom::every(COMPLAIN_EVERY), unheard: 0 },
         }
     }
 
@@ -96,8 +99,11 @@ impl Incoming {
                     Err(error) => self.failed(&error),
                 },
                 Some(ended) = self.handshakes.join_next() => {
-                    if let Ok(Some(connected)) = ended {
-                        return self.connection(connected);
+                    match ended {
+                        Ok(Ok(connected)) => return self.connection(connected),
+                        Ok(Err((address, error))) => self.handshake_complaints.about(address, &error),
+                        // It was aborted, or it panicked, which the panic has said.
+                        Err(_) => {}
                     }
                 }
             }
@@ -153,17 +159,35 @@ async fn accept(listener: &TcpListener, not_before: Option<Instant>) -> io::Resu
     listener.accept().await
 }
 
-async fn handshake(certificates: Arc<Certificates>, stream: TcpStream, address: SocketAddr) -> Option<(Io, Peer)> {
-    let config = tokio::task::spawn_blocking(move || certificates.current()).await.ok()?;
+async fn handshake(
+    certificates: Arc<Certificates>,
+    stream: TcpStream,
+    address: SocketAddr,
+) -> Result<(Io, Peer), (SocketAddr, io::Error)> {
+    let failed = |error| (address, error);
+    let config = tokio::task::spawn_blocking(move || certificates.current()).await;
+    let config = config.map_err(|error| failed(io::Error::other(error)))?;
     let accepted = tokio::time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await;
-    match accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-        Ok(stream) => {
-            let name = stream.get_ref().1.peer_certificates().and_then(|chain| common_name(chain.first()?));
-            Some((Io::Tls(Box::new(stream)), Peer { address, name }))
-        }
-        Err(error) => {
+    let stream = accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(failed)?;
+    let name = stream.get_ref().1.peer_certificates().and_then(|chain| common_name(chain.first()?));
+    Ok((Io::Tls(Box::new(stream)), Peer { address, name }))
+}
+
+/// Says which clients cannot be spoken with, and why: the first, and then one in a while with how many others there were.
+#[derive(Debug)]
+struct Complaints {
+    seldom: Seldom,
+    unheard: u64,
+}
+
+impl Complaints {
+    fn about(&mut self, address: SocketAddr, error: &io::Error) {
+        if self.seldom.due(Instant::now()) {
+            let others = std::mem::take(&mut self.unheard);
+            tracing::warn!(%address, %error, others, "TLS handshake failed");
+        } else {
+            self.unheard += 1;
             tracing::debug!(%address, %error, "TLS handshake failed");
-            None
         }
     }
 }

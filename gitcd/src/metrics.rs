@@ -1,10 +1,19 @@
-//! Figures for Prometheus, in the text format of `OpenMetrics`: gitcd's own, and those of etcd by which dashboards and alerts
-//! go, under etcd's names.
+//! Figures for Prometheus, as `OpenMetrics` or in the older plain text: gitcd's own, and those of etcd under etcd's names, by
+//! which dashboards and alerts go.
 
+mod amounts;
+mod clients;
+mod codes;
+mod etcd;
 mod figures;
+mod health;
+mod messages;
+mod plain;
 mod process;
 mod remotes;
 mod requests;
+mod scrapes;
+mod work;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -12,8 +21,14 @@ use std::sync::atomic::AtomicU64;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+pub use self::health::Health;
+pub use self::plain::plain;
+pub(crate) use self::process::file_descriptor_limit;
 pub(crate) use self::requests::Request;
 pub use self::requests::Requests;
+pub use self::scrapes::Scrapes;
+pub use self::work::Work;
+pub(crate) use self::work::{Applied, Timed};
 use crate::api::Member;
 use crate::committer;
 use crate::status::Reporter;
@@ -47,6 +62,10 @@ pub struct Source {
     pub requests: Requests,
     /// Its connections.
     pub network: Arc<Network>,
+    /// What its health pages answered.
+    pub health: Arc<Health>,
+    /// How often its figures were asked for.
+    pub scrapes: Scrapes,
 }
 
 impl Source {

@@ -13,10 +13,11 @@ use crate::committer::{self, Committer};
 use crate::compactor::{self, Retention};
 use crate::config::Listen;
 use crate::fence::Gate;
+use crate::gateway::Origins;
 use crate::git::branch;
 use crate::http;
 use crate::listener::Incoming;
-use crate::metrics::{Network, Requests, Source};
+use crate::metrics::{Network, Requests, Scrapes, Source};
 use crate::pull::lease::{self, Lease, LeaseError};
 use crate::pull::owner::Served;
 use crate::pull::{self, JoinError, Joiner, Puller};
@@ -60,6 +61,8 @@ pub struct Config {
     pub retention: Option<Retention>,
     /// How connections are kept.
     pub transport: Transport,
+    /// Web pages that may send requests from a browser.
+    pub origins: Origins,
     /// Certificate, key and the authorities for client certificates, for `https` listeners.
     pub tls: Option<tls::Files>,
     /// Whom to pull from and push to.
@@ -180,9 +183,11 @@ impl Server {
             status: Arc::new(Reporter::new(puller.clone(), lease.clone())),
             requests: requests.clone(),
             network: Arc::default(),
+            health: Arc::default(),
+            scrapes: Scrapes::default(),
         });
         let routes = telemetry::traced(api::routes(&backend), &config.branch.name);
-        let front = Front::new(backend, routes.merge(http::routes(source.clone())), requests);
+        let front = Front::new(backend, routes, http::routes(source.clone()), config.origins.clone(), requests);
         let (stop, stopped) = watch::channel(false);
         let listeners = listeners
             .into_iter()

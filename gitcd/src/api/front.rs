@@ -1,6 +1,6 @@
 //! What requests meet first: they are counted, bounded in time, and given to the service that they are for. A read does not
 //! get that far. It is answered here, since all the ways of a router and of a general gRPC server cost more than the
-//! read.
+//! read. Whatever is not gRPC, JSON and pages, takes a way of its own.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -11,14 +11,16 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::future::RouteFuture;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response, Version, header};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 use tonic::{Code, Status};
-use tower::Service;
+use tower::{Service, ServiceExt};
 
 use super::quick::{Progress, Quick};
 use super::{Backend, status};
+use crate::gateway::{self, Origins};
+use crate::http::access;
 use crate::metrics;
 use crate::metrics::Requests;
 use crate::telemetry;
@@ -28,6 +30,8 @@ use crate::telemetry;
 pub struct Front {
     backend: Backend,
     routes: Router,
+    pages: Router,
+    origins: Origins,
     requests: Requests,
     /// Largest message that is taken.
     message_limit: usize,
@@ -36,26 +40,71 @@ pub struct Front {
 }
 
 impl Front {
-    /// `routes` has the services of [`super::routes`].
-    pub fn new(backend: Backend, routes: Router, requests: Requests) -> Arc<Self> {
+    /// `routes` has the services of [`super::routes`], `pages` what is there for those who do not speak gRPC; web pages of
+    /// `origins` may send requests.
+    pub fn new(backend: Backend, routes: Router, pages: Router, origins: Origins, requests: Requests) -> Arc<Self> {
         let message_limit = super::message_limit(&backend.limits);
-        Arc::new(Self { backend, routes, requests, message_limit, is_traced: telemetry::on() })
+        let pages = pages.fallback(async || access::not_found());
+        Arc::new(Self { backend, routes, pages, origins, requests, message_limit, is_traced: telemetry::on() })
     }
 
     /// Answers a request.
     pub fn call(self: &Arc<Self>, request: Request<Incoming>) -> Answer {
-        let counted = self.requests.begin(request.uri().path());
+        // gRPC needs HTTP/2.
+        if request.version() < Version::HTTP_2 {
+            return self.plain(request.map(Body::new));
+        }
+        let counted = self.requests.begin(&request);
+        if counted.is_none() && !is_grpc(&request) {
+            return self.plain(request.map(Body::new));
+        }
         let (deadline, state) = if !self.is_traced && Quick::takes(&request) {
             (Deadline::Unread, State::Quick(Quick::new(request)))
         } else {
-            (Deadline::of(request.headers()), self.route(request.map(Body::new)))
+            (Deadline::of(request.headers()), self.route(request.map(Body::new), counted.as_ref()))
         };
         Answer { front: self.clone(), counted, deadline, state }
     }
 
-    fn route(&self, request: Request<Body>) -> State {
+    /// Answers a gRPC request that did not come as one.
+    fn grpc(self: &Arc<Self>, request: Request<Body>) -> Answer {
+        let counted = self.requests.begin(&request);
+        let deadline = Deadline::of(request.headers());
+        let state = self.route(request, counted.as_ref());
+        Answer { front: self.clone(), counted, deadline, state }
+    }
+
+    fn route(&self, request: Request<Body>, counted: Option<&metrics::Request>) -> State {
+        let request = request.map(|body| match counted {
+            Some(counted) => counted.receives(body),
+            None => body,
+        });
         State::Routed(self.routes.clone().call(request))
     }
+
+    /// Answers what is not gRPC.
+    fn plain(self: &Arc<Self>, request: Request<Body>) -> Answer {
+        let front = self.clone();
+        let answer = async move {
+            let origin = request.headers().get(header::ORIGIN).cloned();
+            let mut response = match access::refuse(&front.origins, &request) {
+                Some(refused) => refused,
+                None if gateway::takes(request.uri().path()) => {
+                    let call = async |request| front.grpc(request).await.unwrap_or_else(|never| match never {});
+                    gateway::answer(request, front.message_limit, call).await
+                }
+                None => front.pages.clone().oneshot(request).await.unwrap_or_else(|never| match never {}),
+            };
+            front.origins.tell(origin.as_ref(), response.headers_mut());
+            response
+        };
+        Answer { front: self.clone(), counted: None, deadline: Deadline::Never, state: State::Plain(Box::pin(answer)) }
+    }
+}
+
+fn is_grpc<B>(request: &Request<B>) -> bool {
+    let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }
 
 /// The answer to a request, to wait for.
@@ -69,6 +118,7 @@ pub struct Answer {
 enum State {
     Quick(Quick),
     Routed(RouteFuture<Infallible>),
+    Plain(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
 }
 
 /// When the client does not wait any longer.
@@ -100,7 +150,7 @@ impl Answer {
                         if matches!(self.deadline, Deadline::Unread) {
                             self.deadline = Deadline::of(request.headers());
                         }
-                        self.state = self.front.route(request);
+                        self.state = self.front.route(request, self.counted.as_ref());
                     }
                     Poll::Pending => {
                         if matches!(self.deadline, Deadline::Unread)
@@ -112,6 +162,7 @@ impl Answer {
                         return Poll::Ready((status.clone().into_http(), Some(status.code())));
                     }
                 },
+                State::Plain(answer) => return answer.as_mut().poll(cx).map(|answer| (answer, None)),
                 State::Routed(answer) => {
                     let answer = match Pin::new(answer).poll(cx) {
                         Poll::Ready(answer) => answer.unwrap_or_else(|never| match never {}),

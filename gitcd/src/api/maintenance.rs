@@ -10,6 +10,7 @@ use tonic::{Request, Response, Status};
 
 use super::{Backend, ETCD_VERSION, downgrade, status};
 use crate::backup;
+use crate::metrics::Timed;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::maintenance_server::Maintenance;
 use crate::store::Error;
@@ -49,16 +50,19 @@ impl Maintenance for Backend {
     }
 
     async fn defragment(&self, _: Request<pb::DefragmentRequest>) -> Result<Response<pb::DefragmentResponse>, Status> {
+        let _timed = Timed::begin(self.store.counters.work.clone(), |work| &work.defragmentations);
         // There are no free pages that could be given back: packs are written once and have no holes.
         Ok(Response::new(pb::DefragmentResponse { header: None }))
     }
 
     async fn hash(&self, _: Request<pb::HashRequest>) -> Result<Response<pb::HashResponse>, Status> {
+        let _timed = Timed::begin(self.store.counters.work.clone(), |work| &work.hash);
         let Hashed { current, hash, .. } = self.hash_at(Revision::ZERO).await?;
         Ok(Response::new(pb::HashResponse { header: Some(self.header(current)), hash }))
     }
 
     async fn hash_kv(&self, request: Request<pb::HashKvRequest>) -> Result<Response<pb::HashKvResponse>, Status> {
+        let _timed = Timed::begin(self.store.counters.work.clone(), |work| &work.hash_at_revision);
         let hashed = self.hash_at(Revision::new(request.into_inner().revision)).await?;
         Ok(Response::new(pb::HashKvResponse {
             header: Some(self.header(hashed.current)),
@@ -71,6 +75,7 @@ impl Maintenance for Backend {
     type SnapshotStream = Pin<Box<dyn Stream<Item = Result<pb::SnapshotResponse, Status>> + Send>>;
 
     async fn snapshot(&self, _: Request<pb::SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
+        let timed = Timed::begin(self.store.counters.work.clone(), |work| &work.snapshots);
         let (store, repository) = (self.store.clone(), self.repository.clone());
         let written = tokio::task::spawn_blocking(move || -> io::Result<(File, u64)> {
             // Without a name, so that nothing of it stays whatever happens.
@@ -83,7 +88,7 @@ impl Maintenance for Backend {
         });
         let failed = |error: &dyn std::fmt::Display| Status::internal(format!("gitcd: no snapshot: {error}"));
         let (file, length) = written.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
-        let parts = stream::try_unfold((file, length), move |(mut file, rest)| async move {
+        let parts = stream::try_unfold((file, length, timed), move |(mut file, rest, timed)| async move {
             if rest == 0 {
                 return Ok(None);
             }
@@ -93,7 +98,7 @@ impl Maintenance for Backend {
             let remaining_bytes = rest - blob.len() as u64;
             let version = super::CLUSTER_VERSION.to_owned();
             let part = pb::SnapshotResponse { header: None, remaining_bytes, blob: blob.into(), version };
-            Ok(Some((part, (file, remaining_bytes))))
+            Ok(Some((part, (file, remaining_bytes, timed))))
         });
         Ok(Response::new(Box::pin(parts)))
     }

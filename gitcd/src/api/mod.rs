@@ -51,7 +51,7 @@ pub const ETCD_VERSION: &str = "3.6.16";
 /// The oldest version that a cluster with this member can be.
 pub const CLUSTER_VERSION: &str = "3.6.0";
 /// A single member has won exactly one election.
-const RAFT_TERM: u64 = 2;
+pub(crate) const RAFT_TERM: u64 = 2;
 /// What a request may be larger than its limit for framing, as in etcd.
 const OVERHEAD_BYTES: usize = 512 << 10;
 
@@ -138,14 +138,10 @@ pub fn routes(backend: &Backend) -> axum::Router {
     routes.routes().into_axum_router().fallback(unknown)
 }
 
-/// What nobody serves: a method of gRPC is answered in its way, anything else as a page that is not there.
+/// What nobody serves.
 async fn unknown(request: axum::extract::Request) -> axum::response::Response {
-    let content_type = request.headers().get(http::header::CONTENT_TYPE);
-    if content_type.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc")) {
-        let service = request.uri().path().trim_start_matches('/').split('/').next().unwrap_or_default();
-        return tonic::Status::unimplemented(format!("unknown service {service}")).into_http();
-    }
-    axum::response::IntoResponse::into_response((http::StatusCode::NOT_FOUND, "404 page not found\n"))
+    let service = request.uri().path().trim_start_matches('/').split('/').next().unwrap_or_default();
+    tonic::Status::unimplemented(format!("unknown service {service}")).into_http()
 }
 
 /// Describes the services to clients that were not built for them, such as `grpcurl`.

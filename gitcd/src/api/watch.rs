@@ -1,5 +1,6 @@
 //! The Watch service.
 
+use futures::StreamExt as _;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
@@ -21,7 +22,9 @@ impl Watch for Backend {
         request: Request<Streaming<pb::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let (answers, responses) = mpsc::channel(WAITING_RESPONSES);
-        tokio::spawn(stream::serve(self.store.clone(), self.watch_settings(), request.into_inner(), answers));
+        // As in etcd, who has nothing more to ask goes on listening.
+        let requests = request.into_inner().chain(futures::stream::pending());
+        tokio::spawn(stream::serve(self.store.clone(), self.watch_settings(), requests, answers));
         Ok(Response::new(ReceiverStream::new(responses)))
     }
 }

@@ -2,6 +2,7 @@
 
 mod age;
 mod duration;
+mod etcd_flags;
 mod file;
 mod graph;
 mod host;

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use super::etcd_flags;
 use crate::config::ConfigError;
 
 /// The places that values come from; the command line, which everybody sees, needs no mention.
@@ -38,8 +39,17 @@ impl Origins {
     /// Adds where the value came from that clap refused.
     pub(super) fn of_refused(&self, mut error: clap::Error) -> clap::Error {
         let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return error };
-        let flag = argument.split([' ', '=']).next().unwrap_or_default().trim_start_matches('-');
-        if let Some(origin) = self.of(flag) {
+        let flag = argument.split([' ', '=']).next().unwrap_or_default().trim_start_matches('-').to_owned();
+        if error.kind() == ErrorKind::UnknownArgument
+            && let Some(remedy) = etcd_flags::remedy(&flag)
+        {
+            // Whatever is spelled like it is not what is meant.
+            error.remove(ContextKind::SuggestedArg);
+            let tip = format!("--{flag} is a flag of etcd: {remedy}");
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+            return error;
+        }
+        if let Some(origin) = self.of(&flag) {
             let tip = format!("the value comes from {origin}");
             error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
         }

@@ -8,6 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Common, duration, per_branch};
 use crate::config::{ConfigError, PerBranch};
+use crate::gateway::Origins;
 use crate::merge::Policy;
 use crate::merge::scope::{EVERYTHING, NOTHING, Scope};
 use crate::pull::Config;
@@ -286,6 +287,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
             progress_interval: Duration::from_mins(10),
             retention: None,
             transport: server::Transport::default(),
+            origins: Origins::default(),
             tls: None,
             pull,
             lease: None,

@@ -14,6 +14,7 @@ use self::etcd::{Compaction, Tracing, Transport};
 use super::{Common, boolean, duration, per_branch};
 use crate::committer::Granularity;
 use crate::config::{DEFAULT_NAME, DEFAULT_PEER_URL, listen_urls, peer_urls};
+use crate::gateway::Origins;
 use crate::pull::owner::Served;
 use crate::server::{Config, ServeError, Server};
 use crate::{api, committer, store, telemetry, tls};
@@ -113,6 +114,10 @@ pub(super) struct Args {
         value_name = "DURATION"
     )]
     watch_progress_notify_interval: Duration,
+    /// Web pages that may send requests from a browser, by their origins (http://host:port), separated by commas; * for all
+    /// [default: none]
+    #[arg(long, env = "GITCD_CORS", value_name = "ORIGINS")]
+    cors: Option<String>,
     #[command(flatten)]
     transport: Transport,
     #[command(flatten)]
@@ -344,6 +349,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
             progress_interval: progress_interval(args.watch_progress_notify_interval),
             retention: args.compaction.retention()?,
             transport: args.transport.settings(),
+            origins: Origins::parse(args.cors.as_deref().unwrap_or_default()),
             tls,
             pull,
             lease,

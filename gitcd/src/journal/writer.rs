@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::FallocateFlags;
 
@@ -44,6 +45,7 @@ pub struct Writer {
     segments: Arc<Segments>,
     current: Current,
     broken: bool,
+    write_took: Duration,
     frame: Vec<u8>,
 }
 
@@ -87,6 +89,7 @@ impl Writer {
             segments,
             current,
             broken: false,
+            write_took: Duration::ZERO,
             frame: Vec::with_capacity(256 << 10),
         })
     }
@@ -114,6 +117,11 @@ impl Writer {
         (self.current.header.sequence, self.current.end)
     }
 
+    /// How long the last frame took to write, without the fdatasync.
+    pub fn write_took(&self) -> Duration {
+        self.write_took
+    }
+
     /// Makes the frame in the buffer durable: one write and one fdatasync. `last` is the highest revision in
     /// it. Returns the segment that was sealed, if the frame filled it.
     ///
@@ -132,7 +140,9 @@ impl Writer {
         self.frame[..4].copy_from_slice(&FRAME_MAGIC);
         self.frame[4..8].copy_from_slice(&(payload as u32).to_le_bytes());
         self.frame[8..12].copy_from_slice(&crc.to_le_bytes());
+        let started = Instant::now();
         let written = self.current.file.write_all_at(&self.frame, offset);
+        self.write_took = started.elapsed();
         #[cfg(test)]
         let written = written.and_then(|()| fault::strikes(fault::Fault::Full));
         if let Err(error) = written {

@@ -25,6 +25,7 @@ impl Collector for Source {
         self.own(&mut out, slow)?;
         remotes::encode(&self.status, &mut out)?;
         self.etcd(&mut out, slow)?;
+        self.more_of_etcd(&mut out)?;
         process(&mut out)
     }
 }
@@ -41,7 +42,7 @@ impl Out<'_> {
     }
 
     /// `_total` is added to the name.
-    fn counter(&mut self, name: &str, help: &str, value: f64) -> Result<(), Error> {
+    pub(super) fn counter(&mut self, name: &str, help: &str, value: f64) -> Result<(), Error> {
         let counter = ConstCounter::new(value);
         counter.encode(self.encoder.encode_descriptor(name, help, None, counter.metric_type())?)
     }
@@ -194,7 +195,27 @@ fn process(out: &mut Out) -> Result<(), Error> {
     if let Some(seconds) = process.cpu_seconds {
         out.counter("process_cpu_seconds", "Total user and system CPU time spent in seconds", seconds)?;
     }
+    let counters = [
+        (
+            "process_network_receive_bytes",
+            "Number of bytes received by the process over the network",
+            process.received_bytes,
+        ),
+        ("process_network_transmit_bytes", "Number of bytes sent by the process over the network", process.sent_bytes),
+    ];
+    for (name, help, value) in counters {
+        if let Some(value) = value {
+            out.counter(name, help, value)?;
+        }
+    }
     let gauges = [
+        ("os_fd_used", "The number of used file descriptors", process.open_fds),
+        ("os_fd_limit", "The file descriptor limit", process.max_fds),
+        (
+            "process_virtual_memory_max_bytes",
+            "Maximum amount of virtual memory available in bytes",
+            process.virtual_max_bytes,
+        ),
         ("process_resident_memory_bytes", "Resident memory size in bytes", process.resident_bytes),
         ("process_virtual_memory_bytes", "Virtual memory size in bytes", process.virtual_bytes),
         ("process_start_time_seconds", "Start time of the process since unix epoch in seconds", process.start_seconds),

@@ -10,6 +10,10 @@ pub(super) struct Process {
     pub(super) start_seconds: Option<f64>,
     pub(super) open_fds: Option<f64>,
     pub(super) max_fds: Option<f64>,
+    /// Of the network namespace, as everywhere.
+    pub(super) received_bytes: Option<f64>,
+    pub(super) sent_bytes: Option<f64>,
+    pub(super) virtual_max_bytes: Option<f64>,
 }
 
 impl Process {
@@ -25,19 +29,39 @@ impl Process {
         let field = |number: usize| fields.get(number - 4).copied();
         let boot = fs::read_to_string("/proc/stat").unwrap_or_default();
         let boot = boot.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok());
-        let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-        let max_fds = limits
-            .lines()
-            .find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok());
+        let network = fs::read_to_string("/proc/self/net/netstat").unwrap_or_default();
         Self {
             cpu_seconds: field(14).zip(field(15)).map(|(user, system)| (user + system) / ticks),
             resident_bytes: field(24).map(|pages| pages * rustix::param::page_size() as f64),
             virtual_bytes: field(23),
             start_seconds: field(22).zip(boot).map(|(start, boot)| boot + start / ticks),
             open_fds: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as f64),
-            max_fds,
+            max_fds: file_descriptor_limit().map(|limit| limit as f64),
+            received_bytes: octets(&network, "InOctets"),
+            sent_bytes: octets(&network, "OutOctets"),
+            // No bound is the largest number.
+            virtual_max_bytes: Some(limit("Max address space").unwrap_or(u64::MAX) as f64),
         }
     }
+}
+
+/// A number of the `IpExt` table: a line of names, a line of numbers.
+fn octets(netstat: &str, name: &str) -> Option<f64> {
+    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt:"));
+    let (names, numbers) = (lines.next()?, lines.next()?);
+    let at = names.split_whitespace().position(|found| found == name)?;
+    numbers.split_whitespace().nth(at)?.parse().ok()
+}
+
+/// How many files this process may have open.
+pub(crate) fn file_descriptor_limit() -> Option<u64> {
+    limit("Max open files")
+}
+
+/// A soft limit of this process by its name in `/proc`; none if there is no bound.
+fn limit(name: &str) -> Option<u64> {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    limits.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
 }
 
 #[cfg(test)]
@@ -54,6 +78,7 @@ mod tests {
         assert!((1e5..1e11).contains(&process.resident_bytes.unwrap()));
         assert!(process.virtual_bytes.unwrap() >= process.resident_bytes.unwrap());
         assert!(process.cpu_seconds.unwrap() < 86_400.0);
+        assert!(process.received_bytes.is_some() && process.sent_bytes.is_some());
         assert!(process.open_fds.unwrap() >= 3.0 && process.max_fds.unwrap() >= process.open_fds.unwrap());
     }
 }

@@ -5,12 +5,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
-use http::{HeaderMap, Response};
+use http::{Request as HttpRequest, Response};
 use http_body::Frame;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
+
+use super::clients::Clients;
+use super::codes::{CANCELED, CODES, OK, code_in};
+use super::messages::{Counted, Position};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 #[expect(clippy::struct_field_names, reason = "the fields are the labels' names")]
@@ -36,6 +40,7 @@ pub struct Requests {
     started: Family<Started, Counter>,
     handled: Family<Handled, Counter>,
     methods: Arc<[Counters]>,
+    pub(super) clients: Arc<Clients>,
 }
 
 /// What is counted of one method.
@@ -45,26 +50,36 @@ struct Counters {
     is_unary: bool,
     started: Counter,
     handled: [Counter; CODES.len()],
+    kind: &'static str,
+    service: &'static str,
+    name: &'static str,
+    /// Messages of streams.
+    received: Counter,
+    sent: Counter,
 }
 
 impl Default for Requests {
     fn default() -> Self {
         let (started, handled) = (Family::<Started, Counter>::default(), Family::<Handled, Counter>::default());
-        let counters = |Method { service, name, kind }| Counters {
-            path: format!("/{service}/{name}"),
-            is_unary: kind == UNARY,
-            started: started.get_or_create_owned(&Started {
-                grpc_type: kind,
-                grpc_service: service,
-                grpc_method: name,
-            }),
-            handled: CODES.map(|code| {
-                let labels = Handled { grpc_type: kind, grpc_service: service, grpc_method: name, grpc_code: code };
-                handled.get_or_create_owned(&labels)
-            }),
+        let counters = |Method { service, name, kind }| {
+            let method = Started { grpc_type: kind, grpc_service: service, grpc_method: name };
+            Counters {
+                path: format!("/{service}/{name}"),
+                is_unary: kind == UNARY,
+                started: started.get_or_create_owned(&method),
+                handled: CODES.map(|code| {
+                    let labels = Handled { grpc_type: kind, grpc_service: service, grpc_method: name, grpc_code: code };
+                    handled.get_or_create_owned(&labels)
+                }),
+                kind,
+                service,
+                name,
+                received: Counter::default(),
+                sent: Counter::default(),
+            }
         };
         let methods = methods().map(counters).collect();
-        Self { started, handled, methods }
+        Self { started, handled, methods, clients: Arc::default() }
     }
 }
 
@@ -75,11 +90,26 @@ impl Requests {
         registry.register("grpc_server_handled", help, self.handled.clone());
     }
 
+    /// Messages received and sent, by method. With one answer there is one of each: as in etcd, a refusal is one, too.
+    pub(super) fn messages(&self) -> impl Iterator<Item = ([(&'static str, &'static str); 3], u64, u64)> {
+        self.methods.iter().map(|method| {
+            let labels = [("grpc_type", method.kind), ("grpc_service", method.service), ("grpc_method", method.name)];
+            if method.is_unary {
+                (labels, method.started.get(), method.handled.iter().map(Counter::get).sum())
+            } else {
+                (labels, method.received.get(), method.sent.get())
+            }
+        })
+    }
+
     /// Counts the beginning of a request, if it is for a known method.
-    pub(crate) fn begin(&self, path: &str) -> Option<Request> {
+    pub(crate) fn begin<B>(&self, request: &HttpRequest<B>) -> Option<Request> {
+        let path = request.uri().path();
         // The methods that are called most come first.
         let method = self.methods.iter().position(|method| method.path == path)?;
-        self.methods[method].started.inc();
+        let counters = &self.methods[method];
+        counters.started.inc();
+        self.clients.count(request.headers(), !counters.is_unary);
         Some(Request { methods: self.methods.clone(), method, code: CANCELED })
     }
 }
@@ -148,34 +178,6 @@ fn methods() -> impl Iterator<Item = Method> {
     })
 }
 
-const OK: usize = 0;
-const CANCELED: usize = 1;
-/// Go's names, by number.
-const CODES: [&str; 17] = [
-    "OK",
-    "Canceled",
-    "Unknown",
-    "InvalidArgument",
-    "DeadlineExceeded",
-    "NotFound",
-    "AlreadyExists",
-    "PermissionDenied",
-    "ResourceExhausted",
-    "FailedPrecondition",
-    "Aborted",
-    "OutOfRange",
-    "Unimplemented",
-    "Internal",
-    "Unavailable",
-    "DataLoss",
-    "Unauthenticated",
-];
-
-fn code_in(headers: &HeaderMap) -> Option<usize> {
-    let code = headers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
-    Some(if code < CODES.len() { code } else { 2 })
-}
-
 /// A request under way. Counted when it is dropped, however it ends: a client may go away at any time.
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -190,6 +192,15 @@ impl Request {
         self.code = code as usize;
     }
 
+    /// Its body. What a stream receives is counted as it comes.
+    pub(crate) fn receives(&self, body: Body) -> Body {
+        let counters = &self.methods[self.method];
+        if counters.is_unary {
+            return body;
+        }
+        Body::new(Counted { inner: body, position: Position::default(), messages: counters.received.clone() })
+    }
+
     /// It is answered; a stream ends later.
     pub(crate) fn answered(self, answer: Response<Body>) -> Response<Body> {
         let mut request = self;
@@ -202,7 +213,7 @@ impl Request {
             request.code = OK;
             return answer;
         }
-        answer.map(|inner| Body::new(Ending { inner, request }))
+        answer.map(|inner| Body::new(Ending { inner, request, position: Position::default() }))
     }
 }
 
@@ -216,6 +227,7 @@ impl Drop for Request {
 struct Ending {
     inner: Body,
     request: Request,
+    position: Position,
 }
 
 impl HttpBody for Ending {
@@ -223,11 +235,14 @@ impl HttpBody for Ending {
     type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = std::task::ready!(Pin::new(&mut self.inner).poll_frame(cx));
-        if let Some(Ok(frame)) = &frame
-            && let Some(code) = frame.trailers_ref().and_then(code_in)
-        {
-            self.request.code = code;
+        let this = &mut *self;
+        let frame = std::task::ready!(Pin::new(&mut this.inner).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame {
+            if let Some(code) = frame.trailers_ref().and_then(code_in) {
+                this.request.code = code;
+            } else if let Some(data) = frame.data_ref() {
+                this.request.methods[this.request.method].sent.inc_by(this.position.pass(data));
+            }
         }
         Poll::Ready(frame)
     }
@@ -244,11 +259,12 @@ mod tests {
     #[test]
     fn only_known_methods_are_counted() {
         let requests = Requests::default();
-        for path in ["/etcdserverpb.KV/Invented", "/x/Range", "/metrics", ""] {
-            assert!(requests.begin(path).is_none(), "{path}");
+        let begin = |path: &str| requests.begin(&HttpRequest::builder().uri(path).body(()).unwrap());
+        for path in ["/etcdserverpb.KV/Invented", "/x/Range", "/metrics", "/"] {
+            assert!(begin(path).is_none(), "{path}");
         }
-        requests.begin("/etcdserverpb.KV/Range").unwrap().end(tonic::Code::NotFound);
-        drop(requests.begin("/etcdserverpb.Watch/Watch").unwrap());
+        begin("/etcdserverpb.KV/Range").unwrap().end(tonic::Code::NotFound);
+        drop(begin("/etcdserverpb.Watch/Watch").unwrap());
         let handled = |kind, service, name, code| {
             let labels = Handled { grpc_type: kind, grpc_service: service, grpc_method: name, grpc_code: code };
             requests.handled.get(&labels).unwrap().get()

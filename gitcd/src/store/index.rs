@@ -65,6 +65,7 @@ pub struct Index {
     /// Histories are free of what is below this; it follows `compacted` in small steps.
     pruned: Revision,
     size: Size,
+    dropped: u64,
 }
 
 /// How much data there is, in bytes: keys, values and a constant for each stored version.
@@ -81,7 +82,7 @@ impl Index {
     pub fn new(revision: Revision) -> Self {
         let (compacted, events_from, pruned) = (Revision::ZERO, Revision::ZERO, Revision::ZERO);
         let (keys, log, size) = (BTreeMap::new(), Log::default(), Size::default());
-        Self { keys, log, revision, compacted, events_from, pruned, size }
+        Self { keys, log, revision, compacted, events_from, pruned, size, dropped: 0 }
     }
 
     /// The newest applied revision (which may not be durable yet).
@@ -112,6 +113,11 @@ impl Index {
     /// Entries in the log.
     pub fn log_len(&self) -> usize {
         self.log.len()
+    }
+
+    /// How many versions compactions have dropped so far.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// How much data there is. Costs nothing.
@@ -229,7 +235,7 @@ impl Index {
         let mut freed = 0;
         for key in visited {
             if let Some(history) = self.keys.get_mut(&key)
-                && !history.compact(target, &mut freed)
+                && !history.compact(target, &mut freed, &mut self.dropped)
             {
                 self.keys.remove(&key);
             }

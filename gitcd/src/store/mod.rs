@@ -37,7 +37,7 @@ use self::txn::{Done, Op};
 use self::version::{ValueLost, Version};
 use crate::fence::Gate;
 use crate::journal::{self, Segments};
-use crate::metrics::disk_seconds;
+use crate::metrics::{Work, disk_seconds};
 use crate::watch::Hub;
 
 pub use writer::Limits;
@@ -120,6 +120,8 @@ pub struct Counters {
     pub data_bytes: AtomicU64,
     /// Those of them that are the newest of a key.
     pub live_bytes: AtomicU64,
+    /// What takes time, and how much.
+    pub work: Arc<Work>,
 }
 
 impl Default for Counters {
@@ -141,6 +143,7 @@ impl Default for Counters {
             compactions: none(),
             data_bytes: none(),
             live_bytes: none(),
+            work: Arc::default(),
         }
     }
 }
@@ -296,11 +299,16 @@ impl Store {
     /// # Errors
     /// [`Error::Future`], [`Error::Compacted`], [`Error::ValueLost`].
     pub fn range(&self, range: &Range) -> Result<Found, Error> {
+        let started = Instant::now();
         self.counters.ranges.fetch_add(1, Ordering::Relaxed);
-        let index = self.index.read();
-        let current = self.revision();
-        range.check(current, index.compacted())?;
-        range.answer(View { index: &index, at: current, segments: &self.segments })
+        let found = {
+            let index = self.index.read();
+            let current = self.revision();
+            let checked = range.check(current, index.compacted());
+            checked.and_then(|()| range.answer(View { index: &index, at: current, segments: &self.segments }))
+        };
+        self.counters.work.ranged(found.is_ok(), started.elapsed());
+        found
     }
 
     /// Does one operation. What only reads is answered at once; a write when it is durable.
@@ -349,6 +357,7 @@ impl Store {
     /// [`Error::LeaseExists`].
     pub async fn grant(&self, id: i64, ttl: i64) -> Result<(i64, i64), Error> {
         let granted = self.send(|reply| writer::Command::Grant { id, ttl, reply }).await?;
+        self.counters.work.lease_ttl.add(granted.1.max(0) as u64);
         self.lease_granted.notify_one();
         Ok(granted)
     }
@@ -366,7 +375,9 @@ impl Store {
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn keep_alive(&self, id: i64) -> Result<Option<i64>, Error> {
-        self.send(|reply| writer::Command::KeepAlive { id, reply }).await
+        let left = self.send(|reply| writer::Command::KeepAlive { id, reply }).await?;
+        self.counters.work.leases_renewed.fetch_add(u64::from(left.is_some()), Ordering::Relaxed);
+        Ok(left)
     }
 
     /// What is known of a lease. Writes wait while its keys are copied, if they are asked for.

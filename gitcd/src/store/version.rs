@@ -202,11 +202,12 @@ impl History {
     /// Drops what no revision from `keep` on can see. Returns false if nothing is left.
     ///
     /// With versions 3, 5, 9 (deletion) and `keep` 6: 3 goes, 5 is what revision 6 sees. With `keep` 9 all go.
-    /// The weight of what goes is added to `freed`.
-    pub(super) fn compact(&mut self, keep: Revision, freed: &mut usize) -> bool {
+    /// The weight of what goes is added to `freed`, and its number to `dropped`.
+    pub(super) fn compact(&mut self, keep: Revision, freed: &mut usize, dropped: &mut u64) -> bool {
         let weight = |versions: &[Arc<Version>]| versions.iter().map(|version| version.weight()).sum::<usize>();
         if self.head.mod_revision <= keep {
             *freed += weight(&self.older);
+            *dropped += self.older.len() as u64 + u64::from(self.head.is_tombstone());
             self.older = Vec::new();
             if self.head.is_tombstone() {
                 *freed += self.head.weight();
@@ -217,6 +218,7 @@ impl History {
         if let Some(visible) = visible {
             let first = if self.older[visible].is_tombstone() { visible + 1 } else { visible };
             *freed += weight(&self.older[..first]);
+            *dropped += first as u64;
             self.older.drain(..first);
             self.older.shrink_to_fit();
         }

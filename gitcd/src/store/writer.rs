@@ -20,6 +20,7 @@ use super::{Error, Store};
 use crate::error::chain;
 use crate::journal::record::Record;
 use crate::journal::{self, AppendError, Position};
+use crate::metrics::Applied;
 
 mod answer;
 mod held;
@@ -71,6 +72,22 @@ pub(super) enum Command {
     Stop { reply: oneshot::Sender<()> },
 }
 
+impl Command {
+    /// What it counts as when it is applied; nothing for what changes nothing.
+    fn kind(&self) -> Option<Applied> {
+        Some(match self {
+            Self::Write { op: Op::Put(_), .. } => Applied::Put,
+            Self::Write { op: Op::Delete(_), .. } => Applied::DeleteRange,
+            Self::Write { .. } => Applied::Txn,
+            Self::Merge { .. } => Applied::Merge,
+            Self::Grant { .. } => Applied::LeaseGrant,
+            Self::Revoke { .. } => Applied::LeaseRevoke,
+            Self::Compact { .. } => Applied::Compaction,
+            _ => return None,
+        })
+    }
+}
+
 /// What a batch did to the leases, to take it back if it cannot be made durable.
 enum LeaseChange {
     Granted(i64),
@@ -84,6 +101,8 @@ struct Batch {
     leases: Vec<LeaseChange>,
     compact: Option<Revision>,
     merges: Vec<Arc<merge::Merge>>,
+    /// Leases that ran out.
+    expired: u64,
     first: Option<Revision>,
     /// Where values of this batch will be in the journal.
     positions: Vec<(Arc<Version>, Position)>,
@@ -95,6 +114,8 @@ pub(super) struct Writer {
     limits: Limits,
     old: Old,
     pruning: bool,
+    /// When the compaction was asked for that is under way.
+    compacting_since: Option<Instant>,
     /// The last batch found no room.
     full: bool,
     /// What is durable but not visible, because the writer lease ended in between.
@@ -120,7 +141,7 @@ impl Writer {
         superseded: Vec<Weak<Version>>,
     ) -> Self {
         let (old, pruning, full) = (Old::new(superseded), true, false);
-        Self { store, journal, limits, old, pruning, full, held: None }
+        Self { store, journal, limits, old, pruning, compacting_since: None, full, held: None }
     }
 
     pub(super) fn store(&self) -> &Arc<Store> {
@@ -191,6 +212,7 @@ impl Writer {
                 base,
                 now_ms,
             };
+            let mut began = Instant::now();
             while round.frame.len() < FRAME_BYTES
                 && let Some(command) = commands.pop_front()
             {
@@ -201,7 +223,16 @@ impl Writer {
                     Command::Committed { revision, metadata } => {
                         Record::Committed { revision, metadata }.encode(round.frame);
                     }
-                    command => round.command(command, refused.as_ref()),
+                    command => {
+                        let kind = command.kind();
+                        round.command(command, refused.as_ref());
+                        let ended = Instant::now();
+                        if let Some(kind) = kind {
+                            let succeeded = round.batch.answers.last().is_some_and(Answer::is_ok);
+                            store.counters.work.applied(kind, succeeded, ended - began);
+                        }
+                        began = ended;
+                    }
                 }
             }
         }
@@ -229,6 +260,7 @@ impl Writer {
             Ok(_) => {
                 let counters = &self.store.counters;
                 counters.fsyncs.fetch_add(1, Ordering::Relaxed);
+                counters.work.journal_writes.took(self.journal.write_took());
                 counters.fsync_seconds.observe(started.elapsed().as_secs_f64());
                 counters.journal_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
                 if std::mem::take(&mut self.full) {
@@ -300,11 +332,14 @@ impl Writer {
             let index = store.index.read();
             let last = index.revision();
             store.hub.publish(index.log_from(first), || store.durable.store(last.get(), Ordering::Release));
-            let (mut puts, mut deletes, mut txns) = (0, 0, 0);
+            let (mut puts, mut deletes, mut txns, mut put_bytes) = (0, 0, 0, 0);
             for entry in index.log_from(first) {
                 self.supersede(entry);
                 txns += u64::from(entry.changes().len() > 1);
                 for change in entry.changes() {
+                    if !change.version.is_tombstone() {
+                        put_bytes += change.version.key.len() as u64 + u64::from(change.version.value_length);
+                    }
                     *if change.version.is_tombstone() { &mut deletes } else { &mut puts } += 1;
                 }
             }
@@ -312,6 +347,7 @@ impl Writer {
             for (counter, number) in [(&counters.puts, puts), (&counters.deletes, deletes), (&counters.txns, txns)] {
                 counter.fetch_add(number, Ordering::Relaxed);
             }
+            counters.work.put_bytes.fetch_add(put_bytes, Ordering::Relaxed);
             store.measure(index.size());
             drop(index);
             self.evict();
@@ -327,7 +363,9 @@ impl Writer {
             };
             counter.fetch_add(1, Ordering::Relaxed);
         }
+        self.store.counters.work.leases_expired.fetch_add(batch.expired, Ordering::Relaxed);
         if batch.compact.is_some() {
+            self.compacting_since.get_or_insert_with(Instant::now);
             self.store.counters.compactions.fetch_add(1, Ordering::Relaxed);
             self.store.hub.compacted();
             self.pruning = true;
@@ -348,12 +386,23 @@ impl Writer {
 
     fn prune(&mut self) -> bool {
         let committed = self.store.committed_revision();
+        let work = self.store.counters.work.clone();
         {
             let mut index = self.store.index.write();
+            let started = Instant::now();
+            let dropped = index.dropped();
             self.pruning = index.prune(committed, 512);
+            work.compacted_versions.fetch_add(index.dropped() - dropped, Ordering::Relaxed);
             self.store.measure(index.size());
+            drop(index);
+            if self.compacting_since.is_some() {
+                work.compacted_a_part(started.elapsed());
+            }
         }
         if !self.pruning {
+            if let Some(since) = self.compacting_since.take() {
+                work.compacted(since.elapsed(), (now_ms() / 1000).max(0) as u64);
+            }
             self.old.forget();
             self.evict();
         }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use gitcd::api;
 use gitcd::committer;
 use gitcd::config::Listen;
+use gitcd::gateway::Origins;
 use gitcd::git::branch;
 use gitcd::keyspace::KeySpace;
 use gitcd::merge::Policy;
@@ -76,6 +77,7 @@ impl Branch {
             committer: committer::Settings::default(),
             progress_interval: Duration::from_mins(10),
             retention: None,
+            origins: Origins::default(),
             transport: Transport::default(),
             tls: None,
             pull: pull::Config::default(),

@@ -6,6 +6,10 @@
 #[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
 mod support;
 
+#[path = "../tls/authority.rs"]
+#[allow(dead_code, reason = "every test program uses another part of it")]
+mod authority;
+
 mod alarm;
 mod auth;
 mod compact;
@@ -13,6 +17,9 @@ mod comparison;
 mod concurrency;
 mod delete;
 mod election;
+mod families;
+mod flags;
+mod gateway;
 mod lease;
 mod limits;
 mod lock;

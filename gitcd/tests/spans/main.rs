@@ -52,6 +52,7 @@ fn config(repository: &std::path::Path) -> Config {
         committer: committer::Settings::default(),
         progress_interval: Duration::from_hours(1),
         retention: None,
+        origins: gitcd::gateway::Origins::default(),
         transport: Transport::default(),
         tls: None,
         pull: gitcd::pull::Config::default(),

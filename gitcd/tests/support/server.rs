@@ -1,10 +1,12 @@
 //! Starts, kills and restarts a store as an operating-system process.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -89,6 +91,12 @@ impl Launch {
     /// Lets gitcd listen for TLS too; its certificates are arguments.
     pub(crate) fn secure(mut self) -> Self {
         self.secure = Some(free_port());
+        self
+    }
+
+    /// Says where a server listens for TLS whose URLs are arguments.
+    pub(crate) fn secure_at(mut self, port: u16) -> Self {
+        self.secure = Some(port);
         self
     }
 
@@ -386,11 +394,13 @@ impl Drop for Server {
 }
 
 /// A port below the range that the kernel gives to outgoing connections: such a connection could
-/// otherwise take the port while its server is down between a kill and a restart.
+/// otherwise take the port while its server is down between a kill and a restart. No test of this program gets it again.
 pub(crate) fn free_port() -> u16 {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     loop {
         let port = rand::random_range(12_000..32_000);
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        let is_new = GIVEN.lock().expect("nothing panics with it").insert(port);
+        if is_new && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return port;
         }
     }

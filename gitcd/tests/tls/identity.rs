@@ -51,6 +51,25 @@ async fn clients_need_a_certificate_of_a_trusted_authority() {
 }
 
 #[tokio::test]
+async fn a_handshake_that_fails_is_warned_of_with_the_client_and_the_reason_but_not_each_time() {
+    let files = Files::new();
+    let trusted = format!("--tls-trusted-ca-certs=default={}", files.authority().display());
+    let server = files.launch_quiet().argument(trusted).start().await;
+    for _ in 0..5 {
+        refusal(&server, &files, None, Hello::default()).await;
+    }
+    // The last handshake, which is good, shows that the others are over.
+    let friend = files.clients.issue("kube-apiserver");
+    connect(server.secure_address(), &files, Some(&friend)).await.expect("it is let in");
+    let log = eventually("a warning", async || Some(server.output()).filter(|log| log.contains("TLS handshake"))).await;
+    let warnings: Vec<_> = log.lines().filter(|line| line.contains("TLS handshake failed")).collect();
+    let [warning] = &warnings[..] else { panic!("one warning: {log}") };
+    for part in ["WARN", "address=127.0.0.1:", "peer sent no certificates"] {
+        assert!(warning.contains(part), "{part}: {warning}");
+    }
+}
+
+#[tokio::test]
 async fn commits_name_the_certificate_and_the_software_of_a_client() {
     let files = Files::new();
     let server = files.launch_mutual().start().await;

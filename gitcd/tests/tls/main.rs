@@ -59,8 +59,13 @@ impl Files {
 
     /// With TLS, for anybody.
     fn launch(&self) -> Launch {
+        self.launch_quiet().argument("--debug")
+    }
+
+    /// The same with a log that has only what everybody should see.
+    fn launch_quiet(&self) -> Launch {
         let flag = |name: &str, path: &Path| format!("--{name}=default={}", path.display());
-        let launch = Launch::new(Kind::Gitcd).secure().argument("--debug");
+        let launch = Launch::new(Kind::Gitcd).secure();
         launch.argument(flag("tls-cert", &self.cert())).argument(flag("tls-key", &self.key()))
     }
 

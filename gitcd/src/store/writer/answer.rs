@@ -44,6 +44,18 @@ pub(super) enum Answer {
 }
 
 impl Answer {
+    pub(super) fn is_ok(&self) -> bool {
+        match self {
+            Self::Write(_, done) => done.is_ok(),
+            Self::Merge(_, done) => done.is_ok(),
+            Self::Grant(_, granted) => granted.is_ok(),
+            Self::Revision(_, revision) => revision.is_ok(),
+            Self::KeptAlive(_, ttl) => ttl.is_ok(),
+            Self::Lease(_, lease) => lease.is_ok(),
+            Self::Leases(_, leases) => leases.is_ok(),
+        }
+    }
+
     pub(super) fn send(self, outcome: &Result<(), Error>) {
         fn give<T>(reply: Reply<T>, answer: Result<T, Error>, outcome: &Result<(), Error>) {
             reply.send(outcome.clone().and(answer));

@@ -148,6 +148,7 @@ impl Round<'_> {
         let tombstones: Vec<_> =
             lease.keys.iter().map(|key| Arc::new(Version::tombstone(key.clone(), revision))).collect();
         self.batch.leases.push(LeaseChange::Revoked(id, lease));
+        self.batch.expired += u64::from(only_if_due);
         if !tombstones.is_empty() {
             self.apply(tombstones, client);
         }

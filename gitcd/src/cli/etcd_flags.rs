@@ -1,0 +1,97 @@
+//! Flags of etcd that gitcd does not take, and what to do instead. `docs/etcd.md` has them for people.
+
+const ONE_MEMBER: &str = "a branch has one member: leave it out; to let another server take over, see --writer-lease";
+const NO_DATABASE: &str = "it is about etcd's database file, and gitcd has none: leave it out";
+const NO_USERS: &str =
+    "there are no users and roles: leave it out, and give clients certificates with --tls-trusted-ca-certs";
+const LOGS: &str = "logs go to standard error: leave it out; --verbosity says how much is logged";
+const LISTEN: &str = "use --listen-urls, with ';' between several URLs: each serves gRPC, JSON and pages";
+const OWN_CHECKS: &str = "corruption is found by Git's and the journal's checksums: leave it out";
+
+/// What a flag's name begins with; the first that fits counts.
+const FAMILIES: &[(&str, &str)] = &[
+    ("experimental-enable-lease-checkpoint", "leases are granted their whole time at a start: leave it out"),
+    ("experimental-initial-corrupt", OWN_CHECKS),
+    ("experimental-corrupt", OWN_CHECKS),
+    ("experimental-compact-hash", OWN_CHECKS),
+    ("experimental-peer-", ONE_MEMBER),
+    ("experimental-snapshot", ONE_MEMBER),
+    ("experimental-", NO_DATABASE),
+    ("corrupt-check", OWN_CHECKS),
+    ("compact-hash", OWN_CHECKS),
+    ("compaction-", "history is dropped a little at a time while nobody waits: leave it out"),
+    ("initial-", ONE_MEMBER),
+    ("peer-", ONE_MEMBER),
+    ("discovery", ONE_MEMBER),
+    ("raft-", ONE_MEMBER),
+    ("listen-peer-urls", ONE_MEMBER),
+    ("listen-", LISTEN),
+    ("backend-", NO_DATABASE),
+    ("bootstrap-", NO_DATABASE),
+    ("auth-", NO_USERS),
+    ("bcrypt-", NO_USERS),
+    ("log", LOGS),
+    ("enable-log", LOGS),
+    ("socket-", "a restart does not overlap with the former server: leave it out"),
+    ("warning-", "slow requests are counted by etcd_server_slow_apply_total: leave it out"),
+    ("tls-m", "TLS 1.2 and 1.3 are taken: leave it out"),
+    ("max-snapshots", "use --max-journal-bytes"),
+    ("max-wals", "use --max-journal-bytes"),
+];
+
+const FLAGS: &[(&str, &str)] = &[
+    ("name", "the member is named after its branch: leave it out"),
+    ("data-dir", "use --repo with a Git repository, which `gitcd init` makes"),
+    ("wal-dir", "the journal is in the repository: leave it out"),
+    ("snapshot-count", "use --max-journal-bytes"),
+    ("snapshot-catchup-entries", ONE_MEMBER),
+    ("heartbeat-interval", ONE_MEMBER),
+    ("election-timeout", ONE_MEMBER),
+    ("strict-reconfig-check", ONE_MEMBER),
+    ("pre-vote", ONE_MEMBER),
+    ("max-learners", ONE_MEMBER),
+    ("force-new-cluster", "a copy of the repository can be served at once: leave it out"),
+    ("memory-mlock", NO_DATABASE),
+    ("enable-grpc-gateway", "JSON over HTTP is always served: leave it out"),
+    ("feature-gates", "etcd's features have no counterpart: leave it out"),
+    ("v2-deprecation", "there is no version 2: leave it out"),
+    ("downgrade-check-time", "the storage has one version: leave it out"),
+    ("cert-file", "use --tls-cert"),
+    ("key-file", "use --tls-key"),
+    ("trusted-ca-file", "use --tls-trusted-ca-certs"),
+    ("client-cert-auth", "leave it out: --tls-trusted-ca-certs makes clients show a certificate"),
+    ("client-cert-file", ONE_MEMBER),
+    ("client-key-file", ONE_MEMBER),
+    (
+        "client-crl-file",
+        "there are no revocation lists: issue certificates that end soon; renewed ones need no restart",
+    ),
+    ("client-cert-allowed-hostname", "use --tls-trusted-ca-certs with an authority of your clients' own"),
+    ("auto-tls", "make certificates, and use --tls-cert and --tls-key"),
+    ("self-signed-cert-validity", "make certificates, and use --tls-cert and --tls-key"),
+    ("cipher-suites", "safe suites are chosen: leave it out"),
+    ("host-whitelist", "web pages are kept out whatever the host is called; --cors lets some in"),
+    ("enable-pprof", "it is about Go's runtime: leave it out"),
+    ("metrics", "all figures are always there: leave it out"),
+    ("unsafe-no-fsync", "what is acknowledged is durable: leave it out"),
+];
+
+/// What to do instead of giving a flag of etcd that gitcd does not take.
+pub(super) fn remedy(flag: &str) -> Option<&'static str> {
+    let exact = FLAGS.iter().find(|(name, _)| *name == flag);
+    let family = || FAMILIES.iter().find(|(start, _)| flag.starts_with(start));
+    exact.or_else(family).map(|(_, remedy)| *remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_etcd_have_a_remedy_and_inventions_have_none() {
+        assert!(remedy("data-dir").unwrap().contains("--repo"));
+        assert!(remedy("listen-client-urls").unwrap().contains("--listen-urls"));
+        assert_eq!(remedy("listen-peer-urls"), Some(ONE_MEMBER));
+        assert_eq!(remedy("repository"), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! Answers of many messages: a line of JSON for each.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::{Stream, StreamExt, stream};
+use http::{Request, Response};
+use tokio::sync::oneshot;
+use tokio::time::Sleep;
+use tonic::Status;
+
+use super::frames::{self, Messages};
+use super::headers::Forwarded;
+use super::routes::Route;
+use super::values::Values;
+use super::{json_answer, status};
+
+/// Why the client's messages cannot go on, should that come to pass.
+type Broken = oneshot::Receiver<Status>;
+
+/// Answers a method to which the client sends messages while it gets others.
+pub(super) async fn both_ways<F>(
+    route: &'static Route,
+    forwarded: Forwarded,
+    values: Values,
+    call: impl FnOnce(Request<Body>) -> F,
+) -> Response<Body>
+where
+    F: Future<Output = Response<Body>>,
+{
+    let (tell, broken) = oneshot::channel();
+    let timeout = forwarded.timeout;
+    let body = Body::from_stream(messages(route, values, tell));
+    let response = call(forwarded.request(route, body)).await;
+    answer(route, response, timeout, Some(broken)).await
+}
+
+/// The client's messages as gRPC's, up to the first that is none. That one is told, and nothing follows it.
+fn messages(
+    route: &'static Route,
+    values: Values,
+    tell: oneshot::Sender<Status>,
+) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> {
+    stream::unfold((values, tell), move |(mut values, tell)| async move {
+        let object = match values.next().await {
+            Ok(object) => object.map(|object| route.encode(&object)),
+            Err(status) => Some(Err(status)),
+        };
+        match object? {
+            Ok(message) => Some((Ok(frames::framed(&message)), (values, tell))),
+            Err(status) => {
+                // Nobody listens any more if the answer has ended already.
+                let _ = tell.send(status);
+                None
+            }
+        }
+    })
+}
+
+/// A line for each message of `response`. As in etcd there is no answer before the first line.
+pub(super) async fn answer(
+    route: &'static Route,
+    response: Response<Body>,
+    timeout: Option<Duration>,
+    broken: Option<Broken>,
+) -> Response<Body> {
+    let messages = match Messages::of(response) {
+        Ok(messages) => messages,
+        Err(refused) => return status::first_of_stream(&refused),
+    };
+    let deadline = timeout.map(|timeout| Box::pin(tokio::time::sleep(timeout)));
+    let mut lines = Lines { route, messages, deadline, broken };
+    match lines.next().await {
+        Ok(Some(first)) => {
+            let rest = stream::unfold(Some(lines), |lines| async {
+                let mut lines = lines?;
+                match lines.next().await {
+                    Ok(line) => Some((line?, Some(lines))),
+                    Err(refused) => Some((status::line(&refused).into_bytes(), None)),
+                }
+            });
+            let all = stream::iter([first]).chain(rest).map(Ok::<_, std::convert::Infallible>);
+            json_answer(Body::from_stream(all))
+        }
+        Ok(None) => Response::new(Body::empty()),
+        Err(refused) => status::first_of_stream(&refused),
+    }
+}
+
+struct Lines {
+    route: &'static Route,
+    messages: Messages,
+    deadline: Option<Pin<Box<Sleep>>>,
+    broken: Option<Broken>,
+}
+
+impl Lines {
+    async fn next(&mut self) -> Result<Option<Vec<u8>>, Status> {
+        let message = tokio::select! {
+            // What was answered before the client's nonsense is said before it is complained of.
+            biased;
+            message = self.messages.next() => message?,
+            () = over(&mut self.deadline) => return Err(Status::deadline_exceeded("context deadline exceeded")),
+            status = told(&mut self.broken) => return Err(status),
+        };
+        let Some(message) = message else {
+            // The method has ended because the client's messages have.
+            return match self.broken.take().map(|mut broken| broken.try_recv()) {
+                Some(Ok(status)) => Err(status),
+                _ => Ok(None),
+            };
+        };
+        let mut line = b"{\"result\":".to_vec();
+        line.extend(self.route.decode(message)?);
+        line.extend_from_slice(b"}\n");
+        Ok(Some(line))
+    }
+}
+
+async fn over(deadline: &mut Option<Pin<Box<Sleep>>>) {
+    match deadline {
+        Some(deadline) => deadline.as_mut().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn told(broken: &mut Option<Broken>) -> Status {
+    if let Some(receiver) = broken {
+        let told = receiver.await;
+        *broken = None;
+        if let Ok(status) = told {
+            return status;
+        }
+    }
+    // All messages were good, and there are no more.
+    std::future::pending().await
+}

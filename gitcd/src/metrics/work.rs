@@ -1,0 +1,136 @@
+//! What the store does and how long that takes, as etcd counts it. Every counter is there from the start.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::amounts::Amounts;
+
+/// etcd warns of what takes longer, and counts it.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// A kind of write, by etcd's name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Applied {
+    Put,
+    DeleteRange,
+    Txn,
+    Compaction,
+    LeaseGrant,
+    LeaseRevoke,
+    /// What etcd has not: a merge of branches.
+    Merge,
+}
+
+pub(super) const APPLIED: [&str; 7] = ["Put", "DeleteRange", "Txn", "Compaction", "LeaseGrant", "LeaseRevoke", "Merge"];
+
+/// Of those that succeeded, and of those that did not.
+pub(super) type Outcomes = [Amounts; 2];
+
+/// Counts of one store.
+#[derive(Debug)]
+pub struct Work {
+    pub(super) ranges: Outcomes,
+    pub(super) applied: [Outcomes; APPLIED.len()],
+    pub(super) slow: AtomicU64,
+    /// Writing a frame of the journal, without the fsync.
+    pub(crate) journal_writes: Amounts,
+    /// Keys and values that were put, in bytes.
+    pub(crate) put_bytes: AtomicU64,
+    pub(crate) leases_renewed: AtomicU64,
+    pub(crate) leases_expired: AtomicU64,
+    /// Times to live in seconds.
+    pub(crate) lease_ttl: Amounts,
+    /// How long writes waited for a part of a compaction.
+    pub(super) compaction_pauses: [Amounts; 2],
+    /// From the request to the last version that goes.
+    pub(super) compactions: Amounts,
+    /// When the last one ended, in seconds since 1970.
+    pub(super) compacted_at: AtomicU64,
+    /// Versions that compactions dropped.
+    pub(crate) compacted_versions: AtomicU64,
+    pub(crate) hash: Amounts,
+    pub(crate) hash_at_revision: Amounts,
+    pub(crate) snapshots: Amounts,
+    pub(crate) defragmentations: Amounts,
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        let tenths_of_a_milli = || [(); 2].map(|()| Amounts::of_time(Duration::from_micros(100), 20));
+        let hundredths = |bounds| Amounts::of_time(Duration::from_millis(10), bounds);
+        let none = AtomicU64::default;
+        Self {
+            ranges: tenths_of_a_milli(),
+            applied: APPLIED.map(|_| tenths_of_a_milli()),
+            slow: none(),
+            journal_writes: Amounts::of_time(Duration::from_millis(1), 14),
+            put_bytes: none(),
+            leases_renewed: none(),
+            leases_expired: none(),
+            lease_ttl: Amounts::new(1, 24),
+            compaction_pauses: [
+                Amounts::of_time(Duration::from_micros(500), 14),
+                Amounts::of_time(Duration::from_millis(1), 13),
+            ],
+            compactions: Amounts::of_time(Duration::from_millis(100), 14),
+            compacted_at: none(),
+            compacted_versions: none(),
+            hash: hundredths(15),
+            hash_at_revision: hundredths(15),
+            snapshots: hundredths(17),
+            defragmentations: Amounts::of_time(Duration::from_millis(100), 13),
+        }
+    }
+}
+
+impl Work {
+    /// A range was read.
+    pub(crate) fn ranged(&self, succeeded: bool, took: Duration) {
+        self.ranges[usize::from(!succeeded)].took(took);
+        self.look(took);
+    }
+
+    /// A write was applied, not yet durably.
+    pub(crate) fn applied(&self, kind: Applied, succeeded: bool, took: Duration) {
+        self.applied[kind as usize][usize::from(!succeeded)].took(took);
+        self.look(took);
+    }
+
+    fn look(&self, took: Duration) {
+        if took > SLOW {
+            self.slow.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A part of a compaction was done, under the index' lock.
+    pub(crate) fn compacted_a_part(&self, took: Duration) {
+        self.compaction_pauses.iter().for_each(|pauses| pauses.took(took));
+    }
+
+    /// A compaction is complete.
+    pub(crate) fn compacted(&self, took: Duration, now_seconds: u64) {
+        self.compactions.took(took);
+        self.compacted_at.store(now_seconds, Ordering::Relaxed);
+    }
+}
+
+/// Measures until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Timed {
+    work: Arc<Work>,
+    amounts: fn(&Work) -> &Amounts,
+    started: Instant,
+}
+
+impl Timed {
+    pub(crate) fn begin(work: Arc<Work>, amounts: fn(&Work) -> &Amounts) -> Self {
+        Self { work, amounts, started: Instant::now() }
+    }
+}
+
+impl Drop for Timed {
+    fn drop(&mut self) {
+        (self.amounts)(&self.work).took(self.started.elapsed());
+    }
+}
