@@ -92,12 +92,11 @@ impl Session {
         }
         let client = self.client()?;
         let known = self.known(service).lock().clone().filter(|known| known.asked == url);
-        let remote = match known {
-            Some(known) => known,
-            None => {
-                let found = discover(&client, url, credentials, service).await?;
-                self.known(service).lock().insert(found).clone()
-            }
+        let remote = if let Some(known) = known {
+            known
+        } else {
+            let found = discover(&client, url, credentials, service).await?;
+            self.known(service).lock().insert(found).clone()
         };
         Ok(remote.is_known.then_some(Exchange { session: self, client, credentials, service, asked: url, remote }))
     }
@@ -148,7 +147,7 @@ fn has_settings(repository: &Path, url: &str) -> Result<bool, git2::Error> {
             // For all URLs, or those that begin like this.
             "http" => rest.rsplit_once('.').is_none_or(|(of, _)| of.contains('*') || url.starts_with(of)),
             "url" => url.starts_with(value),
-            "remote" => rest.ends_with(".proxy") || rest.ends_with(".vcs"),
+            "remote" => rest.rsplit_once('.').is_some_and(|(_, name)| matches!(name, "proxy" | "vcs")),
             _ => false,
         };
         if is_special {
