@@ -1,5 +1,6 @@
 //! A watch as a controller has one: it goes on from where it was when the connection breaks.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +25,8 @@ pub struct Event {
 /// What a watch has seen so far.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
+    /// What is there: names and resource versions, from the list and the events.
+    pub objects: BTreeMap<String, u64>,
     /// All events, in the order in which they came.
     pub events: Vec<Event>,
     /// How often the watch went on after its connection had ended.
@@ -54,6 +57,7 @@ impl Watch {
         let list = cluster.raw(path)?;
         let mut version = version_of(&list)?;
         let shared = Arc::new(Shared::default());
+        lock(&shared.seen).objects = objects(&list)?;
         let (cluster, path, theirs) = (cluster.clone(), path.to_owned(), shared.clone());
         let thread = std::thread::spawn(move || {
             while !theirs.is_stopped() {
@@ -67,6 +71,14 @@ impl Watch {
             }
         });
         Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Ends the connection, as a network does; the watch goes on with a new one.
+    pub fn cut(&self) {
+        if let Some(child) = &mut *lock(&self.shared.connection) {
+            // It may have ended by itself. Whoever reads from it waits for it.
+            let _ended = child.kill();
+        }
     }
 
     /// Waits until what was seen satisfies `enough`, and answers with it.
@@ -133,7 +145,13 @@ impl Shared {
         *version = now;
         if kind != "BOOKMARK" {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            lock(&self.seen).events.push(Event { kind: kind.into(), name: name.into(), version: now });
+            let mut seen = lock(&self.seen);
+            if kind == "DELETED" {
+                seen.objects.remove(name);
+            } else {
+                seen.objects.insert(name.to_owned(), now);
+            }
+            seen.events.push(Event { kind: kind.into(), name: name.into(), version: now });
         }
         Ok(())
     }
@@ -160,6 +178,17 @@ impl Drop for Watch {
             let _ended = thread.join();
         }
     }
+}
+
+/// The names and resource versions in a list.
+///
+/// # Errors
+/// If it is none.
+pub fn objects(list: &Value) -> anyhow::Result<BTreeMap<String, u64>> {
+    let items = list["items"].as_array().context("a list has items")?;
+    let object =
+        |item: &Value| Ok((item["metadata"]["name"].as_str().unwrap_or_default().to_owned(), version_of(item)?));
+    items.iter().map(object).collect()
 }
 
 fn version_of(object: &Value) -> anyhow::Result<u64> {

@@ -1,10 +1,13 @@
 //! What a person commits and pushes into the repository of a control plane, with stock Git.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use trishanku_e2e::watch::Watch;
+use trishanku_e2e::watch::{Watch, objects};
 use trishanku_e2e::{Cluster, git, wait};
 
 /// A clone, to be edited.
@@ -71,7 +74,9 @@ pub(crate) fn informers_follow_merges_of_hundreds_of_keys(cluster: &Arc<Cluster>
     cluster.namespace("many")?;
     cluster.kubectl("create configmap first --from-literal=n=0 -n many".split(' '))?;
     wait::until("the creation to be committed", || cluster.committed("configmaps/many/first"))?;
-    let watch = Watch::start(cluster, "/api/v1/namespaces/many/configmaps")?;
+    let path = "/api/v1/namespaces/many/configmaps";
+    let watch = Watch::start(cluster, path)?;
+    let unlucky = Unlucky::start(cluster, path)?;
     let clone = clone(cluster, "many")?;
     let folder = clone.join("configmaps/many");
     for number in 0..MAPS {
@@ -115,5 +120,49 @@ pub(crate) fn informers_follow_merges_of_hundreds_of_keys(cluster: &Arc<Cluster>
         seen.events.iter().filter(|event| event.kind == "DELETED").count() == MAPS / 2
     })?;
     cluster.git(&["fsck", "--full"])?;
+    // Whoever was cut in the middle of it ends with what is there, and nothing else.
+    let there = objects(&cluster.raw(path)?)?;
+    let resumed = unlucky.end(|watch| {
+        let seen = watch.wait("a client that was cut to catch up", |seen| seen.objects == there)?;
+        Ok(seen.resumed)
+    })?;
+    ensure!(resumed.iter().all(|resumed| *resumed > 3), "hardly anybody was cut: {resumed:?}");
     Ok(())
+}
+
+/// Clients whose connections end again and again, at random.
+struct Unlucky {
+    watches: Arc<Vec<Watch>>,
+    cutter: Option<JoinHandle<()>>,
+    stop: mpsc::Sender<()>,
+}
+
+impl Unlucky {
+    fn start(cluster: &Arc<Cluster>, path: &str) -> anyhow::Result<Self> {
+        let watches = (0..3).map(|_| Watch::start(cluster, path)).collect::<anyhow::Result<Vec<_>>>()?;
+        let watches = Arc::new(watches);
+        let (stop, stopped) = mpsc::channel();
+        let cut = watches.clone();
+        let cutter = std::thread::spawn(move || {
+            let chance = RandomState::new();
+            for number in 0_u64.. {
+                let chance = chance.hash_one(number);
+                let pause = Duration::from_millis(50 + chance % 200);
+                if stopped.recv_timeout(pause) != Err(mpsc::RecvTimeoutError::Timeout) {
+                    return;
+                }
+                cut[(chance >> 32) as usize % cut.len()].cut();
+            }
+        });
+        Ok(Self { watches, cutter: Some(cutter), stop })
+    }
+
+    /// Cuts nobody any more, and looks at all of them.
+    fn end<T>(mut self, look: impl Fn(&Watch) -> anyhow::Result<T>) -> anyhow::Result<Vec<T>> {
+        let _stopped = self.stop.send(());
+        if let Some(cutter) = self.cutter.take() {
+            ensure!(cutter.join().is_ok(), "the thread that cuts panicked");
+        }
+        self.watches.iter().map(look).collect()
+    }
 }
