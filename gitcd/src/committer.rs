@@ -298,6 +298,12 @@ impl Committer {
 
     /// When the open pack should be written.
     fn flush_due_at(&self) -> Option<Instant> {
+        let due = self.own_flush_due_at()?;
+        Some(self.store.held().map_or(due, |held| due.max(held)))
+    }
+
+    /// The same if nobody asked for a pause.
+    fn own_flush_due_at(&self) -> Option<Instant> {
         let Some(oldest) = self.oldest else {
             let idle = self.staged > self.newest_base();
             let interval = if self.over_bound() { MIN_FLUSH_INTERVAL } else { IDLE_FLUSH_INTERVAL };

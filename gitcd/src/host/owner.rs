@@ -1,7 +1,7 @@
 //! Who decides about a reference.
 
 use std::fmt::Debug;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use futures::future::BoxFuture;
 use git2::Oid;
@@ -39,6 +39,9 @@ impl Refusal {
 
 /// Decides and performs updates of references that somebody serves.
 pub trait Owner: Debug + Send + Sync {
+    /// Somebody who may push has asked where the references of a repository are: a moment without commits lets them win the race.
+    fn looked_at(&self, _repository: &Path) {}
+
     /// Performs an update, or says that it is not its own: the host then makes it by compare-and-swap.
     ///
     /// Nothing may happen before the future is polled, and it must compare [`Update::old`] with what the reference refers to

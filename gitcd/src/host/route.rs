@@ -120,6 +120,12 @@ async fn respond(host: &Arc<Inner>, request: Request) -> Result<Response, Proble
         let (host, name) = (host.clone(), name.clone());
         tokio::task::spawn_blocking(move || host.repository(&name)).await.map_err(|_| Problem::Failed)?
     };
+    if let (Some(owner), Some(repository)) = (&host.owner, &repository)
+        && access >= Access::Write
+        && is_person(&parts.headers)
+    {
+        owner.looked_at(repository);
+    }
     let protocol = protocol(&parts.headers);
     let missing = || refused(host, &caller);
     match wish {
@@ -157,6 +163,12 @@ async fn respond(host: &Arc<Inner>, request: Request) -> Result<Response, Proble
 /// Somebody is told no more than that; nobody in particular is asked for a token, if there are any.
 fn refused(host: &Inner, caller: &Caller) -> Problem {
     if caller.user.is_some() || !host.gate.has_tokens() { Problem::Forbidden } else { Problem::Unauthorized }
+}
+
+/// Whether it is not another gitcd, which wins its races by itself.
+fn is_person(headers: &HeaderMap) -> bool {
+    let agent = headers.get(header::USER_AGENT).map_or(&b""[..], |agent| agent.as_bytes());
+    !agent.starts_with(crate::pull::USER_AGENT.as_bytes())
 }
 
 /// Git's protocol version, which goes into the environment of a program.

@@ -23,3 +23,6 @@ pub mod status;
 
 pub use join::{How, JoinError, Joined, Joiner};
 pub use puller::{Config, PullError, Puller};
+
+/// How remotes know who asks: some look for `git/` at the beginning.
+pub(crate) const USER_AGENT: &str = concat!("git/gitcd-", env!("CARGO_PKG_VERSION"));

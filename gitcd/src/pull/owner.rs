@@ -54,6 +54,15 @@ fn canonical(repository: &Path) -> PathBuf {
 }
 
 impl Owner for Served {
+    fn looked_at(&self, repository: &Path) {
+        let folder = canonical(repository);
+        for ((known, _), branch) in &*self.0.lock() {
+            if *known == folder {
+                branch.joiner.store().hold();
+            }
+        }
+    }
+
     fn update(&self, update: Update) -> Option<BoxFuture<'_, Result<(), Refusal>>> {
         if self.is_metadata(&update.repository, &update.reference) {
             let refused =
@@ -72,7 +81,8 @@ async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<(), Refu
     let Some(new) = update.new else { return Err(Refusal::new("a branch that is being served cannot be deleted")) };
     let joiner = &branch.joiner;
     if !anywhere {
-        let head = joiner.commit().await.map_err(|error| Refusal::new(&chain(&error)))?;
+        // Writes that are not in Git yet are merged with what is pushed, as writes are that come while it is.
+        let head = joiner.head();
         if update.old != Some(head.data) {
             let branch = update.reference.trim_start_matches("refs/heads/");
             let advice =

@@ -119,6 +119,7 @@ fn run_within(limit: Duration, repository: &Path, credentials: &Credentials, wor
     ] {
         command.args(["-c", setting]);
     }
+    command.args(["-c", &format!("http.userAgent={}", super::USER_AGENT)]);
     if !credentials.are_absent() {
         // Nobody else is asked for them.
         command.args(["-c", "credential.helper="]);

@@ -20,7 +20,7 @@ mod writer;
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -156,9 +156,14 @@ struct Progress {
     merges: std::collections::VecDeque<Arc<merge::Merge>>,
     /// Somebody waits for a commit.
     hurry: bool,
+    /// Somebody would rather have none before then.
+    held: Option<Instant>,
     /// The writer has ended: nothing more will come.
     stopped: bool,
 }
+
+/// How long commits wait for somebody who may be about to push: what stock Git takes to fetch, rebase and push, with some room.
+const HOLD: Duration = Duration::from_secs(2);
 
 /// The store of one branch. Cheap to share; dropped last by [`Store::stop`].
 #[derive(Debug)]
@@ -330,6 +335,21 @@ impl Store {
     pub(crate) fn hurry(&self) {
         self.progress.lock().hurry = true;
         self.published.notify_all();
+    }
+
+    /// Asks for no commit for a moment: somebody has looked at the branch and may be about to push to it. Who asks again and again gets
+    /// it half of the time, so that commits go on; merges and whoever is in a [hurry](Self::hurry) do not wait.
+    pub(crate) fn hold(&self) {
+        let now = Instant::now();
+        let mut progress = self.progress.lock();
+        if progress.held.is_none_or(|until| now >= until + HOLD) {
+            progress.held = Some(now + HOLD);
+        }
+    }
+
+    /// Until when there should be no commit, if anybody asked for that.
+    pub(crate) fn held(&self) -> Option<Instant> {
+        self.progress.lock().held
     }
 
     /// Whether somebody asked for a commit since this was last called.

@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -127,4 +130,65 @@ async fn a_broken_file_is_refused_with_the_reason() {
     }
     // What is no branch of ours is nobody's business.
     clone.done(&["push", "-q", "origin", "main:refs/heads/mine"]);
+}
+
+/// 200 writes a second, until it is told to stop; returns how many.
+async fn write_on(client: &Client, stop: Arc<AtomicBool>) -> usize {
+    let mut ticks = tokio::time::interval(Duration::from_millis(5));
+    let mut count = 0;
+    while !stop.load(Ordering::Relaxed) {
+        ticks.tick().await;
+        let key = format!("/registry/configmaps/shop/k{}", count % 100);
+        client.put(put(&key, &format!("{count}"))).await.ok();
+        count += 1;
+    }
+    count
+}
+
+/// Sets it when it goes, however it goes.
+struct Stop(Arc<AtomicBool>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn people_clone_fetch_and_push_while_the_branch_is_written_to() {
+    let (server, client, url) = served().await;
+    committed(&server, &client).await;
+    let stopped = Arc::new(AtomicBool::new(false));
+    let stop = Stop(stopped.clone());
+    let person = tokio::task::spawn_blocking(move || {
+        let _stop = stop;
+        let clone = clone(&url);
+        clone.done(&["fsck", "--full"]);
+        for price in 4..7 {
+            clone.done(&["pull", "-q", "--rebase"]);
+            clone.edit(&format!(r#""tea": "{}""#, price - 1), &format!(r#""tea": "{price}""#));
+            // The branch has moved on by now: theirs is to be merged there.
+            clone.done(&["push", "-q", "origin", "main:refs/for/main"]);
+        }
+        // And a push that wins the race some time.
+        clone.done(&["pull", "-q", "--rebase"]);
+        clone.edit(r#""cup": "1""#, r#""cup": "2""#);
+        let mut attempts = 1;
+        while !clone.git(&["push", "-q", "origin", "main"]).status.success() {
+            clone.done(&["pull", "-q", "--rebase"]);
+            attempts += 1;
+            assert!(attempts < 200, "no push is taken");
+        }
+        clone
+    });
+    let (count, clone) = tokio::join!(write_on(&client, stopped), person);
+    let clone = clone.expect("git does as it is told");
+    assert!(count > 100, "{count} writes");
+    assert_eq!(value(&client).await, map("6").replace(r#""cup":"1""#, r#""cup":"2""#));
+    let last = client.range(get(&format!("/registry/configmaps/shop/k{}", (count - 1) % 100))).await.ok();
+    assert_eq!(last.kvs[0].value, format!("{}", count - 1).into_bytes());
+    committed(&server, &client).await;
+    clone.done(&["pull", "-q", "--rebase"]);
+    clone.done(&["fsck", "--full"]);
+    server.repository().fsck();
 }

@@ -116,7 +116,7 @@ impl Session {
         // Somebody may have chosen one.
         let _chosen = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         let built = reqwest::Client::builder()
-            .user_agent(concat!("git/gitcd-", env!("CARGO_PKG_VERSION")))
+            .user_agent(crate::pull::USER_AGENT)
             .connect_timeout(CONNECT_WITHIN)
             .read_timeout(SILENCE)
             .tcp_nodelay(true)
