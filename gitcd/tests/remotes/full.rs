@@ -12,7 +12,7 @@ const DISK_BYTES: u64 = 96 << 20;
 
 /// A megabyte that does not become smaller.
 fn noise() -> String {
-    let mut bytes = vec![0; 512 << 10];
+    let mut bytes = vec![0_u8; 512 << 10];
     rand::fill(&mut bytes[..]);
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
