@@ -1,7 +1,7 @@
 //! Objects that are files of their own, as the stock `git` leaves them.
 //!
-//! A crash of whoever wrote one may leave it cut, and libgit2 reads such a file for ever. So those of other repositories are looked
-//! at first.
+//! A crash of whoever wrote one may leave it cut, and libgit2 reads such a file for ever. So what is copied from where others
+//! write is looked at first.
 
 use std::path::Path;
 

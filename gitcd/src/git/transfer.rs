@@ -42,7 +42,7 @@ pub struct Pack {
     last: HashMap<Vec<u8>, Version>,
     path: Vec<u8>,
     scratch: Vec<u8>,
-    /// The folder of objects of somebody else's repository, where a file may be cut.
+    /// The folder of objects of a repository to which not only gitcd writes, where a file may be cut.
     loose: Option<PathBuf>,
 }
 
@@ -216,6 +216,9 @@ pub fn thin(
 ) -> Result<Option<Vec<u8>>, TransferError> {
     let failed = |error: git2::Error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() };
     let (odb, nothing) = (here.odb().map_err(failed)?, Odb::new().map_err(failed)?);
+    let mut pack = Pack::thin();
+    pack.distrust(here.commondir().join("objects"));
+    wanted.iter().chain(there).try_for_each(|oid| pack.check(*oid))?;
     let mut walk = here.revwalk().map_err(failed)?;
     walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE).map_err(failed)?;
     for oid in wanted {
@@ -225,7 +228,6 @@ pub fn thin(
     for oid in there.iter().filter(|oid| here.find_commit(**oid).is_ok()) {
         walk.hide(*oid).map_err(failed)?;
     }
-    let mut pack = Pack::thin();
     for (count, oid) in walk.enumerate() {
         let oid = oid.map_err(failed)?;
         let commit = here.find_commit(oid).map_err(failed)?;

@@ -42,31 +42,34 @@ fn damage(repository: &Repository, kind: &str, id: &str) {
 }
 
 /// A commit on top of the branch whose blob or tree is damaged in every way, one after the other; then it is repaired.
-async fn repaired(upstream: Repository, url: &str) {
+async fn repaired(upstream: Repository, url: &str, ways: &[(&str, &str)]) {
     let told = Condition::Damaged;
     let writer = Following::new(url).start().await;
     writer.put(ONE, "1").await;
     holds(&upstream, ONE, "1").await;
     writer.is(Condition::Synced).await;
-    for (round, (what, kind)) in
-        [("blob", "missing"), ("blob", "another"), ("tree", "missing"), ("tree", "cut"), ("blob", "empty")]
-            .into_iter()
-            .enumerate()
-    {
+    for (round, (what, kind)) in ways.iter().enumerate() {
         let value = format!("theirs {what} {kind}");
         let blob = upstream.blob(&value);
         let before = upstream.reference(DATA);
         let made = commit(&upstream, "configmaps/n/new", &blob, &[&before]);
         let tree = upstream.git(&["rev-parse", &format!("{made}:configmaps/n")]).trim().to_owned();
-        let object = if what == "blob" { &blob } else { &tree };
+        let object = match *what {
+            "blob" => &blob,
+            "tree" => &tree,
+            _ => &made,
+        };
         let file = loose(&upstream, object);
         let content = std::fs::read(&file).unwrap();
         damage(&upstream, kind, object);
-        upstream.git(&["update-ref", DATA, &made, &before]);
+        // Git itself moves a reference only to what it can read.
+        let reference = upstream.path().join(DATA);
+        std::fs::write(reference.with_extension("new"), format!("{made}\n")).unwrap();
+        std::fs::rename(reference.with_extension("new"), reference).unwrap();
         // Writes here go on meanwhile, and nothing of theirs comes in.
         writer.tells(told, &[]).await;
         writer.put(OTHER, &value).await;
-        nothing_wrong(&writer, round).await;
+        nothing_wrong(&writer, &ways[..round]).await;
         assert_eq!(remote(&writer.server).await.condition, told, "{value}");
         let error = remote(&writer.server).await.error.unwrap_or_default();
         assert!(error.contains(object.as_str()), "{object} is not named: {error}");
@@ -82,23 +85,32 @@ async fn repaired(upstream: Repository, url: &str) {
 }
 
 /// The value is the one of the round before.
-async fn nothing_wrong(writer: &Follower, round: usize) {
+async fn nothing_wrong(writer: &Follower, rounds: &[(&str, &str)]) {
     let found = writer.client.range(get(NEW)).await.ok().kvs;
-    let before = ["blob missing", "blob another", "tree missing", "tree cut"];
-    let expected = round.checked_sub(1).map(|before_that| format!("theirs {}", before[before_that]));
+    let expected = rounds.last().map(|(what, kind)| format!("theirs {what} {kind}"));
     assert_eq!(found.first().map(|pair| String::from_utf8_lossy(&pair.value).into_owned()), expected);
 }
+
+const WAYS: [(&str, &str); 6] = [
+    ("blob", "missing"),
+    ("blob", "another"),
+    ("tree", "missing"),
+    ("tree", "cut"),
+    ("blob", "empty"),
+    ("commit", "cut"),
+];
 
 #[tokio::test]
 async fn a_damaged_folder_is_told_and_gone_on_with_when_it_is_repaired() {
     let folder = tempfile::tempdir().unwrap();
     let upstream = bare(&folder);
     let url = upstream.path().display().to_string();
-    repaired(upstream, &url).await;
+    repaired(upstream, &url, &WAYS).await;
 }
 
 #[tokio::test]
 async fn a_damaged_repository_of_a_host_is_told_and_gone_on_with_when_it_is_repaired() {
     let host = Host::open().await;
-    repaired(host.make(), &host.url()).await;
+    // Git's own list of references leaves out what leads to no commit.
+    repaired(host.make(), &host.url(), &WAYS[..5]).await;
 }
