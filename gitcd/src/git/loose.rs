@@ -34,7 +34,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let repository = git2::Repository::init_bare(folder.path()).unwrap();
         let objects = folder.path().join("objects");
-        let large = repository.blob(&[b'x'; 100_000]).unwrap();
+        let large = repository.blob(&vec![b'x'; 100_000]).unwrap();
         assert_eq!(problem(&objects, large), None, "it can become much larger");
         let oid = repository.blob(b"a value").unwrap();
         assert_eq!(problem(&objects, oid), None);

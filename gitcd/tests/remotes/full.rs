@@ -10,11 +10,11 @@ use crate::world::{Following, ONE, OTHER, bare, has, holds, is};
 
 const DISK_BYTES: u64 = 96 << 20;
 
-/// A megabyte that does not become smaller.
+/// More than the room that is left, and hardly smaller in a pack.
 fn noise() -> String {
-    let mut bytes = vec![0_u8; 512 << 10];
-    rand::fill(&mut bytes[..]);
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut letters = vec![0; 1 << 20];
+    rand::fill(&mut letters[..]);
+    letters.into_iter().map(|byte: u8| char::from(b'0' + byte % 64)).collect()
 }
 
 async fn no_room(upstream: Repository, url: &str) {

@@ -18,23 +18,24 @@ fn loose(repository: &Repository, id: &str) -> PathBuf {
 
 fn replace(path: &Path, content: &[u8]) {
     // Git makes them read-only, and they may be linked.
-    std::fs::remove_file(path).unwrap();
-    std::fs::write(path, content).unwrap();
+    std::fs::remove_file(path).expect("the temporary folder is ours");
+    std::fs::write(path, content).expect("the temporary folder is ours");
 }
 
 /// Ways to damage an object.
 fn damage(repository: &Repository, kind: &str, id: &str) {
     let file = loose(repository, id);
     match kind {
-        "missing" => std::fs::remove_file(&file).unwrap(),
+        "missing" => std::fs::remove_file(&file).expect("the temporary folder is ours"),
         "empty" => replace(&file, b""),
         "cut" => {
-            let content = std::fs::read(&file).unwrap();
+            let content = std::fs::read(&file).expect("the temporary folder is ours");
             replace(&file, &content[..content.len() / 2]);
         }
         // It can be unpacked, but is something else.
         "another" => {
-            let other = std::fs::read(loose(repository, &repository.blob("something else"))).unwrap();
+            let other = std::fs::read(loose(repository, &repository.blob("something else")))
+                .expect("the temporary folder is ours");
             replace(&file, &other);
         }
         other => panic!("{other}"),
@@ -60,12 +61,12 @@ async fn repaired(upstream: Repository, url: &str, ways: &[(&str, &str)]) {
             _ => &made,
         };
         let file = loose(&upstream, object);
-        let content = std::fs::read(&file).unwrap();
+        let content = std::fs::read(&file).expect("the temporary folder is ours");
         damage(&upstream, kind, object);
         // Git itself moves a reference only to what it can read.
         let reference = upstream.path().join(DATA);
-        std::fs::write(reference.with_extension("new"), format!("{made}\n")).unwrap();
-        std::fs::rename(reference.with_extension("new"), reference).unwrap();
+        std::fs::write(reference.with_extension("new"), format!("{made}\n")).expect("the temporary folder is ours");
+        std::fs::rename(reference.with_extension("new"), reference).expect("the temporary folder is ours");
         // Writes here go on meanwhile, and nothing of theirs comes in.
         writer.tells(told, &[]).await;
         writer.put(OTHER, &value).await;
@@ -74,7 +75,7 @@ async fn repaired(upstream: Repository, url: &str, ways: &[(&str, &str)]) {
         let error = remote(&writer.server).await.error.unwrap_or_default();
         assert!(error.contains(object.as_str()), "{object} is not named: {error}");
         let _damaged = std::fs::remove_file(&file);
-        std::fs::write(&file, content).unwrap();
+        std::fs::write(&file, content).expect("the temporary folder is ours");
         writer.has(NEW, &value).await;
         holds(&upstream, OTHER, &value).await;
         writer.has(ONE, "1").await;

@@ -37,7 +37,7 @@ async fn comes_back(upstream: &Repository, [first, second]: &[Follower; 2]) {
 async fn moved_to_an_older_commit(upstream: Repository, url: &str) {
     let both = two(url).await;
     let oldest = upstream.git(&["rev-list", "--max-parents=0", DATA]);
-    upstream.git(&["update-ref", DATA, oldest.lines().next().unwrap()]);
+    upstream.git(&["update-ref", DATA, oldest.lines().next().expect("there is one")]);
     comes_back(&upstream, &both).await;
 }
 

@@ -68,7 +68,7 @@ async fn race(upstream: &Repository, url: &str) {
     for writer in 0..WRITERS {
         for round in 0..ROUNDS {
             let path = own(writer, round);
-            let path = path.strip_prefix("/registry/").unwrap();
+            let path = path.strip_prefix("/registry/").expect("a key of the tests");
             assert_eq!(last[path], format!("{writer} {round}").as_bytes(), "{path}");
         }
     }

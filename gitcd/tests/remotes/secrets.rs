@@ -12,8 +12,8 @@ pub(crate) fn noting(folder: &Path, name: &str, rest: &str) -> (PathBuf, String)
     use std::os::unix::fs::PermissionsExt as _;
     let (program, log) = (folder.join(name), folder.join(format!("{name}.log")));
     let script = format!("#!/bin/sh\n{{ printf '%s\\n' \"$@\"; env; }} >> '{}'\n{rest}\n", log.display());
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(&program, script).expect("the temporary folder is ours");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("the temporary folder is ours");
     let path = std::env::var("PATH").unwrap_or_default();
     (log, format!("{}:{path}", folder.display()))
 }
@@ -70,7 +70,10 @@ async fn revoked_and_given_back(way: Way, is_program: bool) {
     follower.put(ONE, "1").await;
     holds(&upstream, ONE, "1").await;
     if is_program {
-        assert!(std::fs::read_to_string(&log).unwrap().contains("push"), "git was not asked");
+        assert!(
+            std::fs::read_to_string(&log).expect("the temporary folder is ours").contains("push"),
+            "git was not asked"
+        );
     } else {
         assert!(!log.exists(), "git was asked");
     }

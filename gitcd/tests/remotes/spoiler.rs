@@ -48,13 +48,13 @@ impl Spoiler {
     /// For a host at a port.
     pub(crate) async fn before(port: u16) -> Self {
         let _chosen = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
-        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("this machine can listen");
         let spoil = Arc::new(Mutex::new(Spoil::Nothing));
         let to = format!("http://127.0.0.1:{port}");
         let forward = Forward { client: reqwest::Client::new(), to, spoil: Arc::clone(&spoil) };
-        let own = listener.local_addr().unwrap().port();
+        let own = listener.local_addr().expect("this machine can listen").port();
         let app = axum::Router::new().fallback(answer).with_state(forward);
-        let serving = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        let serving = tokio::spawn(async move { axum::serve(listener, app).await.expect("this machine can listen") });
         Self { port: own, spoil, serving }
     }
 
@@ -81,7 +81,7 @@ async fn answer(State(forward): State<Forward>, request: Request) -> Response {
         _ => {}
     }
     let (parts, body) = request.into_parts();
-    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+    let body = axum::body::to_bytes(body, usize::MAX).await.expect("it can be read");
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     let mut headers = parts.headers;
     headers.remove("host");

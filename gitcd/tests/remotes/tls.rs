@@ -19,7 +19,7 @@ async fn world() -> World {
     let host = Host::prepare("https");
     let write = |name: &str, text: &str| {
         let path = host.folder().join(name);
-        std::fs::write(&path, text).unwrap();
+        std::fs::write(&path, text).expect("the temporary folder is ours");
         path
     };
     let (trusted, other) = (Authority::new("trusted"), Authority::new("other"));

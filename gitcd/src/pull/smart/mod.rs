@@ -92,18 +92,17 @@ impl Session {
         }
         let client = self.client()?;
         let known = self.known(service).lock().clone().filter(|known| known.asked == url);
-        let remote = match known {
-            Some(known) => known,
-            None => {
-                let found = discover(&client, url, credentials, service).await;
-                // What is trusted may have changed.
-                let found = found.inspect_err(|_| *self.client.lock() = None)?;
-                if found.is_known {
-                    // What is left to the program may be only what stands in the way at the moment: a page to log in, say.
-                    *self.known(service).lock() = Some(found.clone());
-                }
-                found
+        let remote = if let Some(known) = known {
+            known
+        } else {
+            let found = discover(&client, url, credentials, service).await;
+            // What is trusted may have changed.
+            let found = found.inspect_err(|_| *self.client.lock() = None)?;
+            if found.is_known {
+                // What is left to the program may be only what stands in the way at the moment: a page to log in, say.
+                *self.known(service).lock() = Some(found.clone());
             }
+            found
         };
         Ok(remote.is_known.then_some(Exchange { session: self, client, credentials, service, asked: url, remote }))
     }
@@ -154,7 +153,7 @@ fn has_settings(repository: &Path, url: &str) -> Result<bool, git2::Error> {
             // For all URLs, or those that begin like this.
             "http" => rest.rsplit_once('.').is_none_or(|(of, _)| of.contains('*') || url.starts_with(of)),
             "url" => url.starts_with(value),
-            "remote" => rest.ends_with(".proxy") || rest.ends_with(".vcs"),
+            "remote" => rest.rsplit_once('.').is_some_and(|(_, what)| what == "proxy" || what == "vcs"),
             _ => false,
         };
         if is_special {
