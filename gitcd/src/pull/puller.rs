@@ -179,6 +179,11 @@ impl Puller {
                     _ = stopped.wait_for(|stopped| *stopped) => return,
                 },
             }
+            let pushes = match last {
+                Condition::Synced => remote.push_after_merge,
+                Condition::NoBranch => remote.push_on_pull_failure,
+                _ => false,
+            };
             let resting = async {
                 match pause {
                     Some(pause) => tokio::time::sleep(pause).await,
@@ -189,7 +194,7 @@ impl Puller {
                 () = resting => {}
                 () = notices.next(remote, config, &known) => {}
                 // What was committed here is to be pushed.
-                _ = heads.changed(), if outcome.is_ok() && remote.push_after_merge || last == Condition::NoBranch && remote.push_on_pull_failure => {}
+                _ = heads.changed(), if pushes => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             }
         }

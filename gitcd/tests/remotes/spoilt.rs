@@ -53,12 +53,11 @@ async fn spoilt_answers_bring_nothing_and_leave_nothing_behind() {
 
 /// Whoever meets the page first must not take the host for one that only `git` can reach, from then on.
 #[tokio::test]
-async fn a_host_that_was_not_itself_at_first_tells_of_changes_later() {
+async fn a_host_that_was_not_itself_at_first_is_not_left_to_git() {
     let host = Host::open().await;
     let upstream = host.make();
     let spoiler = Spoiler::before(host.port()).await;
     spoiler.set(Spoil::Page);
-    // It is looked at again in a minute unless it tells of changes.
     let follower = Following::new(&spoiler.url()).variable("PATH", "/nowhere").start().await;
     follower.put(ONE, "here").await;
     eventually("a failure", async || (remote(&follower.server).await.failures > 0).then_some(())).await;
