@@ -13,6 +13,7 @@ pub mod form;
 pub mod graph;
 mod line;
 mod load;
+pub(crate) mod loose;
 mod message;
 mod pack;
 mod pack_file;

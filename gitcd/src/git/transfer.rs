@@ -4,11 +4,13 @@
 //! in it. A directory or value that changes from commit to commit is a delta against its version before, as in a flush.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 
 use git2::{ObjectType, Odb, OdbLookupFlags, Oid, Repository, Sort};
 
 use super::changes::{self, Entry as TreeEntry};
 use super::delta;
+use super::loose;
 use super::pack::{self, Kind, Placed};
 use super::pack_file::WriteError;
 
@@ -40,6 +42,8 @@ pub struct Pack {
     last: HashMap<Vec<u8>, Version>,
     path: Vec<u8>,
     scratch: Vec<u8>,
+    /// The folder of objects of a repository to which not only gitcd writes, where a file may be cut.
+    loose: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -57,6 +61,25 @@ impl Pack {
     /// One to be sent to a repository that completes it.
     pub fn thin() -> Self {
         Self { is_thin: true, ..Self::default() }
+    }
+
+    /// Looks at objects that are files of their own in this folder before they are read.
+    pub fn distrust(&mut self, objects: PathBuf) {
+        self.loose = Some(objects);
+    }
+
+    fn read<'o>(&self, odb: &'o Odb<'_>, oid: Oid, kind: ObjectType) -> Result<git2::OdbObject<'o>, TransferError> {
+        self.check(oid)?;
+        read(odb, oid, kind)
+    }
+
+    /// Whether an object may be read.
+    ///
+    /// # Errors
+    /// [`TransferError::Read`].
+    pub fn check(&self, oid: Oid) -> Result<(), TransferError> {
+        let problem = self.loose.as_deref().and_then(|objects| loose::problem(objects, oid));
+        problem.map_or(Ok(()), |said| Err(TransferError::Read { oid, said }))
     }
 
     /// Adds a tree and what is in it, as far as none of the trees `before` has it, which the other repository has or gets. Without
@@ -81,10 +104,10 @@ impl Pack {
             return Ok(());
         }
         let (content, entries, base) = {
-            let object = read(odb, tree, ObjectType::Tree)?;
+            let object = self.read(odb, tree, ObjectType::Tree)?;
             let old: Vec<_> = before
                 .iter()
-                .filter_map(|before| Some((*before, read(odb, *before, ObjectType::Tree).ok()?)))
+                .filter_map(|before| Some((*before, self.read(odb, *before, ObjectType::Tree).ok()?)))
                 .collect();
             let old: Vec<_> = old.iter().map(|(oid, object)| (*oid, object.data())).collect();
             let entries = changes::added(tree, object.data(), &old)
@@ -99,7 +122,7 @@ impl Pack {
             if is_directory {
                 self.add_tree(odb, there, &before, oid)?;
             } else if !self.seen.contains(&oid) && !is_there(oid) {
-                let blob = read(odb, oid, ObjectType::Blob)?.data().to_vec();
+                let blob = self.read(odb, oid, ObjectType::Blob)?.data().to_vec();
                 self.add(Kind::Blob, oid, blob, None);
             }
             self.path.truncate(len);
@@ -113,7 +136,7 @@ impl Pack {
     /// # Errors
     /// [`TransferError::Read`].
     pub fn commit(&mut self, odb: &Odb<'_>, oid: Oid) -> Result<(), TransferError> {
-        let object = read(odb, oid, ObjectType::Commit)?;
+        let object = self.read(odb, oid, ObjectType::Commit)?;
         self.writer.whole(Kind::Commit, oid, object.data());
         Ok(())
     }
@@ -193,6 +216,9 @@ pub fn thin(
 ) -> Result<Option<Vec<u8>>, TransferError> {
     let failed = |error: git2::Error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() };
     let (odb, nothing) = (here.odb().map_err(failed)?, Odb::new().map_err(failed)?);
+    let mut pack = Pack::thin();
+    pack.distrust(here.commondir().join("objects"));
+    wanted.iter().chain(there).try_for_each(|oid| pack.check(*oid))?;
     let mut walk = here.revwalk().map_err(failed)?;
     walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE).map_err(failed)?;
     for oid in wanted {
@@ -202,7 +228,6 @@ pub fn thin(
     for oid in there.iter().filter(|oid| here.find_commit(**oid).is_ok()) {
         walk.hide(*oid).map_err(failed)?;
     }
-    let mut pack = Pack::thin();
     for (count, oid) in walk.enumerate() {
         let oid = oid.map_err(failed)?;
         let commit = here.find_commit(oid).map_err(failed)?;

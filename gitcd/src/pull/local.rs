@@ -32,6 +32,7 @@ impl Copier {
     }
 
     fn add(&mut self, from: &Repository, to: &Repository, wanted: &[Oid]) -> Result<u64, TransferError> {
+        self.pack.distrust(from.commondir().join("objects"));
         let to_odb = odb(to)?;
         let _stale = to_odb.refresh();
         let mut graph = Graph::default();
@@ -44,6 +45,7 @@ impl Copier {
                 stack.pop();
                 continue;
             }
+            self.pack.check(oid)?;
             let commit =
                 graph.commit(from, oid).map_err(|error| TransferError::Read { oid, said: error.to_string() })?;
             if started.insert(oid) {

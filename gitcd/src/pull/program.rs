@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use git2::Oid;
 
-use super::credentials::Credentials;
+use super::credentials::{Credentials, matching};
 use super::reach::LIMIT;
 use super::status::Condition;
 
@@ -32,6 +32,8 @@ impl Failed {
 
 const STORE: &str = "GITCD_ASK_STORE";
 const TOKEN: &str = "GITCD_ASK_TOKEN";
+/// A repository's configuration that has the password in the address of a remote.
+const CONFIG: &str = "GITCD_ASK_CONFIG";
 const SSH_KEY: &str = "GITCD_SSH_KEY";
 const SSH_KNOWN_HOSTS: &str = "GITCD_SSH_KNOWN_HOSTS";
 /// What this program was started for.
@@ -48,7 +50,9 @@ pub(super) fn named(
     patterns: &[&str],
     limit: Duration,
 ) -> Result<Vec<(String, Oid)>, Failed> {
-    let text = run_within(limit, repository, credentials, &[&["ls-remote", "--", url], patterns].concat())?;
+    let at = Address::of(url);
+    let words = [&["ls-remote", "--", &at.shown], patterns].concat();
+    let text = run_within(limit, repository, credentials, &at, &words)?;
     let pair = |line: &str| {
         let (oid, name) = line.split_once('\t')?;
         Some((name.to_owned(), Oid::from_str(oid).ok()?))
@@ -64,9 +68,11 @@ pub(super) fn fetch(
     pairs: &[(String, String)],
 ) -> Result<(), Failed> {
     let specs: Vec<String> = pairs.iter().map(|(from, to)| format!("+{from}:{to}")).collect();
-    let mut words = vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--", url];
+    let at = Address::of(url);
+    let mut words = vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"];
+    words.extend(["--", &at.shown]);
     words.extend(specs.iter().map(String::as_str));
-    run_within(LIMIT, repository, credentials, &words).map(drop)
+    run_within(LIMIT, repository, credentials, &at, &words).map(drop)
 }
 
 /// Pushes references that must be as expected, all or none if the other side can do that, within a time; what was sent may arrive
@@ -85,18 +91,19 @@ pub(super) fn push_within(
         })
         .collect();
     let specs: Vec<String> = updates.iter().map(|(name, new, _)| format!("{new}:{name}")).collect();
+    let at = Address::of(url);
     let words = |atomic: bool| {
         let mut words = vec!["push", "--quiet"];
         words.extend(atomic.then_some("--atomic"));
         words.extend(leases.iter().map(String::as_str));
-        words.extend(["--", url]);
+        words.extend(["--", &at.shown]);
         words.extend(specs.iter().map(String::as_str));
         words.into_iter().map(ToOwned::to_owned).collect::<Vec<String>>()
     };
     let attempt = |atomic| {
         let words = words(atomic);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        run_within(limit, repository, credentials, &words).map(drop)
+        run_within(limit, repository, credentials, &at, &words).map(drop)
     };
     match attempt(true) {
         Err(failed) if failed.said.contains("does not support --atomic") => attempt(false),
@@ -104,7 +111,31 @@ pub(super) fn push_within(
     }
 }
 
-fn run_within(limit: Duration, repository: &Path, credentials: &Credentials, words: &[&str]) -> Result<String, Failed> {
+/// A URL that may be seen by everybody.
+struct Address {
+    shown: String,
+    /// Whether it has a password, which is not shown.
+    has_password: bool,
+}
+
+impl Address {
+    fn of(url: &str) -> Self {
+        let shown = url.split_once("://").and_then(|(scheme, rest)| {
+            let (userinfo, _) = rest.split('/').next()?.rsplit_once('@')?;
+            let (user, _) = userinfo.split_once(':')?;
+            Some(format!("{scheme}://{user}{}", &rest[userinfo.len()..]))
+        });
+        Self { has_password: shown.is_some(), shown: shown.unwrap_or_else(|| url.to_owned()) }
+    }
+}
+
+fn run_within(
+    limit: Duration,
+    repository: &Path,
+    credentials: &Credentials,
+    at: &Address,
+    words: &[&str],
+) -> Result<String, Failed> {
     let failed = |said: String| Failed { condition: Condition::Failed, said };
     let own = std::env::current_exe().map_err(|error| failed(format!("this program cannot be found: {error}")))?;
     let mut command = Command::new("git");
@@ -120,7 +151,7 @@ fn run_within(limit: Duration, repository: &Path, credentials: &Credentials, wor
         command.args(["-c", setting]);
     }
     command.args(["-c", &format!("http.userAgent={}", super::USER_AGENT)]);
-    if !credentials.are_absent() {
+    if !credentials.are_absent() || at.has_password {
         // Nobody else is asked for them.
         command.args(["-c", "credential.helper="]);
     }
@@ -139,6 +170,11 @@ fn run_within(limit: Duration, repository: &Path, credentials: &Credentials, wor
             Some(file) => command.env(name, file),
             None => command.env_remove(name),
         };
+    }
+    if at.has_password {
+        command.env(CONFIG, repository.join("config"));
+    } else {
+        command.env_remove(CONFIG);
     }
     command.env("GIT_SSH", &own).env("GIT_SSH_VARIANT", "ssh");
     let missing = |error: std::io::Error| failed(format!("cannot run git: {error}; install Git to reach this remote"));
@@ -215,9 +251,17 @@ fn condition(said: &str) -> Condition {
         "Connection",
         "not found",
         "does not appear to be a git repository",
+        "is this a git repository?",
     ]) {
         Condition::Unreachable
-    } else if has(&["fsck error", "bad object", "index-pack failed", "did not send all necessary objects", "missing"]) {
+    } else if has(&[
+        "fsck error",
+        "bad object",
+        "repository corruption",
+        "index-pack failed",
+        "did not send all necessary objects",
+        "missing",
+    ]) {
         Condition::Damaged
     } else {
         Condition::Failed
@@ -226,7 +270,7 @@ fn condition(said: &str) -> Condition {
 
 /// One line, without the credentials that a URL may have.
 fn clean(said: &str) -> String {
-    let words = said.split_whitespace().map(|word| match (word.find("://"), word.find('@')) {
+    let words = said.trim_end_matches('\0').split_whitespace().map(|word| match (word.find("://"), word.find('@')) {
         (Some(scheme), Some(at)) if scheme < at && !word[scheme + 3..at].contains('/') => {
             format!("{}://{}", &word[..scheme], &word[at + 1..])
         }
@@ -270,13 +314,41 @@ pub fn helper() -> Option<i32> {
 fn answer(prompt: &str) -> Option<String> {
     let file = |name| std::env::var_os(name).map(PathBuf::from);
     let credentials = Credentials { store: file(STORE), token: file(TOKEN), ..Credentials::default() };
-    let (user, password) = credentials.of(prompt.split('\'').nth(1)?)?;
+    let asked = prompt.split('\'').nth(1)?;
+    let written = file(CONFIG).and_then(|config| of_remote(&config, asked));
+    let (user, password) = written.or_else(|| credentials.of(asked))?;
     Some(if prompt.starts_with("Password") { password } else { user })
+}
+
+/// What the address of a remote has that `git` asks for.
+fn of_remote(config: &Path, asked: &str) -> Option<(String, String)> {
+    let config = git2::Config::open(config).ok()?;
+    let mut entries = config.entries(Some("^remote\\..*\\.url$")).ok()?;
+    while let Some(Ok(entry)) = entries.next() {
+        let found = entry.value().ok().and_then(|url| matching(url, asked));
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn passwords_are_no_arguments() {
+        for (url, shown, has_password) in [
+            ("https://ann:s%40c@h/x.git", "https://ann@h/x.git", true),
+            ("https://ann@h/x.git", "https://ann@h/x.git", false),
+            ("https://h/x:y@z.git", "https://h/x:y@z.git", false),
+            ("git@h:x.git", "git@h:x.git", false),
+        ] {
+            let at = Address::of(url);
+            assert_eq!((&*at.shown, at.has_password), (shown, has_password));
+        }
+    }
 
     #[test]
     fn credentials_in_what_git_says_are_not_repeated() {

@@ -17,6 +17,7 @@ use crate::git::refs::Refs;
 use crate::merge::Policy;
 use crate::merge::scope::Scope;
 use crate::recovery::git_dir;
+use crate::store;
 
 /// What to follow, and how often.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +45,7 @@ impl PullError {
         match self {
             Self::Remote(error) => error.condition,
             Self::Join(JoinError::Plan(_)) => Condition::Damaged,
+            Self::Join(JoinError::Store(store::Error::NoSpace)) => Condition::NoSpace,
             Self::Join(_) => Condition::Failed,
         }
     }
@@ -126,7 +128,7 @@ impl Puller {
     async fn follow(&self, at: usize, mut stopped: watch::Receiver<bool>) {
         let remote = &self.config.remotes[at];
         let mut heads = self.joiner.heads();
-        let mut failures = 0_u32;
+        let (mut failures, mut last) = (0_u32, Condition::Unknown);
         let mut waiting = Waiting::default();
         let (mut notices, mut pace, mut known) = (Notices::default(), Pace::default(), Known::default());
         loop {
@@ -147,6 +149,14 @@ impl Puller {
                 }
                 // Others were faster so often that they deserve to rest now.
                 Err(error) if error.condition() == Condition::Raced => Some(FIRST_RETRY),
+                // It is there and answers, and somebody may make the branch at any moment.
+                Err(error) if error.condition() == Condition::NoBranch => {
+                    if last != Condition::NoBranch {
+                        tracing::warn!(remote = remote.name, error = chain(error), "nothing to pull yet");
+                    }
+                    failures = 0;
+                    self.config.interval
+                }
                 Err(error) => {
                     failures = failures.saturating_add(1);
                     let longest = LAST_RETRY.min(FIRST_RETRY * 2_u32.saturating_pow(failures.min(16) - 1));
@@ -155,6 +165,7 @@ impl Puller {
                     Some(pause)
                 }
             };
+            last = outcome.as_ref().map_or_else(PullError::condition, |()| Condition::Synced);
             known.add(&waiting.exchanged);
             let config = self.joiner.config();
             match pace.after(&waiting.exchanged, started.elapsed(), Instant::now()) {
@@ -168,6 +179,11 @@ impl Puller {
                     _ = stopped.wait_for(|stopped| *stopped) => return,
                 },
             }
+            let pushes = match last {
+                Condition::Synced => remote.push_after_merge,
+                Condition::NoBranch => remote.push_on_pull_failure,
+                _ => false,
+            };
             let resting = async {
                 match pause {
                     Some(pause) => tokio::time::sleep(pause).await,
@@ -178,7 +194,7 @@ impl Puller {
                 () = resting => {}
                 () = notices.next(remote, config, &known) => {}
                 // What was committed here is to be pushed.
-                _ = heads.changed(), if outcome.is_ok() && remote.push_after_merge => {}
+                _ = heads.changed(), if pushes => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             }
         }
@@ -234,7 +250,7 @@ impl Puller {
         let pulled = self.take(remote, link, waiting).await;
         let (own, failed) = match pulled {
             Ok(fetched) => (fetched, None),
-            Err(error) if remote.push_on_pull_failure => (remote.known(self.joiner.config())?, Some(error)),
+            Err(error) if remote.push_on_pull_failure => (self.look(remote, link).await?, Some(error)),
             Err(error) => return Err(error),
         };
         if remote.push_after_merge || failed.is_some() {
@@ -244,6 +260,13 @@ impl Puller {
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Where our branch is there, although nothing can be pulled.
+    async fn look(&self, remote: &Remote, link: &Arc<Link>) -> Result<Fetched, PullError> {
+        let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
+        let found = tokio::task::spawn_blocking(move || wanted.own(&config, &link).or_else(|_| wanted.known(&config)));
+        Ok(found.await.expect("looking at references does not panic")?)
     }
 
     /// Fetches and merges.
@@ -258,7 +281,9 @@ impl Puller {
             status.seen = fetched.theirs.map(|oid| oid.to_string());
         });
         waiting.exchanged.found.extend(fetched.theirs.into_iter().chain(fetched.own));
-        if fetched.theirs.is_none() && remote.data_reference != self.joiner.config().data_reference {
+        // Our own branch is made there by the push that follows.
+        let is_made = remote.push_after_merge && remote.data_reference == self.joiner.config().data_reference;
+        if fetched.theirs.is_none() && !is_made {
             let problem = format!("it has no {}", remote.data_reference);
             return Err(RemoteError { remote: remote.name.clone(), condition: Condition::NoBranch, problem }.into());
         }

@@ -239,6 +239,26 @@ impl Remote {
         Ok(Fetched { theirs: read(&self.data_reference)?, own: read(&config.data_reference)?, ..Fetched::default() })
     }
 
+    /// Where our branch and its metadata are there. Fetches nothing.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub fn own(&self, config: &branch::Config, link: &Link) -> Result<Fetched, RemoteError> {
+        let names = [&*config.data_reference, &*config.metadata_reference];
+        let [own, own_metadata] = match self.place(&config.repository)? {
+            Place::Folder(folder) => {
+                let (_, refs) = self.open(&folder)?;
+                let read = |name| refs.read(name).map_err(|error| self.error(Condition::Damaged, error.to_string()));
+                [read(names[0])?, read(names[1])?]
+            }
+            Place::Url(url) => {
+                let here = git_dir(&config.repository);
+                self.reach(&here, link, &url).find(names).map_err(|failed| self.failed(failed))?
+            }
+        };
+        Ok(Fetched { own, own_metadata, ..Fetched::default() })
+    }
+
     /// Pushes references if they are as expected there; the first is the one that others race for. Returns the bytes copied.
     ///
     /// # Errors

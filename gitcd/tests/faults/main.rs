@@ -12,6 +12,7 @@ mod fsync;
 mod journal;
 mod prefixes;
 mod references;
+mod small_disk;
 mod start;
 mod stop;
 mod tls;

@@ -106,8 +106,17 @@ impl Repository {
         entries.iter().map(|(_, path)| (*path).to_owned()).zip(contents).collect()
     }
 
-    /// The revision that the metadata ref describes.
+    /// The revision up to which everything is in Git; 0 in the moment in which the metadata ref has moved and the data ref not yet.
     pub(crate) fn committed_revision(&self) -> i64 {
+        let data = self.git(&["for-each-ref", "--format=%(objectname)", DATA]);
+        let line = self.git(&["rev-list", "--no-walk", "--parents", METADATA]);
+        let (data, described) = (data.trim(), line.split_whitespace().next_back().unwrap_or_default());
+        if !data.is_empty() && data != described {
+            let compared = self.command(&["merge-base", "--is-ancestor", data, described]).output();
+            if compared.expect("git is installed").status.success() {
+                return 0;
+            }
+        }
         let state = self.git(&["cat-file", "blob", &format!("{METADATA}:state")]);
         let revision = state.lines().find_map(|line| line.strip_prefix("revision "));
         revision

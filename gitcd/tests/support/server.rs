@@ -204,6 +204,11 @@ impl Server {
         self.secure.expect("the server was launched so")
     }
 
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.as_ref().expect("the server runs").id()
+    }
+
     /// Where the state lives.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder

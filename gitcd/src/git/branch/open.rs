@@ -99,7 +99,7 @@ impl Branch {
         let parents = Reader::new(&repository, &names.metadata, metadata)?.parents()?;
         if data != Some(parents.data) {
             let recorded = Pair::read(&file)?;
-            if !is_half_done(recorded, parents, data) {
+            if !is_half_done(recorded, parents, data) && !is_behind_in_clone(&repository, recorded, parents, data) {
                 let ours = recorded.map_or(parents.data, |recorded| recorded.data);
                 let Some(found) = data.filter(|found| is_to_be_merged(&repository, *found, ours)) else {
                     let (reference, expected) = (names.data, parents.data);
@@ -114,6 +114,9 @@ impl Branch {
                 let mut branch = Branch::resume(config, repository, refs, snapshot)?;
                 branch.foreign = (!is_merged).then_some(found);
                 return Ok(Some(branch));
+            }
+            if recorded.is_none() && data.is_some() {
+                tracing::warn!(to = %parents.data, "fetched at two moments: the data catches up with its metadata");
             }
             // Everything that it leads to is read before it moves, so that it never points to something broken.
             let snapshot = Snapshot::read(&repository, &names, metadata)?;
@@ -204,6 +207,13 @@ fn is_half_done(recorded: Option<Pair>, parents: Parents, data: Option<Oid>) -> 
         Some(recorded) => parents.previous == Some(recorded.metadata) && data == Some(recorded.data),
         None => parents.previous.is_none() && data.is_none(),
     }
+}
+
+/// Whether this is a clone whose data was fetched before its metadata: nobody has served it here, so that nobody can have moved it
+/// back.
+fn is_behind_in_clone(repository: &Repository, recorded: Option<Pair>, parents: Parents, data: Option<Oid>) -> bool {
+    let is_before = |data| Graph::default().is_ancestor(repository, data, parents.data).unwrap_or(false);
+    recorded.is_none() && data.is_some_and(is_before)
 }
 
 fn names(config: &Config) -> Names {

@@ -24,6 +24,8 @@ pub(in crate::pull) struct Incoming {
 const PREFIX: &str = "tmp_objdir-gitcd-fetch-";
 const DATA: u8 = 1;
 const ERROR: u8 = 3;
+/// What is kept of what the other side says.
+const MOST_TOLD: usize = 4 << 10;
 
 impl Exchange<'_> {
     /// Receives what `wanted` needs, in one round trip. The other side leaves out what is in the history of those that we `have` and
@@ -73,7 +75,8 @@ impl Incoming {
         let odb = here.odb().map_err(|error| failed(&error))?;
         let packs = self.folder.path().join("pack");
         let mut indexer = Indexer::new(Some(&odb), &packs, 0, false).map_err(|error| failed(&error))?;
-        while let Some(part) = part(&mut lines).await? {
+        let mut told = String::new();
+        while let Some(part) = part(&mut lines, &mut told).await? {
             self.bytes += part.len() as u64;
             indexer.write_all(&part).map_err(|error| full_or_damaged(&error.to_string()))?;
         }
@@ -89,8 +92,8 @@ impl Incoming {
     }
 }
 
-/// The next part of a pack.
-async fn part(lines: &mut Lines) -> Result<Option<Bytes>, Failed> {
+/// The next part of a pack. What the other side `told` on the way explains its error.
+async fn part(lines: &mut Lines, told: &mut String) -> Result<Option<Bytes>, Failed> {
     while let Some(line) = lines.next().await? {
         let Line::Data(mut line) = line else { return Ok(None) };
         if line.is_empty() {
@@ -99,7 +102,8 @@ async fn part(lines: &mut Lines) -> Result<Option<Bytes>, Failed> {
         let band = line.split_to(1)[0];
         match band {
             DATA => return Ok(Some(line)),
-            ERROR => return Err(Failed::of(&String::from_utf8_lossy(&line))),
+            ERROR => return Err(Failed::of(&format!("{told}{}", String::from_utf8_lossy(&line)))),
+            _ if told.len() < MOST_TOLD => told.push_str(&String::from_utf8_lossy(&line)),
             _ => {}
         }
     }

@@ -95,8 +95,14 @@ impl Session {
         let remote = if let Some(known) = known {
             known
         } else {
-            let found = discover(&client, url, credentials, service).await?;
-            self.known(service).lock().insert(found).clone()
+            let found = discover(&client, url, credentials, service).await;
+            // What is trusted may have changed.
+            let found = found.inspect_err(|_| *self.client.lock() = None)?;
+            if found.is_known {
+                // What is left to the program may be only what stands in the way at the moment: a page to log in, say.
+                *self.known(service).lock() = Some(found.clone());
+            }
+            found
         };
         Ok(remote.is_known.then_some(Exchange { session: self, client, credentials, service, asked: url, remote }))
     }

@@ -141,7 +141,17 @@ fn a_reference_that_was_moved_back_is_left_alone() {
     assert_eq!((store.reference(METADATA), store.reference(DATA)), (metadata, before.clone()));
     let error = Branch::open(config(&store.path)).unwrap_err();
     assert!(matches!(error, OpenError::ForeignChange { .. }) && error.to_string().contains(&before), "{error}");
-    // Even one that looks like a half-done move with another recorded pair.
+}
+
+#[test]
+fn data_that_was_fetched_before_its_metadata_catches_up_in_a_clone() {
+    let mut store = Store::new();
+    store.commit(&[("/registry/a", Some("1"))]);
+    store.flush();
+    let (described, before) = (store.reference(DATA), store.reference("main~1"));
+    store.git(&["update-ref", DATA, &before]);
+    // Nothing is recorded where nobody has served the branch.
     std::fs::remove_file(store.path.join("gitcd/default/pair")).unwrap();
-    assert!(matches!(Branch::open(config(&store.path)), Err(OpenError::ForeignChange { .. })));
+    store.branch = Branch::open(config(&store.path)).unwrap().unwrap();
+    assert_eq!((store.reference(DATA), store.branch.foreign()), (described, None));
 }

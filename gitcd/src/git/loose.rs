@@ -1,0 +1,51 @@
+//! Objects that are files of their own, as the stock `git` leaves them.
+//!
+//! A crash of whoever wrote one may leave it cut, and libgit2 reads such a file for ever. So what is copied from where others
+//! write is looked at first.
+
+use std::path::Path;
+
+use git2::Oid;
+use libdeflater::{DecompressionError, Decompressor};
+
+/// What is wrong with an object's file, if it has one in this folder of objects.
+pub(crate) fn problem(objects: &Path, oid: Oid) -> Option<String> {
+    let name = oid.to_string();
+    let file = std::fs::read(objects.join(&name[..2]).join(&name[2..])).ok()?;
+    if file.is_empty() {
+        return Some("its file is empty".to_owned());
+    }
+    let mut content = vec![0; file.len().saturating_mul(4).max(1 << 10)];
+    loop {
+        match Decompressor::new().zlib_decompress(&file, &mut content) {
+            Ok(_) => return None,
+            Err(DecompressionError::InsufficientSpace) => content.resize(content.len().saturating_mul(4), 0),
+            Err(DecompressionError::BadData) => return Some("its file is cut or damaged".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_cut_anywhere_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let repository = git2::Repository::init_bare(folder.path()).unwrap();
+        let objects = folder.path().join("objects");
+        let large = repository.blob(&vec![b'x'; 100_000]).unwrap();
+        assert_eq!(problem(&objects, large), None, "it can become much larger");
+        let oid = repository.blob(b"a value").unwrap();
+        assert_eq!(problem(&objects, oid), None);
+        let name = oid.to_string();
+        let path = objects.join(&name[..2]).join(&name[2..]);
+        let file = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(problem(&objects, oid), None, "it may be in a pack");
+        for length in 0..file.len() {
+            std::fs::write(&path, &file[..length]).unwrap();
+            assert!(problem(&objects, oid).is_some(), "{length}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Remotes that are away for a while.
+
+use gitcd::pull::status::Condition;
+
+use crate::host::Host;
+use crate::world::{Follower, Following, ONE, OTHER, bare};
+
+/// Both write on while the remote is away.
+async fn write(first: &Follower, second: &Follower, word: &str) {
+    for value in ["2", "3", "4"] {
+        first.put(ONE, value).await;
+        second.put(OTHER, value).await;
+    }
+    first.tells(Condition::Unreachable, &[word]).await;
+    second.tells(Condition::Unreachable, &[word]).await;
+}
+
+/// They have each other's writes when it is back.
+async fn converge(first: &Follower, second: &Follower) {
+    first.has(OTHER, "4").await;
+    second.has(ONE, "4").await;
+    for follower in [first, second] {
+        let known = follower.is(Condition::Synced).await;
+        assert_eq!((known.error, known.failures), (None, 0));
+    }
+}
+
+#[tokio::test]
+async fn followers_of_a_folder_write_on_while_it_is_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let upstream = bare(&folder);
+    let away = folder.path().join("away.git");
+    let (first, second) = (Following::of(upstream.path()).start().await, Following::of(upstream.path()).start().await);
+    first.put(ONE, "1").await;
+    second.has(ONE, "1").await;
+    std::fs::rename(upstream.path(), &away).unwrap();
+    write(&first, &second, "up.git cannot be opened").await;
+    std::fs::rename(&away, upstream.path()).unwrap();
+    converge(&first, &second).await;
+    upstream.fsck();
+}
+
+#[tokio::test]
+async fn followers_of_a_host_write_on_while_it_is_away() {
+    let mut host = Host::open().await;
+    let upstream = host.make();
+    let (first, second) = (Following::new(&host.url()).start().await, Following::new(&host.url()).start().await);
+    first.put(ONE, "1").await;
+    second.has(ONE, "1").await;
+    host.kill();
+    write(&first, &second, &format!("127.0.0.1:{}", host.port())).await;
+    host.start().await;
+    converge(&first, &second).await;
+    upstream.fsck();
+}

@@ -1,0 +1,117 @@
+//! Remotes with commits that cannot be read.
+
+use std::path::{Path, PathBuf};
+
+use gitcd::pull::status::Condition;
+
+use crate::host::Host;
+use crate::support::build::get;
+use crate::support::{DATA, Repository};
+use crate::world::{Follower, Following, ONE, OTHER, bare, commit, holds, remote};
+
+const NEW: &str = "/registry/configmaps/n/new";
+
+/// The file of an object that is in no pack.
+fn loose(repository: &Repository, id: &str) -> PathBuf {
+    repository.path().join("objects").join(&id[..2]).join(&id[2..])
+}
+
+fn replace(path: &Path, content: &[u8]) {
+    // Git makes them read-only, and they may be linked.
+    std::fs::remove_file(path).expect("the temporary folder is ours");
+    std::fs::write(path, content).expect("the temporary folder is ours");
+}
+
+/// Ways to damage an object.
+fn damage(repository: &Repository, kind: &str, id: &str) {
+    let file = loose(repository, id);
+    match kind {
+        "missing" => std::fs::remove_file(&file).expect("the temporary folder is ours"),
+        "empty" => replace(&file, b""),
+        "cut" => {
+            let content = std::fs::read(&file).expect("the temporary folder is ours");
+            replace(&file, &content[..content.len() / 2]);
+        }
+        // It can be unpacked, but is something else.
+        "another" => {
+            let other = std::fs::read(loose(repository, &repository.blob("something else")))
+                .expect("the temporary folder is ours");
+            replace(&file, &other);
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// A commit on top of the branch whose blob or tree is damaged in every way, one after the other; then it is repaired.
+async fn repaired(upstream: Repository, url: &str, ways: &[(&str, &str)]) {
+    let told = Condition::Damaged;
+    let writer = Following::new(url).start().await;
+    writer.put(ONE, "1").await;
+    holds(&upstream, ONE, "1").await;
+    writer.is(Condition::Synced).await;
+    for (round, (what, kind)) in ways.iter().enumerate() {
+        let value = format!("theirs {what} {kind}");
+        let blob = upstream.blob(&value);
+        let before = upstream.reference(DATA);
+        let made = commit(&upstream, "configmaps/n/new", &blob, &[&before]);
+        let tree = upstream.git(&["rev-parse", &format!("{made}:configmaps/n")]).trim().to_owned();
+        let object = match *what {
+            "blob" => &blob,
+            "tree" => &tree,
+            _ => &made,
+        };
+        let file = loose(&upstream, object);
+        let content = std::fs::read(&file).expect("the temporary folder is ours");
+        damage(&upstream, kind, object);
+        // Git itself moves a reference only to what it can read.
+        let reference = upstream.path().join(DATA);
+        std::fs::write(reference.with_extension("new"), format!("{made}\n")).expect("the temporary folder is ours");
+        std::fs::rename(reference.with_extension("new"), reference).expect("the temporary folder is ours");
+        // Writes here go on meanwhile, and nothing of theirs comes in.
+        writer.tells(told, &[]).await;
+        writer.put(OTHER, &value).await;
+        nothing_wrong(&writer, &ways[..round]).await;
+        assert_eq!(remote(&writer.server).await.condition, told, "{value}");
+        let error = remote(&writer.server).await.error.unwrap_or_default();
+        assert!(error.contains(object.as_str()), "{object} is not named: {error}");
+        let _damaged = std::fs::remove_file(&file);
+        std::fs::write(&file, content).expect("the temporary folder is ours");
+        writer.has(NEW, &value).await;
+        holds(&upstream, OTHER, &value).await;
+        writer.has(ONE, "1").await;
+        writer.is(Condition::Synced).await;
+    }
+    upstream.fsck();
+    writer.server.repository().fsck();
+}
+
+/// The value is the one of the round before.
+async fn nothing_wrong(writer: &Follower, rounds: &[(&str, &str)]) {
+    let found = writer.client.range(get(NEW)).await.ok().kvs;
+    let expected = rounds.last().map(|(what, kind)| format!("theirs {what} {kind}"));
+    assert_eq!(found.first().map(|pair| String::from_utf8_lossy(&pair.value).into_owned()), expected);
+}
+
+const WAYS: [(&str, &str); 6] = [
+    ("blob", "missing"),
+    ("blob", "another"),
+    ("tree", "missing"),
+    ("tree", "cut"),
+    ("blob", "empty"),
+    ("commit", "cut"),
+];
+
+#[tokio::test]
+async fn a_damaged_folder_is_told_and_gone_on_with_when_it_is_repaired() {
+    let folder = tempfile::tempdir().unwrap();
+    let upstream = bare(&folder);
+    let url = upstream.path().display().to_string();
+    repaired(upstream, &url, &WAYS).await;
+}
+
+#[tokio::test]
+async fn a_damaged_repository_of_a_host_is_told_and_gone_on_with_when_it_is_repaired() {
+    let host = Host::open().await;
+    // Git's own list of references leaves out what leads to no commit.
+    repaired(host.make(), &host.url(), &WAYS[..5]).await;
+}

@@ -1,0 +1,92 @@
+//! `gitcd host`, ended with the test.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::support::{PATIENCE, Repository, free_port};
+
+/// A host that can be ended and started again at the same port.
+pub(crate) struct Host {
+    child: Option<Child>,
+    port: u16,
+    scheme: &'static str,
+    arguments: Vec<String>,
+    folder: TempDir,
+}
+
+impl Host {
+    /// For everybody.
+    pub(crate) async fn open() -> Self {
+        Self::prepare("http").running(&["--anonymous=own"]).await
+    }
+
+    pub(crate) fn prepare(scheme: &'static str) -> Self {
+        let folder = tempfile::tempdir().expect("the temporary folder is writable");
+        std::fs::create_dir(folder.path().join("root")).expect("it is new");
+        Self { child: None, port: free_port(), scheme, arguments: Vec::new(), folder }
+    }
+
+    pub(crate) async fn running(mut self, arguments: &[&str]) -> Self {
+        self.arguments = arguments.iter().map(ToString::to_string).collect();
+        self.start().await;
+        self
+    }
+
+    pub(crate) async fn start(&mut self) {
+        assert!(self.child.is_none(), "it runs");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
+        command.arg("host").arg(format!("--root={}", self.root().display())).arg("--create-on-push");
+        command.arg(format!("--listen-urls={}://127.0.0.1:{}", self.scheme, self.port)).args(&self.arguments);
+        self.child = Some(command.stderr(Stdio::null()).spawn().expect("gitcd runs"));
+        let listens = async {
+            while tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, listens).await.expect("the host listens");
+    }
+
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ended = child.kill();
+            let _waited = child.wait();
+        }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn root(&self) -> PathBuf {
+        self.folder.path().join("root")
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("{}://127.0.0.1:{}/up.git", self.scheme, self.port)
+    }
+
+    /// The repository that is followed.
+    pub(crate) fn repository(&self) -> Repository {
+        Repository::at(&self.root().join("up.git"))
+    }
+
+    /// The same, before anybody has pushed to it.
+    pub(crate) fn make(&self) -> Repository {
+        let path = self.root().join("up.git");
+        let made = Command::new("git").args(["init", "-q", "--bare", "-b", "main"]).arg(path).status();
+        assert!(made.expect("git runs").success());
+        self.repository()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

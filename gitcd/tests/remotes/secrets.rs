@@ -1,0 +1,139 @@
+//! Credentials: taken away and given back, and told to nobody.
+
+use std::path::{Path, PathBuf};
+
+use gitcd::pull::status::Condition;
+
+use crate::host::Host;
+use crate::world::{Follower, Following, ONE, holds};
+
+/// A program in the place of another one, which writes down how it was called.
+pub(crate) fn noting(folder: &Path, name: &str, rest: &str) -> (PathBuf, String) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (program, log) = (folder.join(name), folder.join(format!("{name}.log")));
+    let script = format!("#!/bin/sh\n{{ printf '%s\\n' \"$@\"; env; }} >> '{}'\n{rest}\n", log.display());
+    std::fs::write(&program, script).expect("the temporary folder is ours");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("the temporary folder is ours");
+    let path = std::env::var("PATH").unwrap_or_default();
+    (log, format!("{}:{path}", folder.display()))
+}
+
+/// The same for `git`.
+pub(crate) fn noting_git(folder: &Path) -> (PathBuf, String) {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let git = std::env::split_paths(&path).map(|folder| folder.join("git")).find(|git| git.is_file());
+    noting(folder, "git", &format!("exec '{}' \"$@\"", git.expect("git is installed").display()))
+}
+
+fn write(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, text).expect("the folder is writable");
+    std::fs::rename(&new, path).expect("the folder is writable");
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    File,
+    Token,
+    Url,
+}
+
+async fn revoked_and_given_back(way: Way, is_program: bool) {
+    let host = Host::prepare("http");
+    let file = |name: &str| host.folder().join(name);
+    let (tokens, credentials) = (file("tokens"), file("credentials"));
+    let rights = |secret: &str| {
+        let text = format!("- user: both\n  token: {secret}\n  rights:\n  - repository: '*'\n    access: own\n");
+        write(&tokens, &text);
+    };
+    rights("first-secret");
+    let flag = format!("--tokens={}", tokens.display());
+    let host = host.running(&[&flag]).await;
+    let upstream = host.make();
+    let give = |secret: &str| match way {
+        Way::File => write(&credentials, &format!("http://both:{secret}@127.0.0.1:{}\n", host.port())),
+        Way::Token => write(&credentials, &format!("{secret}\n")),
+        Way::Url => rights(secret),
+    };
+    give("first-secret");
+    let (log, path) = noting_git(host.folder());
+    let following = match way {
+        Way::File => Following::new(&host.url()).argument(format!("--credentials-file={}", credentials.display())),
+        Way::Token => Following::new(&host.url()).argument(format!("--token-file={}", credentials.display())),
+        Way::Url => Following::new(&host.url().replace("://", "://both:first-secret@")),
+    };
+    let mut following = following.variable("PATH", &path);
+    if is_program {
+        following = following.setting("http.userAgent", "special");
+    }
+    let follower = following.start().await;
+    follower.put(ONE, "1").await;
+    holds(&upstream, ONE, "1").await;
+    if is_program {
+        assert!(
+            std::fs::read_to_string(&log).expect("the temporary folder is ours").contains("push"),
+            "git was not asked"
+        );
+    } else {
+        assert!(!log.exists(), "git was asked");
+    }
+    rights("other-secret");
+    follower.put(ONE, "2").await;
+    follower.tells(Condition::Denied, &["127.0.0.1"]).await;
+    give(if way == Way::Url { "first-secret" } else { "other-secret" });
+    holds(&upstream, ONE, "2").await;
+    follower.is(Condition::Synced).await;
+    is_told_to_nobody(&follower, &log, way).await;
+}
+
+async fn is_told_to_nobody(follower: &Follower, log: &Path, way: Way) {
+    let server = &follower.server;
+    let process = PathBuf::from(format!("/proc/{}", server.id()));
+    let read = |path: &Path| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
+    let mut told = vec![
+        ("output", server.output()),
+        ("arguments", read(&process.join("cmdline"))),
+        ("environment", read(&process.join("environ"))),
+        ("arguments and environment of git", read(log)),
+        ("status", server.page("/status").await),
+        ("metrics", server.page("/metrics").await),
+    ];
+    assert!(!told[1].1.is_empty() && !told[2].1.is_empty());
+    // Who writes it there knows that it is.
+    if way != Way::Url {
+        told.push(("configuration", read(&server.repository().path().join("config"))));
+    }
+    for (what, text) in told {
+        assert!(!text.contains("-secret"), "the {what} has it: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_credentials() {
+    revoked_and_given_back(Way::File, false).await;
+}
+
+#[tokio::test]
+async fn a_file_of_credentials_for_git() {
+    revoked_and_given_back(Way::File, true).await;
+}
+
+#[tokio::test]
+async fn a_file_with_a_token() {
+    revoked_and_given_back(Way::Token, false).await;
+}
+
+#[tokio::test]
+async fn a_file_with_a_token_for_git() {
+    revoked_and_given_back(Way::Token, true).await;
+}
+
+#[tokio::test]
+async fn user_and_password_in_the_address() {
+    revoked_and_given_back(Way::Url, false).await;
+}
+
+#[tokio::test]
+async fn user_and_password_in_the_address_for_git() {
+    revoked_and_given_back(Way::Url, true).await;
+}

@@ -1,0 +1,68 @@
+//! Answers of a host that are spoilt on the way.
+
+use gitcd::pull::status::Condition;
+
+use crate::host::Host;
+use crate::spoiler::{Spoil, Spoiler};
+use crate::support::build::get;
+use crate::support::{Repository, eventually};
+use crate::world::{Following, ONE, OTHER, holds, remote};
+
+#[tokio::test]
+async fn spoilt_answers_bring_nothing_and_leave_nothing_behind() {
+    let host = Host::open().await;
+    let upstream = host.make();
+    let spoiler = Spoiler::before(host.port()).await;
+    let writer = Following::new(&host.url()).start().await;
+    let follower = Following::new(&spoiler.url()).start().await;
+    writer.put(ONE, "fine").await;
+    follower.has(ONE, "fine").await;
+    for (spoil, told) in [
+        (Spoil::Page, Condition::Unreachable),
+        (Spoil::Noise, Condition::Unreachable),
+        (Spoil::Cut, Condition::Unreachable),
+        (Spoil::Ended, Condition::Unreachable),
+        (Spoil::Flipped, Condition::Damaged),
+        (Spoil::Empty, Condition::Damaged),
+        (Spoil::Error, Condition::Unreachable),
+    ] {
+        let (before, now) = (follower.client.range(get(ONE)).await.ok().kvs, format!("{spoil:?}"));
+        spoiler.set(spoil);
+        writer.put(ONE, &now).await;
+        holds(&upstream, ONE, &now).await;
+        eventually(&format!("{told:?} for {spoil:?}"), async || {
+            let known = remote(&follower.server).await;
+            (known.condition == told && known.failures > 0).then_some(())
+        })
+        .await;
+        follower.put(OTHER, &now).await;
+        assert_eq!(follower.client.range(get(ONE)).await.ok().kvs, before, "{spoil:?} brought something");
+        spoiler.set(Spoil::Nothing);
+        follower.has(ONE, &now).await;
+        writer.has(OTHER, &now).await;
+        follower.is(Condition::Synced).await;
+    }
+    let own: Repository = follower.server.repository();
+    own.fsck();
+    upstream.fsck();
+    // What was taken in is not kept if it cannot be used.
+    let left = std::fs::read_dir(own.path().join("objects")).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    assert!(!left.iter().any(|name| name.starts_with("tmp_")), "{left:?}");
+}
+
+/// Whoever meets the page first must not take the host for one that only `git` can reach, from then on.
+#[tokio::test]
+async fn a_host_that_was_not_itself_at_first_is_not_left_to_git() {
+    let host = Host::open().await;
+    let upstream = host.make();
+    let spoiler = Spoiler::before(host.port()).await;
+    spoiler.set(Spoil::Page);
+    let follower = Following::new(&spoiler.url()).variable("PATH", "/nowhere").start().await;
+    follower.put(ONE, "here").await;
+    eventually("a failure", async || (remote(&follower.server).await.failures > 0).then_some(())).await;
+    spoiler.set(Spoil::Nothing);
+    // Without any `git`: by this process itself.
+    holds(&upstream, ONE, "here").await;
+    follower.is(Condition::Synced).await;
+}

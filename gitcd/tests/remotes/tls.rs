@@ -1,0 +1,77 @@
+//! Hosts with certificates.
+
+use std::path::PathBuf;
+
+use gitcd::pull::status::Condition;
+
+use crate::authority::Authority;
+use crate::host::Host;
+use crate::secrets::noting_git;
+use crate::world::{Following, ONE, OTHER, holds};
+
+struct World {
+    host: Host,
+    trusted: PathBuf,
+    other: PathBuf,
+}
+
+async fn world() -> World {
+    let host = Host::prepare("https");
+    let write = |name: &str, text: &str| {
+        let path = host.folder().join(name);
+        std::fs::write(&path, text).expect("the temporary folder is ours");
+        path
+    };
+    let (trusted, other) = (Authority::new("trusted"), Authority::new("other"));
+    let pair = trusted.issue("host");
+    let flags = [
+        "--anonymous=own".to_owned(),
+        format!("--tls-cert={}", write("host.crt", &pair.cert).display()),
+        format!("--tls-key={}", write("host.key", &pair.key).display()),
+    ];
+    let (trusted, other) = (write("trusted.pem", trusted.pem()), write("other.pem", other.pem()));
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    World { host: host.running(&flags).await, trusted, other }
+}
+
+#[tokio::test]
+async fn an_authority_is_trusted_by_this_process_and_by_git() {
+    let World { host, trusted, .. } = world().await;
+    let (upstream, trusted) = (host.make(), trusted.display().to_string());
+    let (log, path) = noting_git(host.folder());
+    let native = Following::new(&host.url()).variable("SSL_CERT_FILE", &trusted).variable("PATH", "/nowhere");
+    let native = native.start().await;
+    native.put(ONE, "1").await;
+    holds(&upstream, ONE, "1").await;
+    assert!(!log.exists());
+    let program = Following::new(&host.url()).variable("PATH", &path).setting("http.sslCAInfo", &trusted);
+    let program = program.start().await;
+    program.has(ONE, "1").await;
+    program.put(OTHER, "2").await;
+    native.has(OTHER, "2").await;
+    assert!(std::fs::read_to_string(&log).unwrap().contains("ls-remote"), "git was not asked");
+    program.is(Condition::Synced).await;
+    native.is(Condition::Synced).await;
+    upstream.fsck();
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_authority_is_told_until_it_is_trusted() {
+    let World { host, trusted, other } = world().await;
+    let upstream = host.make();
+    let file = host.folder().join("roots.pem");
+    std::fs::copy(&other, &file).unwrap();
+    let roots = file.display().to_string();
+    let native = Following::new(&host.url()).variable("SSL_CERT_FILE", &roots).start().await;
+    let program = Following::new(&host.url()).setting("http.sslCAInfo", &roots).start().await;
+    for (follower, key) in [(&native, ONE), (&program, OTHER)] {
+        follower.put(key, "kept").await;
+        follower.tells(Condition::Unreachable, &["ertificate"]).await;
+    }
+    assert!(!upstream.run(&["rev-parse", "--verify", "--quiet", "main"]).status.success(), "something was pushed");
+    std::fs::copy(&trusted, &file).unwrap();
+    for (follower, key) in [(&native, OTHER), (&program, ONE)] {
+        follower.has(key, "kept").await;
+        follower.is(Condition::Synced).await;
+    }
+}

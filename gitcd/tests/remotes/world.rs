@@ -1,0 +1,185 @@
+//! Followers and what they follow.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gitcd::pull::status::{Condition, RemoteStatus};
+use gitcd::status::Status;
+use tempfile::TempDir;
+
+use crate::support::build::{get, put};
+use crate::support::{Client, DATA, Kind, Launch, Repository, Server, eventually};
+
+pub(crate) const ONE: &str = "/registry/configmaps/n/one";
+pub(crate) const OTHER: &str = "/registry/configmaps/n/other";
+
+/// A branch that follows the remote `up`.
+pub(crate) struct Follower {
+    pub(crate) server: Server,
+    pub(crate) client: Client,
+    _folder: TempDir,
+}
+
+/// How a follower is started.
+pub(crate) struct Following {
+    url: String,
+    arguments: Vec<String>,
+    wrapper: Vec<String>,
+    config: Vec<(String, String)>,
+}
+
+impl Following {
+    /// One that pushes, too.
+    pub(crate) fn new(url: &str) -> Self {
+        let arguments = vec!["--push-after-merges=true".to_owned()];
+        Self { url: url.to_owned(), arguments, wrapper: Vec::new(), config: Vec::new() }
+    }
+
+    pub(crate) fn of(folder: &Path) -> Self {
+        Self::new(&folder.display().to_string())
+    }
+
+    pub(crate) fn without_pushes(mut self) -> Self {
+        self.arguments.clear();
+        self
+    }
+
+    pub(crate) fn argument(mut self, argument: impl Into<String>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// A variable of its environment.
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
+        if self.wrapper.is_empty() {
+            self.wrapper.push("env".to_owned());
+        }
+        self.wrapper.push(format!("{name}={value}"));
+        self
+    }
+
+    /// A setting of its repository.
+    pub(crate) fn setting(mut self, name: &str, value: &str) -> Self {
+        self.config.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) async fn start(self) -> Follower {
+        let folder = tempfile::tempdir().expect("the temporary folder is writable");
+        let repository = Repository::init(&folder.path().join("repo.git"));
+        self.prepare(&repository);
+        let wrapper: Vec<_> = self.wrapper.iter().map(String::as_str).collect();
+        let server = self.launch(folder.path()).wrapper(&wrapper).start().await;
+        Follower { client: server.client().await, server, _folder: folder }
+    }
+
+    /// Names the remote in a repository.
+    pub(crate) fn prepare(&self, repository: &Repository) {
+        repository.git(&["remote", "add", "up", &self.url]);
+        for (name, value) in &self.config {
+            repository.git(&["config", name, value]);
+        }
+    }
+
+    pub(crate) fn launch(&self, folder: &Path) -> Launch {
+        let launch = Launch::new(Kind::Gitcd).folder(folder).argument("--remote-names=up");
+        let launch = launch.argument("--pull-ticker-duration=200ms");
+        self.arguments.iter().fold(launch, Launch::argument)
+    }
+}
+
+impl Follower {
+    pub(crate) async fn put(&self, key: &str, value: &str) {
+        self.client.put(put(key, value)).await.ok();
+    }
+
+    /// Waits until a key has a value here.
+    pub(crate) async fn has(&self, key: &str, value: &str) {
+        has(&self.client, key, value).await;
+    }
+
+    /// Waits until the remote is so, and gives what is said of it.
+    pub(crate) async fn is(&self, wanted: Condition) -> RemoteStatus {
+        is(&self.server, wanted).await
+    }
+
+    /// Waits until the remote is so, with these words in the error.
+    pub(crate) async fn tells(&self, wanted: Condition, words: &[&str]) {
+        let what = format!("{wanted:?} with {words:?}");
+        let known = eventually(&what, async || {
+            let known = remote(&self.server).await;
+            let error = known.error.clone().unwrap_or_default();
+            (known.condition == wanted && words.iter().all(|word| error.contains(word))).then_some(known)
+        });
+        assert!(known.await.failures > 0);
+    }
+}
+
+pub(crate) async fn has(client: &Client, key: &str, value: &str) {
+    eventually(&format!("{value} at {key}"), async || {
+        let found = client.range(get(key)).await.ok();
+        (found.kvs.first()?.value == value.as_bytes()).then_some(())
+    })
+    .await;
+}
+
+/// What a server says of its remote.
+pub(crate) async fn remote(server: &Server) -> RemoteStatus {
+    let page = server.page("/status").await;
+    let status: Status = serde_json::from_str(&page).unwrap_or_else(|error| panic!("{error}: {page}"));
+    let remotes = &status.branches[0].remotes;
+    assert_eq!((remotes.len(), &*remotes[0].name), (1, "up"), "{page}");
+    remotes[0].known.clone()
+}
+
+pub(crate) async fn is(server: &Server, wanted: Condition) -> RemoteStatus {
+    eventually(&format!("the condition {wanted:?}"), async || {
+        let known = remote(server).await;
+        (known.condition == wanted).then_some(known)
+    })
+    .await
+}
+
+/// An empty repository to be a remote.
+pub(crate) fn bare(folder: &TempDir) -> Repository {
+    let path: PathBuf = folder.path().join("up.git");
+    let made = Command::new("git").args(["init", "-q", "--bare", "-b", "main"]).arg(&path).status();
+    assert!(made.expect("git runs").success());
+    Repository::at(&path)
+}
+
+/// Waits until a file of a remote has a content.
+pub(crate) async fn holds(remote: &Repository, key: &str, value: &str) {
+    let path = key.strip_prefix("/registry/").expect("a key of the tests");
+    eventually(&format!("{value} at {path} of the remote"), async || {
+        let found = remote.run(&["cat-file", "blob", &format!("{DATA}:{path}")]);
+        (found.status.success() && found.stdout == value.as_bytes()).then_some(())
+    })
+    .await;
+}
+
+/// A commit with one file on top of `parents`, which no reference leads to.
+pub(crate) fn commit(repository: &Repository, file: &str, blob: &str, parents: &[&str]) -> String {
+    let index = repository.path().join("index-of-the-test").display().to_string();
+    let _none = std::fs::remove_file(&index);
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.arg("-C").arg(repository.path()).args(arguments).env("GIT_INDEX_FILE", &index);
+        for name in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{name}_NAME"), "somebody").env(format!("GIT_{name}_EMAIL"), "some@body");
+        }
+        let output = command.output().expect("git runs");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("it is text").trim().to_owned()
+    };
+    if let Some(parent) = parents.first() {
+        git(&["read-tree", parent]);
+    }
+    git(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},{file}")]);
+    let tree = git(&["write-tree"]);
+    let mut words = vec!["commit-tree", "-m", "by somebody", &tree];
+    for parent in parents {
+        words.extend(["-p", parent]);
+    }
+    git(&words)
+}
