@@ -42,6 +42,8 @@ pub struct TreeError {
 enum Kind {
     File,
     Directory,
+    /// A commit of another repository, whose objects are not here.
+    Submodule,
     Other,
 }
 
@@ -99,7 +101,7 @@ pub(crate) struct Entry {
     pub(crate) before: Vec<Oid>,
 }
 
-/// The files and directories of a tree that are not exactly so in any of the trees `before`.
+/// The files, links and directories of a tree that are not exactly so in any of the trees `before`.
 pub(crate) fn added(oid: Oid, tree: &[u8], before: &[(Oid, &[u8])]) -> Result<Vec<Entry>, TreeError> {
     let tree = parse(oid, tree)?;
     let mut entries: Option<Vec<Entry>> = None;
@@ -109,7 +111,7 @@ pub(crate) fn added(oid: Oid, tree: &[u8], before: &[(Oid, &[u8])]) -> Result<Ve
         let directories: BTreeMap<Vec<u8>, Oid> = directories.map(|(_, name, oid)| (name, oid)).collect();
         let mut known = entries.take().map(|entries| entries.into_iter().map(|entry| (entry.name, entry.before)));
         let mut known: Option<BTreeMap<_, _>> = known.as_mut().map(Iterator::collect);
-        let here = added.into_iter().filter(|(kind, ..)| *kind != Kind::Other).filter_map(|(kind, name, oid)| {
+        let here = added.into_iter().filter(|(kind, ..)| *kind != Kind::Submodule).filter_map(|(kind, name, oid)| {
             // What one of the trees before had already is not new.
             let mut before = known.as_mut().map_or_else(|| Some(Vec::new()), |known| known.remove(&name))?;
             before.extend(directories.get(&name));
@@ -118,7 +120,7 @@ pub(crate) fn added(oid: Oid, tree: &[u8], before: &[(Oid, &[u8])]) -> Result<Ve
         entries = Some(here.collect());
     }
     Ok(entries.unwrap_or_else(|| {
-        let all = tree.iter().filter(|item| item.kind != Kind::Other);
+        let all = tree.iter().filter(|item| item.kind != Kind::Submodule);
         let entry = |item: &Item<'_>| Entry {
             is_directory: item.kind == Kind::Directory,
             name: item.name.to_vec(),
@@ -134,9 +136,10 @@ pub(crate) fn is_plain(tree: &[u8]) -> bool {
     let Ok(items) = parse(Oid::ZERO_SHA1, tree) else { return false };
     let is_plain = |item: &Item<'_>| {
         let name = item.name;
-        item.kind != Kind::Other
+        matches!(item.kind, Kind::File | Kind::Directory)
             && !name.is_empty()
-            && name.iter().all(|c| c.is_ascii() && !matches!(c, b'/' | b'\\' | b':'))
+            && name.len() <= 1024
+            && name.iter().all(|c| c.is_ascii() && !matches!(c, b'/' | b'\\' | b':' | b'~'))
             && !matches!(name, b"." | b"..")
             // Git's own files have other names on some systems, too.
             && !name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(b".git") || start.eq_ignore_ascii_case(b"git~"))
@@ -145,8 +148,8 @@ pub(crate) fn is_plain(tree: &[u8]) -> bool {
     // A file and a directory of one name are not neighbours.
     let mut names: Vec<_> = items.iter().map(|item| item.name).collect();
     names.sort_unstable();
-    // A mode of old that Git reads and does not like any more.
-    let is_old = tree.windows(7).any(|bytes| bytes == b"100664 ");
+    // Modes of old that Git reads and does not like any more.
+    let is_old = tree.windows(7).any(|bytes| bytes == b"100664 " || bytes == b"040000 ");
     !is_old
         && items.iter().all(is_plain)
         && items.is_sorted_by(|one, other| compare(one, other) == Ordering::Less)
@@ -180,7 +183,9 @@ fn parse(oid: Oid, data: &[u8]) -> Result<Vec<Item<'_>>, TreeError> {
         let name_end = space + 1 + rest[space + 1..].iter().position(|byte| *byte == 0).ok_or_else(malformed)?;
         let id = rest.get(name_end + 1..name_end + 21).ok_or_else(malformed)?;
         let kind = match &rest[..space] {
-            b"40000" => Kind::Directory,
+            // The second as very old programs wrote it.
+            b"40000" | b"040000" => Kind::Directory,
+            b"160000" => Kind::Submodule,
             b"100644" | b"100755" | b"100664" => Kind::File,
             _ => Kind::Other,
         };
@@ -227,14 +232,14 @@ impl Walk<'_> {
             match kind {
                 Kind::Directory => below.entry(name).or_default().0 = Some(oid),
                 Kind::File => self.file(&name, Some(oid), None),
-                Kind::Other => {}
+                Kind::Submodule | Kind::Other => {}
             }
         }
         for (kind, name, oid) in added {
             match kind {
                 Kind::Directory => below.entry(name).or_default().1 = Some(oid),
                 Kind::File => self.file(&name, None, Some(oid)),
-                Kind::Other => {
+                Kind::Submodule | Kind::Other => {
                     let path = self.joined(&name);
                     self.changes.strange.push((path, "it is neither a file nor a directory".into()));
                 }
@@ -383,7 +388,8 @@ mod tests {
         let (file, folder) = ("100644", "40000");
         assert!(is_plain(&tree(&[(file, "a"), (folder, "a-b"), (folder, "b"), ("100755", "c")])));
         assert!(is_plain(&tree(&[(file, "a-b"), (folder, "a")])) && !is_plain(&tree(&[(folder, "a"), (file, "a-b")])));
-        for name in ["", ".", "..", ".git", ".GIT", ".gitmodules", "GIT~1", "a/b", "a\\b", "a:b", "\u{e4}"] {
+        for name in ["", ".", "..", ".git", ".GIT", ".gitmodules", "GIT~1", "gitmod~1", "a/b", "a\\b", "a:b", "\u{e4}"]
+        {
             assert!(!is_plain(&tree(&[(file, name)])), "{name:?}");
         }
         for mode in ["120000", "160000", "100664", "040000", "100600"] {

@@ -26,6 +26,9 @@ pub enum TransferError {
         /// What is wrong.
         said: String,
     },
+    /// There is more than was allowed for.
+    #[error("it is too large to be sent at once")]
+    TooLarge,
     /// The pack could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -37,6 +40,8 @@ pub struct Pack {
     writer: pack::Writer,
     /// Whether deltas may refer to directories that are not in the pack, since the other repository has them.
     is_thin: bool,
+    /// Bytes of content that may still be added, if there is a bound.
+    room: Option<usize>,
     seen: HashSet<Oid>,
     /// The last version of a directory or file in this pack, by its path.
     last: HashMap<Vec<u8>, Version>,
@@ -58,9 +63,9 @@ const KEPT: usize = 8 << 20;
 const OPEN_BELOW: usize = 512 << 10;
 
 impl Pack {
-    /// One to be sent to a repository that completes it.
-    pub fn thin() -> Self {
-        Self { is_thin: true, ..Self::default() }
+    /// One to be sent to a repository that completes it, with so many bytes of content.
+    pub fn thin(bytes: usize) -> Self {
+        Self { is_thin: true, room: Some(bytes), ..Self::default() }
     }
 
     /// Looks at objects that are files of their own in this folder before they are read.
@@ -123,11 +128,21 @@ impl Pack {
                 self.add_tree(odb, there, &before, oid)?;
             } else if !self.seen.contains(&oid) && !is_there(oid) {
                 let blob = self.read(odb, oid, ObjectType::Blob)?.data().to_vec();
+                self.take_room(blob.len())?;
                 self.add(Kind::Blob, oid, blob, None);
             }
             self.path.truncate(len);
         }
+        // A directory is a small delta, as a rule.
+        self.take_room(if base.is_some() { content.len() / 16 } else { content.len() })?;
         self.add(Kind::Tree, tree, content, base);
+        Ok(())
+    }
+
+    fn take_room(&mut self, bytes: usize) -> Result<(), TransferError> {
+        if let Some(room) = &mut self.room {
+            *room = room.checked_sub(bytes).ok_or(TransferError::TooLarge)?;
+        }
         Ok(())
     }
 
@@ -199,7 +214,7 @@ impl Pack {
 pub struct Bounds {
     /// Commits in the pack.
     pub commits: usize,
-    /// Bytes of the pack, about.
+    /// Bytes of content, about.
     pub bytes: usize,
 }
 
@@ -212,11 +227,11 @@ pub fn thin(
     here: &Repository,
     wanted: &[Oid],
     there: &[Oid],
-    bounds: Option<Bounds>,
+    bounds: Bounds,
 ) -> Result<Option<Vec<u8>>, TransferError> {
     let failed = |error: git2::Error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() };
     let (odb, nothing) = (here.odb().map_err(failed)?, Odb::new().map_err(failed)?);
-    let mut pack = Pack::thin();
+    let mut pack = Pack::thin(bounds.bytes);
     pack.distrust(here.commondir().join("objects"));
     wanted.iter().chain(there).try_for_each(|oid| pack.check(*oid))?;
     let mut walk = here.revwalk().map_err(failed)?;
@@ -232,9 +247,12 @@ pub fn thin(
         let oid = oid.map_err(failed)?;
         let commit = here.find_commit(oid).map_err(failed)?;
         let before: Vec<Oid> = commit.parents().map(|parent| parent.tree_id()).collect();
-        pack.tree(&odb, &nothing, &before, commit.tree_id())?;
+        match pack.tree(&odb, &nothing, &before, commit.tree_id()) {
+            Err(TransferError::TooLarge) => return Ok(None),
+            added => added?,
+        }
         pack.commit(&odb, oid)?;
-        if bounds.is_some_and(|bounds| count >= bounds.commits || pack.writer.len() > bounds.bytes) {
+        if count >= bounds.commits {
             return Ok(None);
         }
     }

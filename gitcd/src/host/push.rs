@@ -10,6 +10,7 @@ mod decide;
 mod plain;
 mod quarantine;
 mod report;
+mod sizes;
 mod unpack;
 
 use std::path::PathBuf;

@@ -30,6 +30,8 @@ pub struct How {
     pub impatient: bool,
     /// Whether a commit is made although nothing comes with theirs.
     pub histories: Histories,
+    /// Only if this is where the branch is in Git, and nothing that is not there yet is in conflict with it.
+    pub on_top_of: Option<Oid>,
     /// Whether a file that cannot enter keeps everything else out, too.
     pub strict: bool,
     /// Whom watchers and commits are told as the writer.
@@ -56,6 +58,8 @@ pub enum Joined {
     NothingNew,
     /// Only the histories differ, and the other side is to join them.
     Left,
+    /// It is not on top of the branch any more.
+    Moved,
     /// These files cannot enter, so nothing does.
     Refused(Vec<Rejected>),
     /// It is now.
@@ -198,6 +202,9 @@ impl Joiner {
         let _turn = self.turn.lock().await;
         let mut heads = self.heads.clone();
         let head = *heads.borrow_and_update();
+        if how.on_top_of.is_some_and(|expected| expected != head.data) {
+            return Ok(Joined::Moved);
+        }
         if head.data == theirs || head.next == theirs {
             return Ok(Joined::Contained);
         }
@@ -240,10 +247,14 @@ impl Joiner {
             policy: how.policy,
             schemas: plan.schemas,
             fast_forward: plan.fast_forward,
+            no_conflicts: how.on_top_of.is_some(),
             trailers: plan.trailers,
             by: how.by.clone(),
         };
-        let done = self.store.merge(request).await?;
+        let done = match self.store.merge(request).await {
+            Err(store::Error::Conflict(_)) => return Ok(Joined::Moved),
+            done => done?,
+        };
         while heads.borrow().merges <= head.merges {
             self.changed(&mut heads).await?;
         }

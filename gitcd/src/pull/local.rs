@@ -113,4 +113,31 @@ mod tests {
         let missing = Copier::default().copy(&from, &to, &[merged]).unwrap();
         assert_eq!(missing, 0, "nothing is left to be copied");
     }
+
+    /// What is no value is copied too: a commit that is there has everything that it needs.
+    #[test]
+    fn links_are_copied_and_submodules_are_not_looked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = Repository::init_bare(folder.path().join("from")).unwrap();
+        let to = Repository::init_bare(folder.path().join("to")).unwrap();
+        let first = commit(&from, &["e"], &[]);
+        let mut tree = from.treebuilder(Some(&from.find_commit(first).unwrap().tree().unwrap())).unwrap();
+        let link = from.blob(b"e").unwrap();
+        let target = from.blob(b"somewhere else").unwrap();
+        tree.insert("link", target, 0o120_000).unwrap();
+        tree.insert("same", link, 0o120_000).unwrap();
+        tree.insert("module", first, 0o160_000).unwrap();
+        let tree = from.find_tree(tree.write().unwrap()).unwrap();
+        let author = Signature::new("a", "a@b", &Time::new(1000, 0)).unwrap();
+        let parent = from.find_commit(first).unwrap();
+        let second = from.commit(None, &author, &author, "links", &tree, &[&parent]).unwrap();
+        for (wanted, start) in [(second, false), (second, true)] {
+            let to = if start { &to } else { &Repository::init_bare(folder.path().join("other")).unwrap() };
+            if start {
+                Copier::default().copy(&from, to, &[first]).unwrap();
+            }
+            Copier::default().copy(&from, to, &[wanted]).unwrap();
+            assert_eq!(to.find_blob(target).unwrap().content(), b"somewhere else");
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Changes that remotes tell of, so that they need not be asked.
 
+use std::time::{Duration, Instant};
+
 use git2::Oid;
 
 use super::pace::Known;
@@ -14,7 +16,13 @@ use crate::recovery::git_dir;
 pub(super) struct Notices {
     place: Option<Place>,
     source: Option<Source>,
+    /// A host that did not begin to tell is not asked again before this.
+    not_before: Option<Instant>,
 }
+
+/// A host begins to tell in this time; what stands between may keep it to itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
 enum Source {
@@ -42,8 +50,13 @@ impl Notices {
                 watcher.map(|watcher| Source::Folder(watcher.changes()))
             }
             Place::Url(url) if is_there => {
-                let events = remote.events(&git_dir(&config.repository), link, url).await;
-                events.ok().flatten().map(Source::Host)
+                if self.not_before.is_some_and(|until| Instant::now() < until) {
+                    return;
+                }
+                let here = git_dir(&config.repository);
+                let begun = tokio::time::timeout(PATIENCE, remote.events(&here, link, url)).await;
+                self.not_before = begun.is_err().then(|| Instant::now() + PAUSE);
+                begun.ok().and_then(Result::ok).flatten().map(Source::Host)
             }
             Place::Url(_) => None,
         };

@@ -80,23 +80,24 @@ impl Owner for Served {
 async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<(), Refusal> {
     let Some(new) = update.new else { return Err(Refusal::new("a branch that is being served cannot be deleted")) };
     let joiner = &branch.joiner;
+    let moved = || {
+        let branch = update.reference.trim_start_matches("refs/heads/");
+        let advice = format!("the branch has moved on: fetch and merge, or push to {FOR}{branch} to have it merged");
+        Err(Refusal::new(&advice))
+    };
     if !anywhere {
-        // Writes that are not in Git yet are merged with what is pushed, as writes are that come while it is.
-        let head = joiner.head();
-        if update.old != Some(head.data) {
-            let branch = update.reference.trim_start_matches("refs/heads/");
-            let advice =
-                format!("the branch has moved on: fetch and merge, or push to {FOR}{branch} to have it merged");
-            return Err(Refusal::new(&advice));
-        }
-        let follows = joiner.is_ancestor(head.data, new).await.map_err(|error| Refusal::new(&chain(&error)))?;
+        // Writes that are not in Git yet nobody there could know: they are merged with it, as those that come meanwhile.
+        let Some(old) = update.old.filter(|old| *old == joiner.head().data) else { return moved() };
+        let follows = joiner.is_ancestor(old, new).await.map_err(|error| Refusal::new(&chain(&error)))?;
         if !follows {
             return Err(Refusal::new("this would take commits off a branch that is being served"));
         }
     }
     let by = format!("push of {}", update.user.as_deref().unwrap_or("somebody"));
-    let how = How { strict: true, ..people::how(&by) };
+    let on_top_of = update.old.filter(|_| !anywhere);
+    let how = How { strict: true, on_top_of, ..people::how(&by) };
     match joiner.join(new, &how).await {
+        Ok(Joined::Moved) => moved(),
         Ok(Joined::Contained | Joined::NothingNew | Joined::Left) => Ok(()),
         Ok(Joined::Refused(rejected)) => {
             let files: Vec<_> = rejected.iter().map(|file| format!("{}: {}", file.path, file.reason)).collect();

@@ -26,6 +26,7 @@ pub fn how(by: &str) -> How {
         fast_forward: true,
         impatient: true,
         histories: Histories::Now,
+        on_top_of: None,
         strict: false,
         by: by.into(),
     }
@@ -76,7 +77,7 @@ pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped:
                         status.joined(found, conflicts, &rejected);
                     });
                 }
-                Ok(Joined::Contained | Joined::NothingNew | Joined::Left | Joined::Refused(_)) => {}
+                Ok(Joined::Contained | Joined::NothingNew | Joined::Left | Joined::Moved | Joined::Refused(_)) => {}
                 Err(error) => {
                     tracing::error!(commit = %found, error = chain(&error), "a commit of somebody else's cannot be merged");
                     statuses.change(&reference, |status| status.error = Some(chain(&error)));

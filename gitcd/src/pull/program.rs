@@ -227,6 +227,8 @@ fn condition(said: &str) -> Condition {
         "has moved on",
         "failed to update ref",
         "incorrect old value",
+        "reference already exists",
+        "another process is changing this reference",
     ]) {
         Condition::Raced
     } else if has(&[

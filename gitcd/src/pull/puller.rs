@@ -135,7 +135,10 @@ impl Puller {
             heads.borrow_and_update();
             waiting.exchanged = Exchanged::default();
             let link = self.turns[at].lock().await.clone();
-            notices.open(remote, self.joiner.config(), &link, failures == 0).await;
+            tokio::select! {
+                () = notices.open(remote, self.joiner.config(), &link, failures == 0) => {}
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+            }
             let started = Instant::now();
             let outcome = tokio::select! {
                 outcome = self.pull_waiting(remote, &mut waiting) => outcome,
@@ -315,13 +318,14 @@ impl Puller {
             fast_forward: remote.fast_forward,
             impatient: !patient,
             histories,
+            on_top_of: None,
             strict: false,
             by: format!("merge of {}", remote.name).into(),
         };
         let joined = self.joiner.join(theirs, &how).await?;
         waiting.exchanged.brought |= joined != Joined::Contained;
         match joined {
-            Joined::Contained | Joined::Refused(_) => waiting.left = None,
+            Joined::Contained | Joined::Moved | Joined::Refused(_) => waiting.left = None,
             Joined::NothingNew => {
                 waiting.left = None;
                 self.statuses.change(&remote.name, |status| status.merged = Some(theirs.to_string()));
@@ -368,7 +372,11 @@ impl Puller {
             // In this order: the metadata may describe a later commit than the one that is pushed, never an earlier one.
             let data = (config.data_reference.clone(), data, there.own);
             let metadata = metadata.map(|oid| (config.metadata_reference.clone(), oid, there.own_metadata));
-            wanted.push(&config, &link, &Push { updates: std::iter::once(data).chain(metadata).collect() })
+            wanted.push(
+                &config,
+                &link,
+                &Push { updates: std::iter::once(data).chain(metadata).collect(), there: there.tips() },
+            )
         });
         let bytes = pushed.await.expect("pushing does not panic")?;
         self.statuses.change(&remote.name, |status| {
@@ -390,7 +398,7 @@ impl Puller {
         let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
         let pushed = tokio::task::spawn_blocking(move || {
             let update = (config.metadata_reference.clone(), metadata, there.own_metadata);
-            wanted.push(&config, &link, &Push { updates: vec![update] })
+            wanted.push(&config, &link, &Push { updates: vec![update], there: there.tips() })
         });
         let bytes = pushed.await.expect("pushing does not panic")?;
         self.statuses.change(&remote.name, |status| status.pushed_bytes += bytes);

@@ -12,10 +12,13 @@ use super::program::{self, Failed};
 use super::smart::{self, Exchange, Service, Session, Update};
 use super::status::Condition;
 use crate::git::refs::{RefError, Refs};
-use crate::git::transfer::{self, TransferError};
+use crate::git::transfer::{self, Bounds, TransferError};
 
 /// Longest time that an exchange may take if nobody says otherwise.
 pub(super) const LIMIT: Duration = Duration::from_mins(5);
+
+/// What is pushed from memory.
+const LARGEST: Bounds = Bounds { commits: 10_000, bytes: 32 << 20 };
 
 /// A repository elsewhere, seen from one here. Calls block, and must be made where blocking is allowed.
 pub(super) struct Reach<'r> {
@@ -67,7 +70,7 @@ impl Reach<'_> {
             }
             let have = smart::have(&here, &odb, &seen, own);
             let received = self.exchange(Service::Fetch, async |exchange| exchange.fetch(&here, &oids, &have).await)?;
-            let Some(incoming) = received else {
+            let Some(incoming) = received.flatten() else {
                 let pairs: Vec<_> = wanted.iter().map(|(name, _, follower)| (name.clone(), follower.clone())).collect();
                 return program::fetch(self.here, self.url, self.credentials, &pairs).map(|()| 0);
             };
@@ -96,10 +99,13 @@ impl Reach<'_> {
             let wanted: Vec<Oid> = updates.iter().map(|(_, new, _)| *new).collect();
             let there: Vec<Oid> = updates.iter().filter_map(|(.., old)| *old).chain(there.iter().copied()).collect();
             let here = Repository::open(self.here).map_err(|error| failed(&error.message()))?;
-            let pack = transfer::thin(&here, &wanted, &there, None).map_err(|error| failed(&error))?;
-            exchange.push(&updates, pack.unwrap_or_default()).await
+            match transfer::thin(&here, &wanted, &there, LARGEST).map_err(|error| failed(&error))? {
+                Some(pack) => exchange.push(&updates, pack).await.map(Some),
+                // The program sends while it packs.
+                None => Ok(None),
+            }
         })?;
-        pushed.map_or_else(
+        pushed.flatten().map_or_else(
             || program::push_within(self.limit, self.here, self.url, self.credentials, &updates).map(|()| 0),
             Ok,
         )
@@ -119,6 +125,8 @@ impl Reach<'_> {
                 }
             };
             let late = |_| {
+                // The connection may be dead.
+                self.session.forget(service);
                 let said = format!("no end within {:?}", self.limit);
                 Err(Failed { condition: Condition::Unreachable, said })
             };
@@ -134,7 +142,7 @@ fn failed(said: &dyn std::fmt::Display) -> Failed {
 fn taken(error: &TransferError) -> Failed {
     let said = crate::error::chain(error);
     let condition = match error {
-        TransferError::Read { .. } => Condition::Damaged,
+        TransferError::Read { .. } | TransferError::TooLarge => Condition::Damaged,
         TransferError::Write(_) if said.contains("space") => Condition::NoSpace,
         TransferError::Write(_) => Condition::Failed,
     };

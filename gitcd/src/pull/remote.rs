@@ -55,6 +55,13 @@ pub struct Fetched {
     pub bytes: u64,
 }
 
+impl Fetched {
+    /// The commits that the remote has.
+    pub(super) fn tips(&self) -> Vec<Oid> {
+        [self.theirs, self.own, self.own_metadata].into_iter().flatten().collect()
+    }
+}
+
 /// Why nothing was fetched or pushed.
 #[derive(Debug, thiserror::Error)]
 #[error("remote {remote:?}: {problem}")]
@@ -89,6 +96,8 @@ pub enum Place {
 pub struct Push {
     /// Reference, new id, expected id.
     pub updates: Vec<(String, Oid, Option<Oid>)>,
+    /// What else the remote was just seen to have.
+    pub there: Vec<Oid>,
 }
 
 impl Remote {
@@ -267,10 +276,8 @@ impl Remote {
         match self.place(&config.repository)? {
             Place::Folder(folder) => self.push_folder(config, link, &folder, push),
             Place::Url(url) => {
-                let known = self.known(config)?;
-                let there: Vec<Oid> = [known.theirs, known.own].into_iter().flatten().collect();
                 let here = git_dir(&config.repository);
-                self.reach(&here, link, &url).push(&push.updates, &there).map_err(|failed| self.failed(failed))
+                self.reach(&here, link, &url).push(&push.updates, &push.there).map_err(|failed| self.failed(failed))
             }
         }
     }

@@ -33,6 +33,8 @@ pub struct Request {
     pub schemas: Schemas,
     /// Whether their commit may become ours.
     pub fast_forward: bool,
+    /// Whether nothing is merged if anything is in conflict.
+    pub no_conflicts: bool,
     /// Trailers for the merge commit.
     pub trailers: String,
     /// Whom watchers and commits are told as the writer.
@@ -134,7 +136,7 @@ const TOLD: usize = 200;
 /// Decides every key on the newest state.
 ///
 /// # Errors
-/// [`Error::ValueLost`].
+/// [`Error::ValueLost`]; [`Error::Conflict`] if there must be none.
 pub(super) fn decide(request: Request, newest: View) -> Result<Decided, Error> {
     let (mut changed, mut replaced, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
     let mut conflicts: Vec<(Bytes, Conflict)> = Vec::new();
@@ -154,6 +156,9 @@ pub(super) fn decide(request: Request, newest: View) -> Result<Decided, Error> {
             let merged = merge(&request.schemas, request.policy, base.as_deref(), ours, side);
             (merged.outcome, merged.conflicts)
         };
+        if request.no_conflicts && !found.is_empty() {
+            return Err(Error::Conflict(String::from_utf8_lossy(&key).into_owned()));
+        }
         conflicts.extend(found.into_iter().map(|conflict| (key.clone(), conflict)));
         let (wanted, blob) = match outcome {
             Outcome::Ours => continue,

@@ -79,6 +79,9 @@ pub enum Error {
     /// A value could not be read back.
     #[error("{0}")]
     ValueLost(String),
+    /// A merge that was to have none has a conflict, in this key.
+    #[error("{0} was changed on both sides")]
+    Conflict(String),
 }
 
 impl From<ValueLost> for Error {

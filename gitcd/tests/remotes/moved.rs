@@ -130,3 +130,20 @@ async fn who_only_reads_a_host_says_that_its_branch_is_gone() {
     let host = Host::open().await;
     deleted(host.make(), &host.url()).await;
 }
+
+/// What the remote had before says nothing about what it has now.
+#[tokio::test]
+async fn a_host_whose_repository_was_made_anew_gets_everything_again() {
+    let host = Host::open().await;
+    let upstream = host.make();
+    let follower = Following::new(&host.url()).start().await;
+    follower.put(ONE, "1").await;
+    holds(&upstream, ONE, "1").await;
+    std::fs::remove_dir_all(upstream.path()).expect("it can be removed");
+    let upstream = host.make();
+    follower.put(OTHER, "2").await;
+    holds(&upstream, OTHER, "2").await;
+    holds(&upstream, ONE, "1").await;
+    follower.is(Condition::Synced).await;
+    upstream.fsck();
+}

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use gitcd::pull::status::Condition;
 
 use crate::host::Host;
+use crate::support::eventually;
 use crate::world::{Follower, Following, ONE, holds};
 
 /// A program in the place of another one, which writes down how it was called.
@@ -136,4 +137,40 @@ async fn user_and_password_in_the_address() {
 #[tokio::test]
 async fn user_and_password_in_the_address_for_git() {
     revoked_and_given_back(Way::Url, true).await;
+}
+
+/// What a server was told, one request a line, with the credentials if there are any.
+async fn listener(answer: impl Fn() -> axum::response::Response + Clone + Send + Sync + 'static) -> (u16, Told) {
+    let told = Told::default();
+    let heard = told.clone();
+    let handler = move |request: axum::extract::Request| {
+        let given =
+            request.headers().get("authorization").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        heard.lock().expect("nothing panics with it").push(given);
+        let answer = answer();
+        async move { answer }
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(handler)).await });
+    (port, told)
+}
+
+type Told = std::sync::Arc<std::sync::Mutex<Vec<Option<String>>>>;
+
+#[tokio::test]
+async fn a_redirection_to_another_server_does_not_take_credentials_there() {
+    use axum::http::{StatusCode, header};
+    use axum::response::IntoResponse as _;
+    let (other, told) =
+        listener(|| (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Basic realm=x")]).into_response()).await;
+    let place = format!("http://localhost:{other}/up.git/info/refs?service=git-upload-pack");
+    let (port, first) =
+        listener(move || (StatusCode::FOUND, [(header::LOCATION, place.clone())]).into_response()).await;
+    let follower = Following::new(&format!("http://ann:secret@127.0.0.1:{port}/up.git")).start().await;
+    follower.put(ONE, "1").await;
+    eventually("failures", async || (crate::world::remote(&follower.server).await.failures > 1).then_some(())).await;
+    assert!(first.lock().unwrap().iter().any(Option::is_some), "the server of the URL is told");
+    let told = told.lock().unwrap();
+    assert!(!told.is_empty() && told.iter().all(Option::is_none), "{told:?}");
 }

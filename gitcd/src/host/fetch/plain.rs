@@ -73,7 +73,10 @@ impl Request {
         match *name {
             "command=ls-refs" => {
                 let beginnings = lines.iter().map(|line| Some(line.strip_prefix("ref-prefix ")?.to_owned()));
-                Some(Self::References(beginnings.collect::<Option<_>>()?))
+                let beginnings = beginnings.collect::<Option<Vec<_>>>()?;
+                // What is below `refs/` is listed here, and `HEAD` is not.
+                let is_below = |beginning: &String| beginning.starts_with("refs/");
+                (!beginnings.is_empty() && beginnings.iter().all(is_below)).then_some(Self::References(beginnings))
             }
             "command=fetch" => {
                 let (mut wanted, mut have, mut is_done, mut is_thin) = (Vec::new(), Vec::new(), false, false);
@@ -113,7 +116,7 @@ fn references(repository: &Path, beginnings: &[String]) -> Option<Vec<u8>> {
     let all = Refs::open(repository).and_then(|refs| refs.list()).ok()?;
     let mut body = Vec::new();
     for (name, oid) in all {
-        if beginnings.is_empty() || beginnings.iter().any(|beginning| name.starts_with(beginning)) {
+        if beginnings.iter().any(|beginning| name.starts_with(beginning)) {
             pkt_line::put(&mut body, format!("{oid} {name}\n").as_bytes());
         }
     }
@@ -122,13 +125,13 @@ fn references(repository: &Path, beginnings: &[String]) -> Option<Vec<u8>> {
 }
 
 fn objects(repository: &Repository, wanted: &[Oid], have: &[Oid]) -> Option<Vec<u8>> {
-    // Who has nothing of what is here gets everything, from Git.
-    let odb = repository.odb().ok()?;
-    if !have.iter().any(|oid| odb.exists(*oid)) {
+    // Who has nothing of what is here gets everything, from Git; and so does who wants a tag, or from where only a part is.
+    let is_commit = |oid: &Oid| repository.find_commit(*oid).is_ok();
+    if repository.is_shallow() || !have.iter().any(is_commit) || !wanted.iter().all(is_commit) {
         return None;
     }
     let bounds = transfer::Bounds { commits: MAX_COMMITS, bytes: MAX_PACK_BYTES };
-    let pack = transfer::thin(repository, wanted, have, Some(bounds)).ok()??;
+    let pack = transfer::thin(repository, wanted, have, bounds).ok()??;
     let mut body = Vec::with_capacity(pack.len() + pack.len() / 1000 + 64);
     pkt_line::put(&mut body, b"packfile\n");
     for part in pack.chunks(BAND_BYTES) {
@@ -157,6 +160,9 @@ mod tests {
         let listed = Request::parse(&body(&head, &["ref-prefix refs/heads/\n"]));
         assert_eq!(listed, Some(Request::References(vec!["refs/heads/".into()])));
         assert_eq!(Request::parse(&body(&head, &["peel"])), None);
+        for all in [&[][..], &["ref-prefix HEAD"], &["ref-prefix H", "ref-prefix refs/"]] {
+            assert_eq!(Request::parse(&body(&head, all)), None, "{all:?} has HEAD in it");
+        }
         assert_eq!(Request::parse(&body(&["command=ls-refs", "server-option=x"], &[])), None);
         let one = "1".repeat(40);
         let (want, have) = (format!("want {one}\n"), format!("have {one}"));

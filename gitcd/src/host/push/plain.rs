@@ -13,12 +13,15 @@ use sha1::{Digest as _, Sha1};
 use super::super::input::Input;
 use super::super::problem::Problem;
 use super::quarantine::Quarantine;
+use super::sizes;
 use crate::git::changes;
 use crate::git::graph::Graph;
 
 /// A larger pack is Git's.
 const MAX_BYTES: usize = 1 << 20;
 const MAX_OBJECTS: u32 = 4096;
+/// Bytes of all its objects.
+const MAX_CONTENT: usize = 32 << 20;
 
 /// A reference that is to be moved to a commit.
 #[derive(Clone, Debug)]
@@ -62,7 +65,8 @@ fn empty(packs: &Path) {
 fn take(repository: &Path, folder: &Path, pack: &[u8], wanted: &[Wanted]) -> Result<bool, git2::Error> {
     let Some((content, checksum)) = pack.split_last_chunk::<20>() else { return Ok(false) };
     let count = content.get(8..12).and_then(|count| count.first_chunk()).map(|count| u32::from_be_bytes(*count));
-    if !count.is_some_and(|count| (1..=MAX_OBJECTS).contains(&count)) || Sha1::digest(content)[..] != checksum[..] {
+    let Some(count) = count.filter(|count| (1..=MAX_OBJECTS).contains(count)) else { return Ok(false) };
+    if Sha1::digest(content)[..] != checksum[..] || !sizes::are_within(content, count, MAX_CONTENT) {
         return Ok(false);
     }
     let here = Repository::open(repository)?;
@@ -102,7 +106,7 @@ fn is_plain_commit(content: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(content) else { return false };
     let Some((head, _message)) = text.split_once("\n\n") else { return false };
     let is_id = |text: &str| text.len() == 40 && text.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
-    let mut lines = head.lines().peekable();
+    let mut lines = head.split('\n').peekable();
     if !lines.next().and_then(|line| line.strip_prefix("tree ")).is_some_and(is_id) {
         return false;
     }
@@ -113,7 +117,11 @@ fn is_plain_commit(content: &[u8]) -> bool {
         lines.next();
     }
     let mut is_person = |word: &str| lines.next().and_then(|line| line.strip_prefix(word)).is_some_and(is_plain_person);
-    is_person("author ") && is_person("committer ") && lines.next().is_none() && !content.contains(&0)
+    is_person("author ")
+        && is_person("committer ")
+        && lines.next().is_none()
+        && !head.contains('\r')
+        && !content.contains(&0)
 }
 
 /// `Name <mail> 1700000000 +0100`
@@ -225,6 +233,8 @@ mod tests {
             format!("tree {id}\nauthor {person}"),
             format!("parent {id}\nauthor {person}\ncommitter {person}"),
             format!("tree {id}\nauthor {person}\nparent {id}\ncommitter {person}"),
+            format!("tree {id}\nauthor {person}\r\ncommitter {person}"),
+            format!("tree {id}\nauthor {person}\ncommitter {person}\r"),
             format!("tree {id}\nauthor {person}\ncommitter {person}\ngpgsig x"),
             format!("tree {}\nauthor {person}\ncommitter {person}", &id[1..]),
             format!("tree {id}\nauthor A B a@b 1700000000 +0100\ncommitter {person}"),

@@ -162,7 +162,9 @@ impl Place {
     /// Moves references there if they are as expected.
     pub(super) fn push(&self, updates: Vec<Update>, limit: Duration) -> Result<(), RemoteError> {
         match self.remote.place(&self.config.repository)? {
-            Where::Folder(_) => self.remote.push(&self.config, &Link::default(), &Push { updates }).map(drop),
+            Where::Folder(_) => {
+                self.remote.push(&self.config, &Link::default(), &Push { updates, there: Vec::new() }).map(drop)
+            }
             Where::Url(url) => {
                 let here = self.git_dir();
                 let pushed = self.reach(&here, &url, limit).push(&updates, &[]);

@@ -87,7 +87,7 @@ async fn look(place: &Place, joiner: &Joiner, statuses: &Statuses) -> Result<(),
                 tracing::info!(side, %commit, keys, conflicts, "merged what a former writer had not pushed");
                 statuses.change(&place.remote.name, |status| status.joined(commit, conflicts, &rejected));
             }
-            Joined::Contained | Joined::NothingNew | Joined::Left | Joined::Refused(_) => {}
+            Joined::Contained | Joined::NothingNew | Joined::Left | Joined::Moved | Joined::Refused(_) => {}
         }
     }
     Ok(())

@@ -3,7 +3,8 @@
 use git2::Oid;
 use serde::Deserialize;
 
-use super::{Exchange, error};
+use super::Exchange;
+use super::lines::chunk;
 use crate::pull::program::Failed;
 
 /// A stream of changes of references; see `docs/design/host.md`.
@@ -40,7 +41,7 @@ impl Events {
                     return Ok(());
                 }
             }
-            match self.response.chunk().await.map_err(|failed| error(&failed))? {
+            match chunk(&mut self.response).await? {
                 Some(chunk) if self.text.len() + chunk.len() <= LONGEST => self.text.extend_from_slice(&chunk),
                 _ => return Err(Failed::of("the stream of changes has ended")),
             }

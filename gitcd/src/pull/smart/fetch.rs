@@ -21,7 +21,7 @@ pub(in crate::pull) struct Incoming {
 }
 
 /// `git prune` removes folders with such names when a crash leaves them behind.
-const PREFIX: &str = "tmp_objdir-gitcd-fetch-";
+const PREFIX: &str = "tmp_objdir-fetch-";
 const DATA: u8 = 1;
 const ERROR: u8 = 3;
 /// What is kept of what the other side says.
@@ -29,17 +29,15 @@ const MOST_TOLD: usize = 4 << 10;
 
 impl Exchange<'_> {
     /// Receives what `wanted` needs, in one round trip. The other side leaves out what is in the history of those that we `have` and
-    /// that it knows.
+    /// that it knows. `None`: it has only a part of the history, which the program knows to handle.
     pub(in crate::pull) async fn fetch(
         &self,
         here: &Repository,
         wanted: &[Oid],
         have: &[Oid],
-    ) -> Result<Incoming, Failed> {
+    ) -> Result<Option<Incoming>, Failed> {
         let mut body = Vec::new();
-        for line in ["command=fetch", "object-format=sha1"] {
-            pkt_line::put(&mut body, line.as_bytes());
-        }
+        pkt_line::put(&mut body, b"command=fetch");
         body.extend_from_slice(pkt_line::DELIMITER);
         for option in ["thin-pack", "no-progress", "ofs-delta"] {
             pkt_line::put(&mut body, option.as_bytes());
@@ -55,12 +53,14 @@ impl Exchange<'_> {
         loop {
             match lines.text().await? {
                 Some(line) if line == "packfile" => break,
+                // The remote has only a part of the history.
+                Some(line) if line == "shallow-info" => return Ok(None),
                 Some(_) => {}
                 None => return Err(Failed { condition: Condition::Unreachable, said: "it sent no pack".to_owned() }),
             }
         }
         let incoming = Incoming::new(here)?;
-        incoming.receive(here, lines).await
+        incoming.receive(here, lines).await.map(Some)
     }
 }
 

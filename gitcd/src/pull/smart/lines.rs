@@ -2,9 +2,10 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-use super::error;
+use super::{SILENCE, error};
 use crate::git::pkt_line::{self, Head};
 use crate::pull::program::Failed;
+use crate::pull::status::Condition;
 
 /// A line, or what is between lines.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,21 +51,23 @@ impl Lines {
     /// The next line of text, without its end; `None` at the end of the list.
     pub(super) async fn text(&mut self) -> Result<Option<String>, Failed> {
         match self.next().await? {
-            Some(Line::Data(line)) => {
-                let line = String::from_utf8_lossy(&line);
-                let line = line.strip_suffix('\n').unwrap_or(&line);
-                match line.strip_prefix("ERR ") {
-                    Some(said) => Err(Failed::of(said)),
-                    None => Ok(Some(line.to_owned())),
-                }
-            }
+            Some(Line::Data(line)) => text(&line).map(Some),
             _ => Ok(None),
+        }
+    }
+
+    /// The same for a list that ends with a flush: anything else means that it was cut.
+    pub(super) async fn listed(&mut self) -> Result<Option<String>, Failed> {
+        match self.next().await? {
+            Some(Line::Data(line)) => text(&line).map(Some),
+            Some(Line::Flush) => Ok(None),
+            _ => Err(strange()),
         }
     }
 
     async fn has(&mut self, length: usize) -> Result<bool, Failed> {
         while self.buffer.len() < length {
-            match self.response.chunk().await.map_err(|failed| error(&failed))? {
+            match chunk(&mut self.response).await? {
                 Some(chunk) => self.buffer.extend_from_slice(&chunk),
                 None => return Ok(false),
             }
@@ -73,9 +76,23 @@ impl Lines {
     }
 }
 
-fn strange() -> Failed {
-    Failed {
-        condition: crate::pull::status::Condition::Unreachable,
-        said: "the answer is not Git's, or was cut".into(),
+/// A line without its end, or what the other side says went wrong.
+fn text(line: &[u8]) -> Result<String, Failed> {
+    let line = String::from_utf8_lossy(line);
+    let line = line.strip_suffix('\n').unwrap_or(&line);
+    match line.strip_prefix("ERR ") {
+        Some(said) => Err(Failed::of(said)),
+        None => Ok(line.to_owned()),
     }
+}
+
+/// The next bytes of an answer, which must not be silent for long.
+pub(super) async fn chunk(response: &mut reqwest::Response) -> Result<Option<Bytes>, Failed> {
+    let silent = |_| Failed { condition: Condition::Unreachable, said: format!("it said nothing for {SILENCE:?}") };
+    let chunk = tokio::time::timeout(SILENCE, response.chunk()).await.map_err(silent)?;
+    chunk.map_err(|failed| error(&failed))
+}
+
+fn strange() -> Failed {
+    Failed { condition: Condition::Unreachable, said: "the answer is not Git's, or was cut".into() }
 }

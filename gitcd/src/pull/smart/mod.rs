@@ -16,7 +16,8 @@ use std::time::Duration;
 use git2::Oid;
 use parking_lot::Mutex;
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{RequestBuilder, Response, StatusCode};
+use reqwest::redirect::{Action, Attempt, Policy};
+use reqwest::{RequestBuilder, Response, StatusCode, Url};
 
 pub(super) use self::events::Events;
 pub(super) use self::fetch::have;
@@ -29,8 +30,10 @@ use crate::git::pkt_line;
 use crate::host::EVENTS_HEADER;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(20);
-/// Silence that ends an exchange.
+/// Silence in an answer that ends an exchange.
 const SILENCE: Duration = Duration::from_mins(1);
+/// A connection that answers no ping in this time is not used again.
+const ALIVE: Duration = Duration::from_secs(3);
 
 /// Exchanges with one remote: its connections and what it can do.
 #[derive(Debug, Default)]
@@ -107,6 +110,12 @@ impl Session {
         Ok(remote.is_known.then_some(Exchange { session: self, client, credentials, service, asked: url, remote }))
     }
 
+    /// Begins anew, with other connections.
+    pub(super) fn forget(&self, service: Service) {
+        *self.known(service).lock() = None;
+        *self.client.lock() = None;
+    }
+
     fn known(&self, service: Service) -> &Mutex<Option<Remote>> {
         match service {
             Service::Fetch => &self.fetched,
@@ -124,12 +133,25 @@ impl Session {
         let built = reqwest::Client::builder()
             .user_agent(crate::pull::USER_AGENT)
             .connect_timeout(CONNECT_WITHIN)
-            .read_timeout(SILENCE)
+            .redirect(Policy::custom(follow))
+            .http2_keep_alive_interval(ALIVE)
+            .http2_keep_alive_timeout(ALIVE)
             .tcp_nodelay(true)
             .build();
         let built =
             built.map_err(|failed| Failed { condition: Condition::Failed, said: crate::error::chain(&failed) })?;
         Ok(client.insert(built).clone())
+    }
+}
+
+/// Follows to other places on the same server only: the credentials are for that one.
+fn follow(attempt: Attempt<'_>) -> Action {
+    const MOST: usize = 5;
+    let from = attempt.previous().last().map(Url::origin);
+    if from == Some(attempt.url().origin()) && attempt.previous().len() <= MOST {
+        attempt.follow()
+    } else {
+        attempt.stop()
     }
 }
 
@@ -153,6 +175,8 @@ fn has_settings(repository: &Path, url: &str) -> Result<bool, git2::Error> {
             // For all URLs, or those that begin like this.
             "http" => rest.rsplit_once('.').is_none_or(|(of, _)| of.contains('*') || url.starts_with(of)),
             "url" => url.starts_with(value),
+            // Somebody wants more to be checked than is checked here.
+            "fetch" | "transfer" => rest == "fsckobjects" && value != "false",
             "remote" => rest.rsplit_once('.').is_some_and(|(_, name)| matches!(name, "proxy" | "vcs")),
             _ => false,
         };
@@ -177,14 +201,14 @@ async fn discover(
     if service == Service::Fetch {
         request = request.header("git-protocol", "version=2");
     }
-    let response = match send(request, credentials, asked).await {
-        // The program knows whom else to ask for credentials.
-        Err(failed) if failed.condition == Condition::Denied && credentials.are_absent() => {
-            let url = bare.to_owned();
-            return Ok(Remote { asked: asked.to_owned(), url, is_known: false, events: None, is_atomic: false });
-        }
-        response => response?,
-    };
+    let response = ask(request, credentials, asked).await?;
+    let asks_for_credentials = response.status() == StatusCode::UNAUTHORIZED && credentials.are_absent();
+    if asks_for_credentials || response.status().is_redirection() {
+        // The program knows whom else to ask for credentials, and which of them are for another server.
+        let url = bare.to_owned();
+        return Ok(Remote { asked: asked.to_owned(), url, is_known: false, events: None, is_atomic: false });
+    }
+    let response = checked(response, bare)?;
     let url = response.url().as_str().strip_suffix(&*suffix).unwrap_or(bare).to_owned();
     let events = response.headers().get(EVENTS_HEADER).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
     let mut remote = Remote { asked: asked.to_owned(), url, is_known: false, events, is_atomic: false };
@@ -201,12 +225,15 @@ async fn discover(
     let is_other = |word: &str| word.starts_with("object-format=") && word != "object-format=sha1";
     match service {
         Service::Fetch => {
-            remote.is_known = first.trim_ascii_end() == b"version 2";
-            while remote.is_known
-                && let Some(line) = lines.text().await?
-            {
-                remote.is_known = !is_other(&line);
+            let (mut lists, mut fetches, mut is_other_format) = (false, false, false);
+            if first.trim_ascii_end() == b"version 2" {
+                while let Some(line) = lines.listed().await? {
+                    lists |= line == "ls-refs" || line.starts_with("ls-refs=");
+                    fetches |= line == "fetch" || line.starts_with("fetch=");
+                    is_other_format |= is_other(&line);
+                }
             }
+            remote.is_known = lists && fetches && !is_other_format;
         }
         Service::Push => {
             // The first line of the list names them.
@@ -226,9 +253,7 @@ impl Exchange<'_> {
     /// The references of the remote whose names begin with one of these.
     pub(super) async fn references(&self, beginnings: &[&str]) -> Result<Vec<(String, Oid)>, Failed> {
         let mut body = Vec::new();
-        for line in ["command=ls-refs\n", "object-format=sha1"] {
-            pkt_line::put(&mut body, line.as_bytes());
-        }
+        pkt_line::put(&mut body, b"command=ls-refs\n");
         body.extend_from_slice(pkt_line::DELIMITER);
         for beginning in beginnings {
             pkt_line::put(&mut body, format!("ref-prefix {beginning}\n").as_bytes());
@@ -236,7 +261,7 @@ impl Exchange<'_> {
         body.extend_from_slice(pkt_line::FLUSH);
         let mut lines = self.call(body).await?;
         let mut found = Vec::new();
-        while let Some(line) = lines.text().await? {
+        while let Some(line) = lines.listed().await? {
             let mut words = line.split(' ');
             if let (Some(oid), Some(name)) = (words.next().and_then(|oid| Oid::from_str(oid).ok()), words.next()) {
                 found.push((name.to_owned(), oid));
@@ -261,7 +286,7 @@ impl Exchange<'_> {
             self.forget();
             return Err(Failed {
                 condition: Condition::Unreachable,
-                said: "the answer is not one of Git's".to_owned(),
+                said: format!("the answer of {} is not one of Git's", self.remote.url),
             });
         }
         Ok(Lines::new(response))
@@ -273,7 +298,7 @@ impl Exchange<'_> {
     }
 
     fn forget(&self) {
-        *self.session.known(self.service).lock() = None;
+        self.session.forget(self.service);
     }
 }
 
@@ -283,6 +308,10 @@ fn has_type(response: &Response, wanted: &str) -> bool {
 
 /// Sends it with the credentials of this moment.
 async fn send(request: RequestBuilder, credentials: &Credentials, url: &str) -> Result<Response, Failed> {
+    checked(ask(request, credentials, url).await?, &split(url).0)
+}
+
+async fn ask(request: RequestBuilder, credentials: &Credentials, url: &str) -> Result<Response, Failed> {
     let (bare, own) = split(url);
     let found = match own {
         Some((user, Some(password))) => Some((user, password)),
@@ -294,7 +323,10 @@ async fn send(request: RequestBuilder, credentials: &Credentials, url: &str) -> 
         Some((user, password)) => request.basic_auth(user, Some(password)),
         None => request,
     };
-    let response = request.send().await.map_err(|failed| error(&failed))?;
+    request.send().await.map_err(|failed| error(&failed))
+}
+
+fn checked(response: Response, bare: &str) -> Result<Response, Failed> {
     let status = response.status();
     let failed = |condition, said: String| Err(Failed { condition, said });
     match status {

@@ -14,7 +14,7 @@ pub(in crate::pull) type Update = (String, Oid, Option<Oid>);
 impl Exchange<'_> {
     /// Moves references, all or none if the other side can do that, and sends what they need; returns the bytes sent.
     pub(in crate::pull) async fn push(&self, updates: &[Update], pack: Vec<u8>) -> Result<u64, Failed> {
-        let mut capabilities = "report-status ofs-delta object-format=sha1".to_owned();
+        let mut capabilities = "report-status ofs-delta".to_owned();
         if self.remote.is_atomic {
             capabilities.push_str(" atomic");
         }
