@@ -161,13 +161,13 @@ impl Pack {
         let mut placed = None;
         if let Some(last) = self.last.get(&self.path).filter(|last| !last.placed.ends_chain()) {
             self.scratch.clear();
-            delta::between(&last.content, &content, &mut self.scratch);
+            between(kind, &last.content, &content, &mut self.scratch);
             if self.scratch.len() < content.len() / 2 {
                 placed = self.writer.delta(oid, &self.scratch, last.placed);
             }
         } else if let Some((base, before)) = elsewhere {
             self.scratch.clear();
-            delta::between(&before, &content, &mut self.scratch);
+            between(kind, &before, &content, &mut self.scratch);
             if self.scratch.len() < content.len() / 2 {
                 placed = Some(self.writer.thin(oid, &self.scratch, base));
             }
@@ -257,6 +257,13 @@ pub fn thin(
         }
     }
     Ok(Some(pack.take()))
+}
+
+fn between(kind: Kind, old: &[u8], new: &[u8], out: &mut Vec<u8>) {
+    match kind {
+        Kind::Tree => delta::trees(old, new, out),
+        Kind::Blob | Kind::Commit => delta::between(old, new, out),
+    }
 }
 
 /// Whether an object is there. Packs that came since the last look are not looked for: a copy too many does no harm.

@@ -84,7 +84,7 @@ impl Pace {
         if exchanged.pushed.is_some() && around {
             return Breath::Turn(self.turn.mul_f64(chance.random_range(1.5..3.0)).min(LONGEST));
         }
-        Breath::Pause(elapsed.mul_f64(chance.random_range(0.5..1.5)).min(LONGEST))
+        Breath::Pause(elapsed.mul_f64(chance.random_range(0.1..0.4)).min(LONGEST))
     }
 }
 
