@@ -60,6 +60,22 @@ pub(super) fn named(
     Ok(text.lines().filter_map(pair).collect())
 }
 
+/// Brings so many more commits of the history that a shallow repository does not have; all of it without a number.
+pub(super) fn deepen(
+    repository: &Path,
+    url: &str,
+    credentials: &Credentials,
+    references: &[String],
+    by: Option<usize>,
+) -> Result<(), Failed> {
+    let at = Address::of(url);
+    let by = by.map_or_else(|| "--unshallow".to_owned(), |by| format!("--deepen={by}"));
+    let mut words = vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", &by];
+    words.extend(["--", &at.shown]);
+    words.extend(references.iter().map(String::as_str));
+    run_within(LIMIT, repository, credentials, &at, &words).map(drop)
+}
+
 /// Fetches references into others.
 pub(super) fn fetch(
     repository: &Path,

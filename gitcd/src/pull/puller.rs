@@ -9,7 +9,9 @@ use tokio::sync::watch;
 
 use super::join::{Histories, How, JoinError, Joined, Joiner};
 use super::notices::Notices;
+
 use super::pace::{Breath, Exchanged, Known, Pace};
+use super::plan::PlanError;
 use super::remote::{Fetched, Link, Push, Remote, RemoteError};
 use super::status::{Condition, Statuses, now};
 use crate::error::chain;
@@ -41,6 +43,11 @@ pub enum PullError {
 }
 
 impl PullError {
+    /// Whether a commit is missing, as in a shallow repository.
+    fn lacks_history(&self) -> bool {
+        matches!(self, Self::Join(JoinError::Plan(PlanError::Graph(_))))
+    }
+
     fn condition(&self) -> Condition {
         match self {
             Self::Remote(error) => error.condition,
@@ -229,7 +236,7 @@ impl Puller {
         let link = turn.as_deref().cloned().unwrap_or_default();
         let mut outcome = Ok(());
         for _ in 0..RACES {
-            outcome = self.exchange(remote, &link, waiting).await;
+            outcome = self.exchange_deepening(remote, &link, waiting).await;
             if !matches!(&outcome, Err(error) if error.condition() == Condition::Raced) {
                 break;
             }
@@ -247,6 +254,32 @@ impl Puller {
             }
         });
         outcome
+    }
+
+    /// An exchange, in a shallow repository with as much of the history as a merge needs.
+    async fn exchange_deepening(
+        &self,
+        remote: &Remote,
+        link: &Arc<Link>,
+        waiting: &mut Waiting,
+    ) -> Result<(), PullError> {
+        for by in [Some(64), Some(1024), Some(16_384), None] {
+            let outcome = self.exchange(remote, link, waiting).await;
+            if !outcome.as_ref().is_err_and(PullError::lacks_history) {
+                return outcome;
+            }
+            let (wanted, config) = (remote.clone(), self.joiner.config().clone());
+            let deepened = tokio::task::spawn_blocking(move || wanted.deepen(&config, by)).await;
+            if !deepened.expect("fetching does not panic")? {
+                return outcome;
+            }
+            tracing::info!(
+                remote = remote.name,
+                commits = by,
+                "a merge needs more of the history; the shallow repository is deepened"
+            );
+        }
+        self.exchange(remote, link, waiting).await
     }
 
     async fn exchange(&self, remote: &Remote, link: &Arc<Link>, waiting: &mut Waiting) -> Result<(), PullError> {

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::credentials::Credentials;
 use super::local::Copier;
-use super::program::Failed;
+use super::program::{self, Failed};
 use super::reach::{LIMIT, Reach};
 use super::smart::{Events, Service, Session};
 use super::status::Condition;
@@ -172,6 +172,29 @@ impl Remote {
         // It may have moved on between the list and the fetch: what is here counts.
         let now = self.known(config)?;
         Ok(Fetched { theirs: theirs.and(now.theirs), own: own.and(now.own), own_metadata, bytes })
+    }
+
+    /// Brings more of the history to a shallow repository: so many commits, or all. Returns whether there was less of it before.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub(super) fn deepen(&self, config: &branch::Config, by: Option<usize>) -> Result<bool, RemoteError> {
+        let here = git_dir(&config.repository);
+        if !here.join("shallow").exists() {
+            return Ok(false);
+        }
+        let url = match self.place(&config.repository)? {
+            // A folder is only a URL to a program that keeps to the depth.
+            Place::Folder(folder) => {
+                let folder = folder.canonicalize().unwrap_or(folder);
+                format!("file://{}", folder.display())
+            }
+            Place::Url(url) => url,
+        };
+        let mut references = vec![self.data_reference.clone(), config.data_reference.clone()];
+        references.dedup();
+        program::deepen(&here, &url, &self.credentials, &references, by).map_err(|failed| self.failed(failed))?;
+        Ok(true)
     }
 
     /// Follows the changes of the remote's references; `None` if it does not tell of them.

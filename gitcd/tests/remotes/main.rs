@@ -21,6 +21,7 @@ mod host;
 mod moved;
 mod races;
 mod secrets;
+mod shallow;
 mod spoiler;
 mod spoilt;
 mod ssh;

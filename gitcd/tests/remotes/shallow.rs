@@ -1,0 +1,56 @@
+//! Clones with a part of the history.
+
+use std::process::Command;
+
+use gitcd::pull::status::Condition;
+
+use crate::support::build::put;
+use crate::support::{DATA, METADATA, Repository};
+use crate::world::{Following, ONE, OTHER, bare, has, holds, is};
+
+/// A clone that has only the last commit of the branch, and merges with a branch that went on from an earlier one.
+#[tokio::test]
+async fn a_shallow_clone_is_deepened_until_a_merge_has_its_base() {
+    let folder = tempfile::tempdir().expect("the temporary folder is ours");
+    let upstream = bare(&folder);
+    let first = Following::of(upstream.path()).start().await;
+    first.put(OTHER, "0").await;
+    holds(&upstream, OTHER, "0").await;
+    let old = upstream.reference(DATA);
+    for number in 0..100 {
+        first.put(ONE, &number.to_string()).await;
+    }
+    holds(&upstream, ONE, "99").await;
+    drop(first);
+    let place = folder.path().join("clone");
+    std::fs::create_dir(&place).expect("the temporary folder is ours");
+    let path = place.join("repo.git");
+    let url = format!("file://{}", upstream.path().display());
+    let cloned = Command::new("git").args(["clone", "--quiet", "--bare", "--depth=1", &url]).arg(&path).status();
+    assert!(cloned.expect("git runs").success());
+    let clone = Repository::at(&path);
+    clone.git(&["fetch", "--quiet", "--depth=1", &url, &format!("+{METADATA}:{METADATA}")]);
+    clone.git(&["remote", "remove", "origin"]);
+    assert!(clone.path().join("shallow").exists());
+    // Somebody went on from a commit that the clone does not have.
+    let tree = format!("{old}^{{tree}}");
+    let theirs = upstream.git(&["commit-tree", &tree, "-p", &old, "-m", "by hand"]);
+    let merged = upstream.reference(DATA);
+    upstream.git(&["update-ref", "refs/heads/side", theirs.trim()]);
+
+    let following = Following::of(upstream.path());
+    following.prepare(&clone);
+    let server = following.launch(&place).argument("--remote-data-reference-names=default=refs/heads/side").start().await;
+    let client = server.client().await;
+    has(&client, ONE, "99").await;
+    is(&server, Condition::Synced).await;
+    client.put(put(OTHER, "1")).await.ok();
+    holds(&upstream, OTHER, "1").await;
+    for commit in [theirs.trim(), &merged] {
+        upstream.git(&["merge-base", "--is-ancestor", commit, DATA]);
+    }
+    has(&client, ONE, "99").await;
+    assert!(server.output().contains("the shallow repository is deepened"), "{}", server.output());
+    upstream.fsck();
+    clone.fsck();
+}
