@@ -217,6 +217,12 @@ async fn serve(configs: Vec<Config>, host: &super::host::HostFlags) -> anyhow::R
     }
     tracing::info!("stopping: answering what is under way, committing");
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
+    // One that has begun to answer just now has to be stopped as all others.
+    while let Some(started) = waiting.next().await {
+        if let Ok(Ok(server)) = started {
+            servers.push(server);
+        }
+    }
     if let Some(host) = host {
         host.stop().await;
     }

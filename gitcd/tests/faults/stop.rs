@@ -56,6 +56,24 @@ async fn everything_acknowledged_before_the_end_is_in_the_branch() {
     }
 }
 
+#[tokio::test]
+async fn an_end_in_the_moment_of_the_start_is_one_in_peace() {
+    let mut server = Server::start(Kind::Gitcd).await;
+    for number in 0..8 {
+        server.terminate().await;
+        server.begin_restart();
+        let connected =
+            eventually("an open port", async || tokio::net::TcpStream::connect(server.address()).await.ok().map(drop));
+        connected.await;
+        let client = server.client().await;
+        let written = client.put(put(&key(number), &value(number))).await.ok();
+        server.terminate().await;
+        let revision = written.header.expect("it has one").revision;
+        assert!(server.repository().committed_revision() >= revision, "what was acknowledged is committed at the end");
+        server.restart().await;
+    }
+}
+
 struct Written {
     /// Numbers and revisions.
     acknowledged: Vec<(usize, i64)>,

@@ -40,7 +40,8 @@ async fn a_shallow_clone_is_deepened_until_a_merge_has_its_base() {
 
     let following = Following::of(upstream.path());
     following.prepare(&clone);
-    let server = following.launch(&place).argument("--remote-data-reference-names=default=refs/heads/side").start().await;
+    let server =
+        following.launch(&place).argument("--remote-data-reference-names=default=refs/heads/side").start().await;
     let client = server.client().await;
     has(&client, ONE, "99").await;
     is(&server, Condition::Synced).await;
