@@ -128,10 +128,12 @@ pub fn merge(
         return Merged::clean(of_side(1));
     }
     let uids = [base.as_ref(), Some(one), Some(other)].map(|value| value.and_then(identity));
-    if uids[1] != uids[2] {
+    // Who leaves it out, as a client of etcd that is no kube-apiserver, says nothing about it.
+    let differ = |one: &Option<String>, other: &Option<String>| one.is_some() && other.is_some() && one != other;
+    if differ(&uids[1], &uids[2]) {
         return replaced(prefer, base.as_ref(), [one, other], of_side);
     }
-    let base = base.filter(|_| uids[0] == uids[1]);
+    let base = base.filter(|_| !differ(&uids[0], &uids[1]) && !differ(&uids[0], &uids[2]));
     // JSON if one of them is; the newline is kube-apiserver's, and makes no difference in Git.
     let syntax = parsed.iter().flatten().map(|(_, syntax)| *syntax).min().unwrap_or(Syntax::Json);
     let newline = sides.iter().flatten().any(|side| side.value.ends_with(b"\n"));

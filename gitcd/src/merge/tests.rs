@@ -240,6 +240,22 @@ fn objects_of_one_name_are_never_mixed() {
 }
 
 #[test]
+fn who_says_nothing_of_the_identity_means_the_same_object() {
+    let without = edited(&pod(), |pod| {
+        pod["metadata"].as_object_mut().unwrap().remove("uid");
+    });
+    let completed = edited(&without, |pod| pod["metadata"]["uid"] = "u9".into());
+    let changed = edited(&without, |pod| pod["metadata"]["labels"]["x"] = "y".into());
+    let both = edited(&completed, |pod| pod["metadata"]["labels"]["x"] = "y".into());
+    let merged = both_ways(Policy::Later, &without, &completed, &changed);
+    assert_eq!(result(&merged), both);
+    assert!(merged.conflicts.is_empty(), "{:?}", merged.conflicts);
+    let again = edited(&both, |pod| pod["metadata"]["labels"]["z"] = "w".into());
+    let merged = both_ways(Policy::Later, &without, &both, &again);
+    assert_eq!(result(&merged), again, "the base without one is theirs, too");
+}
+
+#[test]
 fn values_without_fields_are_taken_whole() {
     let schemas = Schemas::builtin();
     let run = |ours: &[u8], theirs: &[u8]| {

@@ -531,7 +531,14 @@ fn directory(repository: &Repository, tree: Oid, path: &[u8]) -> Result<Option<O
     Ok(Some(at))
 }
 
-/// The commit that brought a blob to its place, looking back from `commit`.
+/// Whether a gitcd committed writes of its clients there.
+fn is_of_a_store(repository: &Repository, commit: Oid) -> bool {
+    let Ok(commit) = repository.find_commit(commit) else { return false };
+    commit.message_bytes().split(|byte| *byte == b'\n').any(|line| line.starts_with(b"Revision: "))
+}
+
+/// The commit that brought a blob to its place, looking back from `commit`; `None` if that is one of a store's writes: what they
+/// leave out is not for others to add.
 fn origin(graph: &mut Graph, repository: &Repository, commit: Oid, relative: &[u8], blob: Oid) -> Option<Origin> {
     let mut at = commit;
     loop {
@@ -546,6 +553,7 @@ fn origin(graph: &mut Graph, repository: &Repository, commit: Oid, relative: &[u
         }
         match before {
             Some(parent) => at = parent,
+            None if is_of_a_store(repository, at) => return None,
             None => return Some(Origin { commit: at, time: here.time }),
         }
     }

@@ -171,3 +171,31 @@ async fn a_fresh_clone_takes_over_and_never_gives_a_revision_a_second_meaning() 
     let next = clone.put(KEY, &map("a", r#"{"x":"3"}"#)).await;
     assert!(next > lost);
 }
+
+/// As a client of etcd writes them that is no kube-apiserver.
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_without_an_identity_stay_what_their_client_wrote() {
+    let (one, other) = pair().await;
+    let value =
+        |name: &str, n: &str| map(name, &format!(r#"{{"n":"{n}"}}"#)).replace(&format!(",\"uid\":\"{name}\""), "");
+    let key = |name: usize| format!("/registry/configmaps/n/k{name}");
+    for number in 0..10 {
+        let name = format!("k{number}");
+        one.put(&key(number), &value(&name, "1")).await;
+        one.commit().await;
+        other.pull().await;
+        // It is written again before what the other one made of it comes back.
+        one.put(&key(number), &value(&name, "2")).await;
+        one.pull().await;
+        other.pull().await;
+        one.pull().await;
+        for branch in [&one, &other] {
+            assert_eq!(branch.get(&key(number)), Some(value(&name, "2")));
+        }
+    }
+    assert_eq!(one.head(), other.head());
+    for branch in [&one, &other] {
+        let conflicts: u64 = branch.server().puller().statuses().all().values().map(|status| status.conflicts).sum();
+        assert_eq!(conflicts, 0);
+    }
+}
