@@ -28,20 +28,49 @@ impl Copier {
             self.pack.restart();
             to.commondir().clone_into(&mut self.to);
         }
-        self.add(from, to, wanted).inspect_err(|_| self.pack.restart())
-    }
-
-    fn add(&mut self, from: &Repository, to: &Repository, wanted: &[Oid]) -> Result<u64, TransferError> {
-        self.pack.distrust(from.commondir().join("objects"));
         let to_odb = odb(to)?;
         let _stale = to_odb.refresh();
+        // What has just been looked for need not be looked for again: that would read the folder of packs for each commit.
+        let is_there = |oid| to_odb.exists_ext(oid, OdbLookupFlags::NO_REFRESH);
+        self.add(from, (to, &to_odb), wanted, is_there).inspect_err(|_| self.pack.restart())
+    }
+
+    /// Copies what `wanted` needs even if it is there in part, as after a crash of somebody else's `git fetch`: only a commit in the
+    /// history of one that is `whole` has everything that it needs.
+    ///
+    /// # Errors
+    /// [`TransferError`], with nothing new visible in `to`.
+    pub(super) fn copy_again(
+        &mut self,
+        from: &Repository,
+        to: &Repository,
+        wanted: &[Oid],
+        whole: &[Oid],
+    ) -> Result<u64, TransferError> {
+        self.pack.restart();
+        to.commondir().clone_into(&mut self.to);
+        let mut walk = to.revwalk().map_err(|error| failed(&error))?;
+        whole.iter().try_for_each(|oid| walk.push(*oid)).map_err(|error| failed(&error))?;
+        let there: HashSet<Oid> = walk.collect::<Result<_, _>>().map_err(|error| failed(&error))?;
+        let nothing = Odb::new().map_err(|error| failed(&error))?;
+        let copied = self.add(from, (to, &nothing), wanted, |oid| there.contains(&oid));
+        copied.inspect_err(|_| self.pack.restart())
+    }
+
+    fn add(
+        &mut self,
+        from: &Repository,
+        (to, to_odb): (&Repository, &Odb<'_>),
+        wanted: &[Oid],
+        is_there: impl Fn(Oid) -> bool,
+    ) -> Result<u64, TransferError> {
+        self.pack.distrust(from.commondir().join("objects"));
         let mut graph = Graph::default();
         let (mut started, mut done, mut commits) = (HashSet::new(), HashSet::new(), Vec::new());
         let mut stack = wanted.to_vec();
         // Parents first: what a commit shares with its parents is left out, and has to be there by then.
         while let Some(oid) = stack.last().copied() {
-            // What has just been looked for need not be looked for again: that would read the folder of packs for each commit.
-            if done.contains(&oid) || to_odb.exists_ext(oid, OdbLookupFlags::NO_REFRESH) {
+            if done.contains(&oid) || is_there(oid) {
                 stack.pop();
                 continue;
             }
@@ -63,7 +92,7 @@ impl Copier {
         for (oid, commit) in &commits {
             let before: Vec<Oid> =
                 commit.parents.iter().filter_map(|parent| Some(graph.commit(from, *parent).ok()?.tree)).collect();
-            self.pack.tree(&from_odb, &to_odb, &before, commit.tree)?;
+            self.pack.tree(&from_odb, to_odb, &before, commit.tree)?;
             self.pack.commit(&from_odb, *oid)?;
         }
         self.pack.publish(to)
@@ -71,8 +100,11 @@ impl Copier {
 }
 
 fn odb(repository: &Repository) -> Result<Odb<'_>, TransferError> {
-    let failed = |error: git2::Error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() };
-    repository.odb().map_err(failed)
+    repository.odb().map_err(|error| failed(&error))
+}
+
+fn failed(error: &git2::Error) -> TransferError {
+    TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() }
 }
 
 #[cfg(test)]
@@ -112,6 +144,31 @@ mod tests {
         }
         let missing = Copier::default().copy(&from, &to, &[merged]).unwrap();
         assert_eq!(missing, 0, "nothing is left to be copied");
+    }
+
+    /// As after a crash of a program that unpacks objects in any order.
+    #[test]
+    fn what_is_there_in_part_is_copied_again_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = Repository::init_bare(folder.path().join("from")).unwrap();
+        let to = Repository::init_bare(folder.path().join("to")).unwrap();
+        let whole = commit(&from, &["e"], &[]);
+        Copier::default().copy(&from, &to, &[whole]).unwrap();
+        let first = commit(&from, &["e", "f"], &[whole]);
+        let second = commit(&from, &["e", "f", "g"], &[first]);
+        for oid in [first, second] {
+            let object = from.odb().unwrap();
+            let object = object.read(oid).unwrap();
+            to.odb().unwrap().write(object.kind(), object.data()).unwrap();
+        }
+        assert_eq!(Copier::default().copy(&from, &to, &[second]).unwrap(), 0, "it seems to be there");
+        Copier::default().copy_again(&from, &to, &[second], &[whole]).unwrap();
+        for oid in [first, second] {
+            let tree = to.find_commit(oid).unwrap().tree().unwrap();
+            for entry in &tree {
+                assert!(to.find_blob(entry.id()).is_ok(), "{} of {oid} is missing", entry.name().unwrap());
+            }
+        }
     }
 
     /// What is no value is copied too: a commit that is there has everything that it needs.

@@ -2,20 +2,25 @@
 //!
 //! Reads Git only. The cost grows with what differs between the two commits and the ones where their histories meet.
 
-use std::collections::{BTreeMap, HashMap};
+mod bases;
+mod namespaces;
+mod schemas;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use git2::{Odb, Oid, Repository};
 
-use super::admit::{self, Origin, admit};
+use self::bases::Base;
+use super::admit::{Origin, admit};
 use crate::git::changes::{self, Changes, TreeError};
 use crate::git::graph::{Commit, Graph, GraphError, Meeting};
 use crate::git::{form, path};
 use crate::keyspace::{KeySpace, Placement};
 use crate::merge::schema::Schemas;
 use crate::merge::scope::Scope;
-use crate::merge::{Conflict, Outcome, Policy, Side, merge};
+use crate::merge::{Outcome, Policy, Side, merge};
 use crate::store::merge::Key;
 
 /// How to merge.
@@ -85,8 +90,6 @@ pub enum PlanError {
     },
 }
 
-/// Deepest criss-cross of merges whose bases are merged with one another.
-const MAX_CRISSCROSS: usize = 8;
 /// Histories are joined once ours has so many commits more, whatever theirs has: looking for where they meet takes time for each.
 const APART: usize = 1000;
 
@@ -313,70 +316,6 @@ impl Planner<'_, '_> {
         Ok(())
     }
 
-    /// What a key was where the histories meet; they meet elsewhere for keys that an earlier merge left out.
-    fn base(&mut self, key: &[u8], relative: &[u8], first: Option<Oid>) -> Result<Base, PlanError> {
-        let bases = self.graph.bases_of_key(self.repository, self.ours, self.theirs, key)?;
-        if *bases == *self.meeting.bases && bases.len() < 2 {
-            return Ok(Base::Blob(first));
-        }
-        self.virtual_bases.clear();
-        self.at(&bases, KeyAt { absolute: key, relative }, 0)
-    }
-
-    /// A key at several commits: what merging them with one another makes of it.
-    fn at(&mut self, commits: &[Oid], key: KeyAt<'_>, depth: usize) -> Result<Base, PlanError> {
-        if let Some(known) = self.virtual_bases.get(&(commits.to_vec(), depth)) {
-            return Ok(known.clone());
-        }
-        let mut found: Option<(Oid, Base)> = None;
-        for commit in commits {
-            let tree = self.graph.commit(self.repository, *commit)?.tree;
-            let blob = changes::find(self.repository, tree, key.relative)?;
-            let next = Base::Blob(blob);
-            found = Some(match found.take() {
-                None => (*commit, next),
-                Some((before, value)) if value.is(blob) => (before, value),
-                Some((before, value)) => {
-                    let below = if depth < MAX_CRISSCROSS {
-                        let bases = self.graph.bases_of_key(self.repository, before, *commit, key.absolute)?;
-                        self.at(&bases, key, depth + 1)?
-                    } else {
-                        Base::Blob(None)
-                    };
-                    (before, self.merge_bases(key.relative, &below, value, next)?)
-                }
-            });
-        }
-        let merged = found.map_or(Base::Blob(None), |(_, base)| base);
-        self.virtual_bases.insert((commits.to_vec(), depth), merged.clone());
-        Ok(merged)
-    }
-
-    fn merge_bases(&self, relative: &[u8], below: &Base, one: Base, other: Base) -> Result<Base, PlanError> {
-        let base = self.bytes(relative, below)?;
-        let (first, second) = (self.bytes(relative, &one)?, self.bytes(relative, &other)?);
-        let merged = merge(
-            &self.schemas,
-            Policy::Later,
-            base.as_deref(),
-            first.as_deref().map(Side::of),
-            second.as_deref().map(Side::of),
-        );
-        Ok(match merged.outcome {
-            Outcome::Ours => one,
-            Outcome::Theirs => other,
-            Outcome::Deleted => Base::Blob(None),
-            Outcome::New(new) => Base::Value(Some(new.into())),
-        })
-    }
-
-    fn bytes(&self, relative: &[u8], base: &Base) -> Result<Option<Bytes>, PlanError> {
-        match base {
-            Base::Blob(blob) => self.value(relative, *blob),
-            Base::Value(value) => Ok(value.clone()),
-        }
-    }
-
     fn value(&self, relative: &[u8], blob: Option<Oid>) -> Result<Option<Bytes>, PlanError> {
         let Some(oid) = blob else { return Ok(None) };
         let failed = |problem: String| PlanError::Blob { oid, key: relative.escape_ascii().to_string(), problem };
@@ -402,133 +341,6 @@ impl Planner<'_, '_> {
             self.left_out.leave_out(key);
         }
     }
-
-    /// Whatever is in a namespace that the merge removes goes with it.
-    fn namespaces(&mut self, ours: &Changes) -> Result<(), PlanError> {
-        const NAMESPACES: &[u8] = b"namespaces/";
-        let name =
-            |relative: &[u8]| relative.strip_prefix(NAMESPACES).map(|name| String::from_utf8_lossy(name).into_owned());
-        let relative = |key: &Key| self.rules.keys.relative(&key.key).to_vec();
-        let removed_by_them = self.keys.iter().filter(|key| {
-            let is_gone = matches!((&key.outcome, &key.theirs), (Outcome::Theirs, None) | (Outcome::Deleted, _));
-            is_gone && key.in_ours
-        });
-        let removed_by_them: Vec<String> = removed_by_them.filter_map(|key| name(&relative(key))).collect();
-        let removed_by_us: Vec<String> = ours
-            .keys
-            .iter()
-            .filter(|(relative, change)| {
-                let comes_back = self.keys.iter().any(|key| {
-                    self.rules.keys.relative(&key.key) == *relative
-                        && key.outcome == Outcome::Theirs
-                        && key.theirs.is_some()
-                });
-                change.to.is_none() && !comes_back
-            })
-            .filter_map(|(relative, _)| name(relative))
-            .collect();
-        if removed_by_them.is_empty() && removed_by_us.is_empty() {
-            return Ok(());
-        }
-        let conflict =
-            || vec![Conflict { field: String::new(), kept: None, lost: Some("its namespace is gone".into()) }];
-        let is_gone = |value: &[u8]| {
-            admit::namespace(value)
-                .is_some_and(|namespace| removed_by_them.contains(&namespace) || removed_by_us.contains(&namespace))
-        };
-        for key in &mut self.keys {
-            let stays = match (&key.outcome, &key.theirs) {
-                (Outcome::Theirs, Some((value, _))) => is_gone(value),
-                (Outcome::New(value), _) => is_gone(value),
-                _ => false,
-            };
-            if stays {
-                (key.outcome, key.conflicts) = (Outcome::Deleted, conflict());
-            }
-        }
-        let planned: Vec<Vec<u8>> = self.keys.iter().map(|key| self.rules.keys.relative(&key.key).to_vec()).collect();
-        for (relative, change) in &ours.keys {
-            let Some(value) = self.value(relative, change.to)? else { continue };
-            if is_gone(&value) && !planned.contains(relative) {
-                let base = self.value(relative, change.from)?;
-                self.keys.push(Key {
-                    key: self.rules.keys.absolute(relative).into(),
-                    theirs: None,
-                    base,
-                    in_ours: true,
-                    as_is: false,
-                    outcome: Outcome::Deleted,
-                    conflicts: conflict(),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// The built-in kinds and those that either side defines; of different definitions the one with the greater id, so that both
-    /// branches come to the same.
-    fn schemas(&self, trees: [Oid; 2]) -> Result<Schemas, PlanError> {
-        const DEFINITIONS: &[u8] = b"apiextensions.k8s.io/customresourcedefinitions/";
-        let mut found: BTreeMap<Vec<u8>, Oid> = BTreeMap::new();
-        for tree in trees {
-            let Some(below) = directory(self.repository, tree, DEFINITIONS)? else { continue };
-            for (name, change) in changes::between(self.repository, None, Some(below))?.keys {
-                if let Some(blob) = change.to {
-                    let known = found.entry(name).or_insert(blob);
-                    *known = blob.max(*known);
-                }
-            }
-        }
-        let mut definitions = Vec::new();
-        for (name, blob) in found {
-            if let Some(value) = self.value(&name, Some(blob))?
-                && let Ok(definition) = serde_json::from_slice::<serde_json::Value>(&value)
-            {
-                definitions.push(definition);
-            }
-        }
-        let (schemas, problems) = Schemas::builtin().with_crds(&definitions);
-        for problem in problems {
-            tracing::debug!(problem, "a CustomResourceDefinition is not used for merges");
-        }
-        Ok(schemas)
-    }
-}
-
-/// A key, whole and without the prefix.
-#[derive(Clone, Copy, Debug)]
-struct KeyAt<'k> {
-    absolute: &'k [u8],
-    relative: &'k [u8],
-}
-
-/// A key where two histories meet.
-#[derive(Clone, Debug)]
-enum Base {
-    Blob(Option<Oid>),
-    /// What merging several bases made of it.
-    Value(Option<Bytes>),
-}
-
-impl Base {
-    /// Whether it is this blob, or nothing.
-    fn is(&self, wanted: Option<Oid>) -> bool {
-        matches!(self, Self::Blob(blob) if *blob == wanted)
-    }
-}
-
-fn directory(repository: &Repository, tree: Oid, path: &[u8]) -> Result<Option<Oid>, TreeError> {
-    let failed = |oid, error: &git2::Error| TreeError { oid, problem: error.message().to_owned() };
-    let mut at = tree;
-    for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-        let tree = repository.find_tree(at).map_err(|error| failed(at, &error))?;
-        let entry = tree.iter().find(|entry| entry.name_bytes() == name && entry.filemode() == 0o040_000);
-        match entry {
-            Some(entry) => at = entry.id(),
-            None => return Ok(None),
-        }
-    }
-    Ok(Some(at))
 }
 
 /// Whether a gitcd committed writes of its clients there.

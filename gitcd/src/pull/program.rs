@@ -76,6 +76,21 @@ pub(super) fn deepen(
     run_within(LIMIT, repository, credentials, &at, &words).map(drop)
 }
 
+/// Brings everything that references need once more, as if nothing were here.
+pub(super) fn fetch_again(
+    repository: &Path,
+    url: &str,
+    credentials: &Credentials,
+    names: &[&str],
+) -> Result<(), Failed> {
+    let at = Address::of(url);
+    let mut words =
+        vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--refetch"];
+    words.extend(["--", &at.shown]);
+    words.extend(names);
+    run_within(LIMIT, repository, credentials, &at, &words).map(drop)
+}
+
 /// Fetches references into others.
 pub(super) fn fetch(
     repository: &Path,
@@ -160,6 +175,8 @@ fn run_within(
     for setting in [
         "core.fsync=committed,reference",
         "core.fsyncMethod=fsync",
+        // A fetch that is cut short, by a full disk for one, leaves no commit behind without what it leads to.
+        "fetch.unpackLimit=1",
         "gc.auto=0",
         "http.lowSpeedLimit=1",
         "http.lowSpeedTime=60",

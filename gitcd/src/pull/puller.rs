@@ -48,6 +48,11 @@ impl PullError {
         matches!(self, Self::Join(JoinError::Plan(PlanError::Graph(_))))
     }
 
+    /// Whether something that a commit leads to is missing.
+    fn lacks_objects(&self) -> bool {
+        matches!(self, Self::Join(JoinError::Plan(_)))
+    }
+
     fn condition(&self) -> Condition {
         match self {
             Self::Remote(error) => error.condition,
@@ -264,7 +269,7 @@ impl Puller {
         waiting: &mut Waiting,
     ) -> Result<(), PullError> {
         for by in [Some(64), Some(1024), Some(16_384), None] {
-            let outcome = self.exchange(remote, link, waiting).await;
+            let outcome = self.exchange_repairing(remote, link, waiting).await;
             if !outcome.as_ref().is_err_and(PullError::lacks_history) {
                 return outcome;
             }
@@ -279,6 +284,30 @@ impl Puller {
                 "a merge needs more of the history; the shallow repository is deepened"
             );
         }
+        self.exchange(remote, link, waiting).await
+    }
+
+    /// An exchange, after which nothing is missing that only looked as if it were here.
+    async fn exchange_repairing(
+        &self,
+        remote: &Remote,
+        link: &Arc<Link>,
+        waiting: &mut Waiting,
+    ) -> Result<(), PullError> {
+        let outcome = self.exchange(remote, link, waiting).await;
+        let Err(error) = outcome else { return Ok(()) };
+        let (wanted, config, known) = (remote.clone(), self.joiner.config().clone(), link.clone());
+        if !error.lacks_objects() || git_dir(&config.repository).join("shallow").exists() {
+            return Err(error);
+        }
+        tracing::warn!(
+            remote = remote.name,
+            error = chain(&error),
+            "what was fetched is incomplete; it is fetched again"
+        );
+        let fetched = tokio::task::spawn_blocking(move || wanted.fetch_again(&config, &known)).await;
+        let bytes = fetched.expect("fetching does not panic")?;
+        self.statuses.change(&remote.name, |status| status.fetched_bytes += bytes);
         self.exchange(remote, link, waiting).await
     }
 

@@ -89,6 +89,27 @@ impl Reach<'_> {
         Ok(bytes)
     }
 
+    /// Brings what these commits need although they are here: only what is in the history of `whole` is known to have everything.
+    pub(super) fn fetch_again(
+        &self,
+        wanted: &[(String, Oid)],
+        whole: &[Oid],
+        copier: &mut Copier,
+    ) -> Result<u64, Failed> {
+        let here = Repository::open(self.here).map_err(|error| failed(&error.message()))?;
+        let odb = here.odb().map_err(|error| failed(&error.message()))?;
+        let oids: Vec<Oid> = wanted.iter().map(|(_, oid)| *oid).collect();
+        let have = smart::have(&here, &odb, &[], whole);
+        let received = self.exchange(Service::Fetch, async |exchange| exchange.fetch(&here, &oids, &have).await)?;
+        let Some(incoming) = received.flatten() else {
+            let names: Vec<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
+            return program::fetch_again(self.here, self.url, self.credentials, &names).map(|()| 0);
+        };
+        let both = incoming.with(self.here).map_err(|error| failed(&error.message()))?;
+        copier.copy_again(&both, &here, &oids, whole).map_err(|error| taken(&error))?;
+        Ok(incoming.bytes)
+    }
+
     /// Moves references if they are as expected; returns the bytes sent. `there`: what the remote has.
     pub(super) fn push(&self, updates: &[Update], there: &[Oid]) -> Result<u64, Failed> {
         let updates: Vec<Update> = updates.iter().filter(|(_, new, old)| *old != Some(*new)).cloned().collect();

@@ -174,6 +174,34 @@ impl Remote {
         Ok(Fetched { theirs: theirs.and(now.theirs), own: own.and(now.own), own_metadata, bytes })
     }
 
+    /// Fetches what is here in part once more, whole: our own branch is known to have everything that it needs.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub(super) fn fetch_again(&self, config: &branch::Config, link: &Link) -> Result<u64, RemoteError> {
+        let here = git_dir(&config.repository);
+        let refs = Refs::open(&here).map_err(|error| self.error(Condition::Failed, error.to_string()))?;
+        let whole: Vec<Oid> = refs.read(&config.data_reference).ok().flatten().into_iter().collect();
+        let known = self.known(config)?;
+        let mut wanted: Vec<_> = [(&self.data_reference, known.theirs), (&config.data_reference, known.own)]
+            .into_iter()
+            .filter_map(|(name, oid)| Some((name.clone(), oid?)))
+            .collect();
+        wanted.dedup();
+        let copier = &mut *link.fetching.lock();
+        match self.place(&config.repository)? {
+            Place::Folder(folder) => {
+                let (there, _) = self.open(&folder)?;
+                let here = Repository::open(here).map_err(|error| self.error(Condition::Failed, error.message()))?;
+                let wanted: Vec<Oid> = wanted.into_iter().map(|(_, oid)| oid).collect();
+                copier.copy_again(&there, &here, &wanted, &whole).map_err(|error| self.transfer(&error, true))
+            }
+            Place::Url(url) => {
+                self.reach(&here, link, &url).fetch_again(&wanted, &whole, copier).map_err(|failed| self.failed(failed))
+            }
+        }
+    }
+
     /// Brings more of the history to a shallow repository: so many commits, or all. Returns whether there was less of it before.
     ///
     /// # Errors

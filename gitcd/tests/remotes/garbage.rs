@@ -115,3 +115,43 @@ async fn a_damaged_repository_of_a_host_is_told_and_gone_on_with_when_it_is_repa
     // Git's own list of references leaves out what leads to no commit.
     repaired(host.make(), &host.url(), &WAYS[..5]).await;
 }
+
+/// A commit is here without what it leads to, as a `git fetch` leaves it behind that is killed while it unpacks.
+async fn here_in_part(upstream: Repository, following: Following) {
+    let follower = following.start().await;
+    follower.put(ONE, "1").await;
+    holds(&upstream, ONE, "1").await;
+    follower.is(Condition::Synced).await;
+    let before = upstream.reference(DATA);
+    let made = commit(&upstream, "configmaps/n/new", &upstream.blob("theirs"), &[&before]);
+    let here = loose(&follower.server.repository(), &made);
+    std::fs::create_dir_all(here.parent().expect("it has one")).expect("the temporary folder is ours");
+    std::fs::copy(loose(&upstream, &made), here).expect("the temporary folder is ours");
+    upstream.git(&["update-ref", DATA, &made, &before]);
+    follower.has(NEW, "theirs").await;
+    follower.put(OTHER, "2").await;
+    holds(&upstream, OTHER, "2").await;
+    follower.is(Condition::Synced).await;
+    follower.server.repository().fsck();
+    upstream.fsck();
+}
+
+#[tokio::test]
+async fn what_came_from_a_folder_in_part_is_fetched_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let upstream = bare(&folder);
+    let following = Following::of(upstream.path());
+    here_in_part(upstream, following).await;
+}
+
+#[tokio::test]
+async fn what_came_from_a_host_in_part_is_fetched_again() {
+    let host = Host::open().await;
+    here_in_part(host.make(), Following::new(&host.url())).await;
+}
+
+#[tokio::test]
+async fn what_came_through_the_git_program_in_part_is_fetched_again() {
+    let host = Host::open().await;
+    here_in_part(host.make(), Following::new(&host.url()).setting("http.extraHeader", "X-Test: 1")).await;
+}

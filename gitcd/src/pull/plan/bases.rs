@@ -1,0 +1,160 @@
+//! What a key was where two histories meet, which may be at several commits.
+
+use bytes::Bytes;
+use git2::Oid;
+
+use super::{PlanError, Planner};
+use crate::git::changes;
+use crate::merge::{Outcome, Policy, Side, merge};
+
+/// Deepest criss-cross of merges whose bases are merged with one another. Below it the first of the bases stands for all of them:
+/// it is the same one for everybody who merges.
+const MAX_CRISSCROSS: usize = 32;
+
+/// A key, whole and without the prefix.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyAt<'k> {
+    absolute: &'k [u8],
+    relative: &'k [u8],
+}
+
+/// A key where two histories meet.
+#[derive(Clone, Debug)]
+pub(super) enum Base {
+    Blob(Option<Oid>),
+    /// What merging several bases made of it.
+    Value(Option<Bytes>),
+}
+
+impl Base {
+    /// Whether it is this blob, or nothing.
+    pub(super) fn is(&self, wanted: Option<Oid>) -> bool {
+        matches!(self, Self::Blob(blob) if *blob == wanted)
+    }
+}
+
+impl Planner<'_, '_> {
+    /// What a key was where the histories meet; they meet elsewhere for keys that an earlier merge left out.
+    pub(super) fn base(&mut self, key: &[u8], relative: &[u8], first: Option<Oid>) -> Result<Base, PlanError> {
+        let bases = self.graph.bases_of_key(self.repository, self.ours, self.theirs, key)?;
+        if *bases == *self.meeting.bases && bases.len() < 2 {
+            return Ok(Base::Blob(first));
+        }
+        self.virtual_bases.clear();
+        self.at(&bases, KeyAt { absolute: key, relative }, 0)
+    }
+
+    /// A key at several commits: what merging them with one another makes of it.
+    fn at(&mut self, commits: &[Oid], key: KeyAt<'_>, depth: usize) -> Result<Base, PlanError> {
+        if let Some(known) = self.virtual_bases.get(&(commits.to_vec(), depth)) {
+            return Ok(known.clone());
+        }
+        let mut found: Option<(Oid, Base)> = None;
+        for commit in commits {
+            let tree = self.graph.commit(self.repository, *commit)?.tree;
+            let blob = changes::find(self.repository, tree, key.relative)?;
+            let next = Base::Blob(blob);
+            found = Some(match found.take() {
+                None => (*commit, next),
+                Some((before, value)) if value.is(blob) => (before, value),
+                Some((before, value)) => {
+                    let bases = self.graph.bases_of_key(self.repository, before, *commit, key.absolute)?;
+                    let bases = if depth < MAX_CRISSCROSS { &bases } else { &bases[..bases.len().min(1)] };
+                    let below = self.at(bases, key, depth + 1)?;
+                    (before, self.merge_bases(key.relative, &below, value, next)?)
+                }
+            });
+        }
+        let merged = found.map_or(Base::Blob(None), |(_, base)| base);
+        self.virtual_bases.insert((commits.to_vec(), depth), merged.clone());
+        Ok(merged)
+    }
+
+    fn merge_bases(&self, relative: &[u8], below: &Base, one: Base, other: Base) -> Result<Base, PlanError> {
+        let base = self.bytes(relative, below)?;
+        let (first, second) = (self.bytes(relative, &one)?, self.bytes(relative, &other)?);
+        let merged = merge(
+            &self.schemas,
+            Policy::Later,
+            base.as_deref(),
+            first.as_deref().map(Side::of),
+            second.as_deref().map(Side::of),
+        );
+        Ok(match merged.outcome {
+            Outcome::Ours => one,
+            Outcome::Theirs => other,
+            Outcome::Deleted => Base::Blob(None),
+            Outcome::New(new) => Base::Value(Some(new.into())),
+        })
+    }
+
+    fn bytes(&self, relative: &[u8], base: &Base) -> Result<Option<Bytes>, PlanError> {
+        match base {
+            Base::Blob(blob) => self.value(relative, *blob),
+            Base::Value(value) => Ok(value.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use git2::{Repository, Signature, Time};
+
+    use super::*;
+    use crate::git::graph::Graph;
+    use crate::keyspace::KeySpace;
+    use crate::merge::scope::Scope;
+    use crate::pull::plan::{Plan, Rules, plan};
+
+    const KEY: &str = "/registry/configmaps/n/k";
+
+    fn commit(repository: &Repository, data: &serde_json::Value, time: i64, parents: &[Oid]) -> Oid {
+        let object = serde_json::json!({
+            "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "k", "namespace": "n", "uid": "u"}, "data": data,
+        });
+        let mut below = repository.blob(object.to_string().as_bytes()).unwrap();
+        for (name, mode) in [("k", 0o100_644), ("n", 0o040_000), ("configmaps", 0o040_000)] {
+            let mut tree = repository.treebuilder(None).unwrap();
+            tree.insert(name, below, mode).unwrap();
+            below = tree.write().unwrap();
+        }
+        let tree = repository.find_tree(below).unwrap();
+        let author = Signature::new("a", "a@b", &Time::new(time, 0)).unwrap();
+        let parents: Vec<_> = parents.iter().map(|parent| repository.find_commit(*parent).unwrap()).collect();
+        let parents: Vec<_> = parents.iter().collect();
+        repository.commit(None, &author, &author, "a commit", &tree, &parents).unwrap()
+    }
+
+    fn merged(repository: &Repository, ours: Oid, theirs: Oid) -> Plan {
+        let keys = KeySpace::new("/registry", [""; 0]);
+        let rules = Rules { keys: &keys, policy: Policy::Later, scope: &Scope::default(), fast_forward: true };
+        plan(repository, &mut Graph::default(), &rules, ours, theirs).unwrap().unwrap()
+    }
+
+    /// Each side merges what the other was before it merged, again and again, and both go on writing: far deeper than bases are
+    /// merged with one another.
+    #[test]
+    fn both_sides_come_to_the_same_at_the_end_of_any_criss_cross() {
+        let folder = tempfile::tempdir().unwrap();
+        let repository = Repository::init_bare(folder.path()).unwrap();
+        let root = commit(&repository, &serde_json::json!({"a": "0", "b": "0", "gone": "x"}), 1000, &[]);
+        let at = |a: usize, b: usize| serde_json::json!({"a": a.to_string(), "b": b.to_string()});
+        let mut one = commit(&repository, &at(1, 0), 1001, &[root]);
+        let mut other = commit(&repository, &at(0, 1), 1001, &[root]);
+        for round in 2..3 * MAX_CRISSCROSS {
+            let time = 1000 + round as i64;
+            let next = commit(&repository, &at(round, round - 1), time, &[one, other]);
+            other = commit(&repository, &at(round - 1, round), time, &[other, one]);
+            one = next;
+            let (here, there) = (merged(&repository, one, other), merged(&repository, other, one));
+            let both = serde_json::to_value(at(round, round)).unwrap();
+            for plan in [&here, &there] {
+                let [key] = &plan.keys[..] else { panic!("{:?}", plan.keys) };
+                assert_eq!((&*key.key, key.conflicts.len()), (KEY.as_bytes(), 0), "round {round}");
+                let Outcome::New(value) = &key.outcome else { panic!("{:?}", key.outcome) };
+                let value: serde_json::Value = serde_json::from_slice(value).unwrap();
+                assert_eq!(value["data"], both, "round {round}");
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What is in a namespace goes with it.
+
+use super::{PlanError, Planner};
+use crate::git::changes::Changes;
+use crate::merge::{Conflict, Outcome};
+use crate::pull::admit;
+use crate::store::merge::Key;
+
+impl Planner<'_, '_> {
+    /// Whatever is in a namespace that the merge removes goes with it.
+    pub(super) fn namespaces(&mut self, ours: &Changes) -> Result<(), PlanError> {
+        const NAMESPACES: &[u8] = b"namespaces/";
+        let name =
+            |relative: &[u8]| relative.strip_prefix(NAMESPACES).map(|name| String::from_utf8_lossy(name).into_owned());
+        let relative = |key: &Key| self.rules.keys.relative(&key.key).to_vec();
+        let removed_by_them = self.keys.iter().filter(|key| {
+            let is_gone = matches!((&key.outcome, &key.theirs), (Outcome::Theirs, None) | (Outcome::Deleted, _));
+            is_gone && key.in_ours
+        });
+        let removed_by_them: Vec<String> = removed_by_them.filter_map(|key| name(&relative(key))).collect();
+        let removed_by_us: Vec<String> = ours
+            .keys
+            .iter()
+            .filter(|(relative, change)| {
+                let comes_back = self.keys.iter().any(|key| {
+                    self.rules.keys.relative(&key.key) == *relative
+                        && key.outcome == Outcome::Theirs
+                        && key.theirs.is_some()
+                });
+                change.to.is_none() && !comes_back
+            })
+            .filter_map(|(relative, _)| name(relative))
+            .collect();
+        if removed_by_them.is_empty() && removed_by_us.is_empty() {
+            return Ok(());
+        }
+        let conflict =
+            || vec![Conflict { field: String::new(), kept: None, lost: Some("its namespace is gone".into()) }];
+        let is_gone = |value: &[u8]| {
+            admit::namespace(value)
+                .is_some_and(|namespace| removed_by_them.contains(&namespace) || removed_by_us.contains(&namespace))
+        };
+        for key in &mut self.keys {
+            let stays = match (&key.outcome, &key.theirs) {
+                (Outcome::Theirs, Some((value, _))) => is_gone(value),
+                (Outcome::New(value), _) => is_gone(value),
+                _ => false,
+            };
+            if stays {
+                (key.outcome, key.conflicts) = (Outcome::Deleted, conflict());
+            }
+        }
+        let planned: Vec<Vec<u8>> = self.keys.iter().map(|key| self.rules.keys.relative(&key.key).to_vec()).collect();
+        for (relative, change) in &ours.keys {
+            let Some(value) = self.value(relative, change.to)? else { continue };
+            if is_gone(&value) && !planned.contains(relative) {
+                let base = self.value(relative, change.from)?;
+                self.keys.push(Key {
+                    key: self.rules.keys.absolute(relative).into(),
+                    theirs: None,
+                    base,
+                    in_ours: true,
+                    as_is: false,
+                    outcome: Outcome::Deleted,
+                    conflicts: conflict(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
