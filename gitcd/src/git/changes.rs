@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use git2::{ObjectType, Odb, Oid, Repository};
 
-use super::path;
+use super::{object, path};
 
 /// What differs between two trees.
 #[derive(Debug, Default)]
@@ -167,7 +167,7 @@ fn failed(oid: Oid, error: &git2::Error) -> TreeError {
 }
 
 fn read<'o>(odb: &'o Odb<'_>, oid: Oid) -> Result<git2::OdbObject<'o>, TreeError> {
-    let object = odb.read(oid).map_err(|error| failed(oid, &error))?;
+    let object = object::read(odb, oid).map_err(|error| failed(oid, &error))?;
     if object.kind() != ObjectType::Tree {
         return Err(TreeError { oid, problem: format!("it is a {}", object.kind().str()) });
     }

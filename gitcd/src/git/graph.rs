@@ -269,7 +269,7 @@ impl Graph {
 
 fn read(odb: &Odb<'_>, oid: Oid) -> Result<Commit, GraphError> {
     let problem = |problem: &str| GraphError { oid, problem: problem.to_owned() };
-    let object = odb.read(oid).map_err(|error| problem(error.message()))?;
+    let object = super::object::read(odb, oid).map_err(|error| problem(error.message()))?;
     if object.kind() != git2::ObjectType::Commit {
         return Err(problem("it is no commit"));
     }

@@ -15,6 +15,7 @@ mod line;
 mod load;
 pub(crate) mod loose;
 mod message;
+pub(crate) mod object;
 mod pack;
 mod pack_file;
 mod pair;

@@ -7,6 +7,7 @@ use git2::{ObjectType, Odb, Oid, Repository};
 use super::entries::{Entries, Entry, ParseError};
 use super::form;
 use super::line::{Line, LineError};
+use super::object;
 use super::tree::{Directory, Tree};
 use super::trie::{Node, ShapeError};
 
@@ -160,7 +161,8 @@ impl<'r> Reader<'r> {
     }
 
     fn object(&self, path: &[u8], oid: Oid, kind: ObjectType) -> Result<git2::OdbObject<'_>, LoadError> {
-        let object = self.odb.read(oid).map_err(|source| self.error(path, Problem::Unreadable { oid, source }))?;
+        let object =
+            object::read(&self.odb, oid).map_err(|source| self.error(path, Problem::Unreadable { oid, source }))?;
         if object.kind() != kind {
             let found = object.kind().str().into();
             return Err(self.error(path, Problem::Kind { oid, expected: kind, found }));

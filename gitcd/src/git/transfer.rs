@@ -11,6 +11,7 @@ use git2::{ObjectType, Odb, OdbLookupFlags, Oid, Repository, Sort};
 use super::changes::{self, Entry as TreeEntry};
 use super::delta;
 use super::loose;
+use super::object;
 use super::pack::{self, Kind, Placed};
 use super::pack_file::WriteError;
 
@@ -53,6 +54,7 @@ pub struct Pack {
 
 #[derive(Debug)]
 struct Version {
+    oid: Oid,
     placed: Placed,
     content: Vec<u8>,
 }
@@ -110,11 +112,18 @@ impl Pack {
         }
         let (content, entries, base) = {
             let object = self.read(odb, tree, ObjectType::Tree)?;
-            let old: Vec<_> = before
+            // From one commit to the next, a directory before is the one that was added last.
+            let kept = self.last.get(&self.path).filter(|last| before.contains(&last.oid));
+            let read: Vec<_> = before
                 .iter()
+                .filter(|before| kept.is_none_or(|kept| kept.oid != **before))
                 .filter_map(|before| Some((*before, self.read(odb, *before, ObjectType::Tree).ok()?)))
                 .collect();
-            let old: Vec<_> = old.iter().map(|(oid, object)| (*oid, object.data())).collect();
+            let old: Vec<_> = kept
+                .map(|kept| (kept.oid, &*kept.content))
+                .into_iter()
+                .chain(read.iter().map(|(oid, object)| (*oid, object.data())))
+                .collect();
             let entries = changes::added(tree, object.data(), &old)
                 .map_err(|error| TransferError::Read { oid: error.oid, said: error.problem })?;
             let base = old.first().filter(|_| self.is_thin).map(|(oid, content)| (*oid, content.to_vec()));
@@ -174,7 +183,7 @@ impl Pack {
         }
         let placed = placed.unwrap_or_else(|| self.writer.whole(kind, oid, &content));
         if content.len() <= KEPT {
-            self.last.insert(self.path.clone(), Version { placed, content });
+            self.last.insert(self.path.clone(), Version { oid, placed, content });
         }
     }
 
@@ -272,7 +281,8 @@ fn has(odb: &Odb<'_>, oid: Oid) -> bool {
 }
 
 fn read<'o>(odb: &'o Odb<'_>, oid: Oid, kind: ObjectType) -> Result<git2::OdbObject<'o>, TransferError> {
-    let object = odb.read(oid).map_err(|error| TransferError::Read { oid, said: error.message().to_owned() })?;
+    let object =
+        object::read(odb, oid).map_err(|error| TransferError::Read { oid, said: error.message().to_owned() })?;
     if object.kind() != kind {
         return Err(TransferError::Read { oid, said: format!("it is a {}, not a {kind}", object.kind().str()) });
     }

@@ -16,7 +16,7 @@ use self::bases::Base;
 use super::admit::{Origin, admit};
 use crate::git::changes::{self, Changes, TreeError};
 use crate::git::graph::{Commit, Graph, GraphError, Meeting};
-use crate::git::{form, path};
+use crate::git::{form, object, path};
 use crate::keyspace::{KeySpace, Placement};
 use crate::merge::schema::Schemas;
 use crate::merge::scope::Scope;
@@ -319,7 +319,7 @@ impl Planner<'_, '_> {
     fn value(&self, relative: &[u8], blob: Option<Oid>) -> Result<Option<Bytes>, PlanError> {
         let Some(oid) = blob else { return Ok(None) };
         let failed = |problem: String| PlanError::Blob { oid, key: relative.escape_ascii().to_string(), problem };
-        let object = self.odb.read(oid).map_err(|error| failed(error.message().to_owned()))?;
+        let object = object::read(&self.odb, oid).map_err(|error| failed(error.message().to_owned()))?;
         if object.kind() != git2::ObjectType::Blob {
             return Err(failed(format!("it is a {}", object.kind().str())));
         }

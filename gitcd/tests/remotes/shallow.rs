@@ -1,12 +1,59 @@
 //! Clones with a part of the history.
 
+use std::path::Path;
 use std::process::Command;
 
 use gitcd::pull::status::Condition;
 
 use crate::support::build::put;
-use crate::support::{DATA, METADATA, Repository};
+use crate::support::{DATA, METADATA, Repository, eventually};
 use crate::world::{Following, ONE, OTHER, bare, has, holds, is};
+
+/// Waits until the metadata of a remote has come after the data.
+async fn described(remote: &Repository) {
+    eventually("the metadata of the last commit", async || {
+        (remote.git(&["rev-parse", &format!("{METADATA}^2")]).trim() == remote.reference(DATA)).then_some(())
+    })
+    .await;
+}
+
+/// The last commits of a branch and of its metadata.
+fn shallow(of: &Repository, place: &Path) -> Repository {
+    std::fs::create_dir(place).expect("the temporary folder is ours");
+    let path = place.join("repo.git");
+    let url = format!("file://{}", of.path().display());
+    let cloned = Command::new("git").args(["clone", "--quiet", "--bare", "--depth=1", &url]).arg(&path).status();
+    assert!(cloned.expect("git runs").success());
+    let clone = Repository::at(&path);
+    clone.git(&["fetch", "--quiet", "--depth=1", &url, &format!("+{METADATA}:{METADATA}")]);
+    clone.git(&["remote", "remove", "origin"]);
+    assert!(clone.path().join("shallow").exists());
+    clone
+}
+
+/// As if the clone had been made between the pushes of a commit and of its metadata.
+#[tokio::test]
+async fn a_shallow_clone_with_older_metadata_says_what_to_fetch_and_starts_then() {
+    let folder = tempfile::tempdir().expect("the temporary folder is ours");
+    let upstream = bare(&folder);
+    let first = Following::of(upstream.path()).start().await;
+    for number in 0..10 {
+        first.put(ONE, &number.to_string()).await;
+        holds(&upstream, ONE, &number.to_string()).await;
+    }
+    described(&upstream).await;
+    drop(first);
+    upstream.git(&["update-ref", METADATA, &format!("{METADATA}~3")]);
+    let place = folder.path().join("clone");
+    let clone = shallow(&upstream, &place);
+    let following = Following::of(upstream.path());
+    following.prepare(&clone);
+    let refused = following.launch(&place).spawn().exit().await.output;
+    assert!(refused.contains("git fetch --deepen=1000 REMOTE"), "{refused}");
+    clone.git(&["fetch", "--quiet", "--deepen=1000", "up", DATA, METADATA]);
+    let server = following.launch(&place).start().await;
+    has(&server.client().await, ONE, "9").await;
+}
 
 /// A clone that has only the last commit of the branch, and merges with a branch that went on from an earlier one.
 #[tokio::test]
@@ -21,17 +68,10 @@ async fn a_shallow_clone_is_deepened_until_a_merge_has_its_base() {
         first.put(ONE, &number.to_string()).await;
     }
     holds(&upstream, ONE, "99").await;
+    described(&upstream).await;
     drop(first);
     let place = folder.path().join("clone");
-    std::fs::create_dir(&place).expect("the temporary folder is ours");
-    let path = place.join("repo.git");
-    let url = format!("file://{}", upstream.path().display());
-    let cloned = Command::new("git").args(["clone", "--quiet", "--bare", "--depth=1", &url]).arg(&path).status();
-    assert!(cloned.expect("git runs").success());
-    let clone = Repository::at(&path);
-    clone.git(&["fetch", "--quiet", "--depth=1", &url, &format!("+{METADATA}:{METADATA}")]);
-    clone.git(&["remote", "remove", "origin"]);
-    assert!(clone.path().join("shallow").exists());
+    let clone = shallow(&upstream, &place);
     // Somebody went on from a commit that the clone does not have.
     let tree = format!("{old}^{{tree}}");
     let theirs = upstream.git(&["commit-tree", &tree, "-p", &old, "-m", "by hand"]);

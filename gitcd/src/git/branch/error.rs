@@ -103,6 +103,20 @@ pub enum OpenError {
         /// Where it is.
         found: String,
     },
+    /// The metadata describes a commit that a shallow repository does not have.
+    #[error(
+        "{reference} is at {found}, but the metadata describes {expected}, and this shallow repository has too little of the \
+         history to tell what lies between them; get more with `git fetch --deepen=1000 REMOTE`, or all with \
+         `git fetch --unshallow REMOTE`"
+    )]
+    Shallow {
+        /// The data reference.
+        reference: String,
+        /// What the metadata describes.
+        expected: Oid,
+        /// Where it is.
+        found: String,
+    },
     /// The data reference has history, but there is no metadata.
     #[error("{reference} has history, but {metadata_reference} does not exist; run `gitcd init` to derive it")]
     NoMetadata {

@@ -102,8 +102,12 @@ impl Branch {
             if !is_half_done(recorded, parents, data) && !is_behind_in_clone(&repository, recorded, parents, data) {
                 let ours = recorded.map_or(parents.data, |recorded| recorded.data);
                 let Some(found) = data.filter(|found| is_to_be_merged(&repository, *found, ours)) else {
-                    let (reference, expected) = (names.data, parents.data);
-                    return Err(OpenError::ForeignChange { reference, expected, found: show(data) });
+                    let (reference, expected, found) = (names.data, parents.data, show(data));
+                    return Err(if repository.is_shallow() && repository.find_commit(expected).is_err() {
+                        OpenError::Shallow { reference, expected, found }
+                    } else {
+                        OpenError::ForeignChange { reference, expected, found }
+                    });
                 };
                 let snapshot = Snapshot::read(&repository, &names, metadata)?;
                 let is_merged = Graph::default().is_ancestor(&repository, found, parents.data).unwrap_or(false);

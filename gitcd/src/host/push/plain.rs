@@ -16,6 +16,7 @@ use super::quarantine::Quarantine;
 use super::sizes;
 use crate::git::changes;
 use crate::git::graph::Graph;
+use crate::git::object;
 
 /// A larger pack is Git's.
 const MAX_BYTES: usize = 1 << 20;
@@ -196,7 +197,7 @@ impl Check<'_> {
             return Ok(false);
         }
         let entries = {
-            let read = |oid: Oid| self.odb.read(oid);
+            let read = |oid: Oid| object::read(&self.odb, oid);
             let object = read(tree)?;
             let old = before.iter().map(|oid| Ok((*oid, read(*oid)?))).collect::<Result<Vec<_>, git2::Error>>()?;
             let old: Vec<_> = old.iter().map(|(oid, object)| (*oid, object.data())).collect();
