@@ -29,6 +29,8 @@ suites: ## Run the tests of Kubernetes' storage layer against gitcd (needs Go)
 check: deny ## Format, lints, licences
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@# The fuzz targets are a workspace of their own, whose lock file nothing else looks at.
+	$(CARGO) update --workspace --locked --quiet --manifest-path gitcd/fuzz/Cargo.toml
 
 deny: ## Licences, bans and sources of the dependencies; advisories where the network allows
 	@hack/deny.sh
