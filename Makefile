@@ -52,6 +52,11 @@ bench-kube: ## Measure gitcd and etcd through a kube-apiserver each; writes docs
 	$(CARGO) build --release -p gitcd -p gitcd-bench && \
 	target/release/gitcd-bench kube --write docs/benchmarks.md $(ARGS)
 
+.PHONY: bench-branches
+bench-branches: ## Measure how fast branches follow one another, and a merge into 100,000 keys; writes docs/benchmarks.md
+	@$(CARGO) build --release -p gitcd -p gitcd-bench && \
+	target/release/gitcd-bench branches --write docs/benchmarks.md $(ARGS)
+
 soak: ## The long form of the crash test: 50 cycles of kill -9 under load
 	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" GITCD_CRASH_CYCLES=50 && \
 	$(CARGO) test -p gitcd --test crash --locked -- --nocapture $(ARGS)

@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Memory(Memory),
     /// Measures both through a kube-apiserver each
     Kube(Kube),
+    /// Measures how fast branches of gitcd follow one another, and a merge into 100,000 keys
+    Branches(Branches),
 }
 
 /// Options of the comparison.
@@ -169,6 +171,34 @@ pub(crate) struct Kube {
     /// The servers
     #[arg(long = "compare", hide = true, value_enum, value_delimiter = ',', default_value = "gitcd,etcd")]
     pub(crate) servers: Vec<Kind>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Options of the measurement of branches.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Branches {
+    /// Seconds of writes for each way from one branch to the other
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub(crate) seconds: u64,
+
+    /// Writes a second on each side
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(crate) rate: u64,
+
+    /// Keys of the branches that are merged
+    #[arg(long, value_name = "N", default_value_t = 100_000,
+          value_parser = clap::value_parser!(u64).range(1_000..=10_000_000))]
+    pub(crate) keys: u64,
+
+    /// Keys that each side changes before a merge
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) changes: u64,
+
+    /// Merges
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) rounds: u32,
 
     #[command(flatten)]
     pub(crate) output: Output,
@@ -281,6 +311,17 @@ impl Kube {
             "gitcd-bench kube --objects {objects} --rounds {rounds} --clients {clients} --storage-media-type \
              {storage_media_type}{}",
             args.shared()
+        )
+    }
+}
+
+impl Branches {
+    /// The command for the report.
+    pub(crate) fn command(&self, args: &Args) -> String {
+        let Self { seconds, rate, keys, changes, rounds, .. } = self;
+        let shared = args.shared();
+        format!(
+            "gitcd-bench branches --seconds {seconds} --rate {rate} --keys {keys} --changes {changes} --rounds {rounds}{shared}"
         )
     }
 }

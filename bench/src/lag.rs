@@ -30,8 +30,15 @@ pub(crate) struct Sample {
 /// # Errors
 /// The server does not answer, or it has no such metrics.
 pub(crate) async fn sample(address: SocketAddr) -> Result<Sample> {
-    let text = tokio::time::timeout(TIMEOUT, scrape(address)).await.context("/metrics did not answer in time")??;
-    parse(&text)
+    parse(&figures(address).await?)
+}
+
+/// All that is at `/metrics`.
+///
+/// # Errors
+/// The server does not answer.
+pub(crate) async fn figures(address: SocketAddr) -> Result<String> {
+    tokio::time::timeout(TIMEOUT, scrape(address)).await.context("/metrics did not answer in time")?
 }
 
 /// Samples in the background until it is stopped.
@@ -83,7 +90,7 @@ fn parse(metrics: &str) -> Result<Sample> {
 }
 
 /// The greatest value of a metric, over all its label sets.
-fn value(metrics: &str, name: &str) -> Result<f64> {
+pub(crate) fn value(metrics: &str, name: &str) -> Result<f64> {
     metrics
         .lines()
         .filter_map(|line| line.strip_prefix(name))

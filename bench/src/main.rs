@@ -2,9 +2,10 @@
 //!
 //! [`server`] starts both as processes, [`run`] lets them take turns under each [`workload`], and
 //! [`report`] prints what came out. A workload makes its requests through [`client`] and is driven
-//! by [`load`]; [`target`] is all it knows about a server. Measurements of their own are [`idle`], [`memory`] and [`kube`].
+//! by [`load`]; [`target`] is all it knows about a server. Measurements of their own are [`idle`], [`memory`], [`kube`] and [`branches`].
 
 mod args;
+mod branches;
 mod child;
 mod client;
 mod compact;
@@ -34,7 +35,7 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use trishanku::plane::Assets;
 
-use crate::args::{Args, Command, Compare, Idle, Kube, Memory, Output};
+use crate::args::{Args, Branches, Command, Compare, Idle, Kube, Memory, Output};
 use crate::idle::IdleCost;
 use crate::machine::Machine;
 use crate::report::compare::Report;
@@ -62,6 +63,7 @@ fn measure(args: &Args) -> Result<ExitCode> {
                 Some(Command::IdleCost(idle)) => idle_cost(args, idle).await,
                 Some(Command::Memory(memory)) => memory_of_both(args, memory).await,
                 Some(Command::Kube(kube)) => through_kube_apiserver(args, kube).await,
+                Some(Command::Branches(branches)) => following(args, branches).await,
             }
         };
         // Whoever is dropped here kills its servers and removes their folders.
@@ -163,6 +165,19 @@ async fn through_kube_apiserver(args: &Args, options: &Kube) -> Result<ExitCode>
     let (command, client_threads) = (options.command(args), args.threads());
     let measured = kube::Measured { command, date, machine, client_threads, plan, outcome };
     deliver(&options.output, &measured, &measured.tables(), Section::Kube, &measured.section())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn following(args: &Args, options: &Branches) -> Result<ExitCode> {
+    let folder = data_folder(args.dir.as_deref())?;
+    let (machine, date) = (look(&folder), now());
+    let Branches { seconds, rate, keys, changes, rounds, .. } = *options;
+    let plan = branches::Plan { seconds, rate, keys, changes, rounds };
+    let program = args.program(Kind::Gitcd)?;
+    let (version, propagations, merges) = branches::run(&program, &folder, plan, args.connections).await?;
+    let command = options.command(args);
+    let measured = branches::Measured { command, date, machine, version, plan, propagations, merges };
+    deliver(&options.output, &measured, &measured.tables(), Section::Branches, &measured.section())?;
     Ok(ExitCode::SUCCESS)
 }
 

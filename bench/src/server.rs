@@ -118,6 +118,11 @@ impl Program {
         Ok(Self { kind, path, more: more.to_vec() })
     }
 
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The same with more arguments, before those of the user.
     pub(crate) fn with(mut self, arguments: &[String]) -> Self {
         self.more.splice(..0, arguments.iter().map(OsString::from));
@@ -230,6 +235,11 @@ impl Server {
         self.folder.path().join("data")
     }
 
+    /// gitcd's repository.
+    pub(crate) fn repository(&self) -> PathBuf {
+        self.data().join(REPOSITORY)
+    }
+
     /// Number of data commits so far, 0 before the first one; nothing for etcd, which has none.
     ///
     /// The repository has one branch, the data ref; metadata is not in a branch.
@@ -239,7 +249,7 @@ impl Server {
         }
         let counted = Command::new("git")
             .arg("--git-dir")
-            .arg(self.data().join(REPOSITORY))
+            .arg(self.repository())
             .args(["rev-list", "--count", "--branches"])
             .output()
             .context("git cannot be started; it counts the commits")?;

@@ -24,9 +24,11 @@ pub(crate) enum Section {
     Memory,
     /// What hardly any writes cost.
     IdleCost,
+    /// Branches that follow one another.
+    Branches,
 }
 
-const ALL: [Section; 4] = [Section::Comparison, Section::Kube, Section::Memory, Section::IdleCost];
+const ALL: [Section; 5] = [Section::Comparison, Section::Kube, Section::Memory, Section::IdleCost, Section::Branches];
 
 impl Section {
     fn marker(self) -> &'static str {
@@ -35,6 +37,7 @@ impl Section {
             Self::Kube => "<!-- section: kube -->\n",
             Self::Memory => "<!-- section: memory -->\n",
             Self::IdleCost => "<!-- section: idle cost -->\n",
+            Self::Branches => "<!-- section: branches -->\n",
         }
     }
 

@@ -1,5 +1,6 @@
 //! Tables for people and the document that keeps them.
 
+mod branches;
 pub(crate) mod compare;
 pub(crate) mod document;
 mod kube;

@@ -33,11 +33,18 @@ const GAUGES: &[Figure] = &[
         "When something was last exchanged without an error, in seconds since 1970",
         |remote| remote.known.synced_at.map(|at| at as f64),
     ),
+    ("gitcd_remote_pull_seconds", "Seconds that the last pull took, with its fetch, merges and push", |remote| {
+        Some(remote.known.pull_seconds)
+    }),
 ];
 
 /// `_total` is added to the names.
 const COUNTERS: &[Figure] = &[
     ("gitcd_remote_merges", "Merges of the remote's commits", |remote| Some(remote.known.merges as f64)),
+    ("gitcd_remote_merge_seconds", "Seconds that they took, from the fetched commit to the merge commit", |remote| {
+        Some(remote.known.merge_seconds)
+    }),
+    ("gitcd_remote_pulls", "Pulls that ended without an error", |remote| Some(remote.known.pulls as f64)),
     ("gitcd_remote_conflicts", "Keys and fields that both sides had changed", |remote| {
         Some(remote.known.conflicts as f64)
     }),

@@ -239,6 +239,7 @@ impl Puller {
             None => None,
         };
         let link = turn.as_deref().cloned().unwrap_or_default();
+        let started = Instant::now();
         let mut outcome = Ok(());
         for _ in 0..RACES {
             outcome = self.exchange_deepening(remote, &link, waiting).await;
@@ -251,6 +252,8 @@ impl Puller {
                 status.condition = Condition::Synced;
                 (status.error, status.failures) = (None, 0);
                 status.synced_at = Some(now());
+                status.pulls += 1;
+                status.pull_seconds = started.elapsed().as_secs_f64();
             }
             Err(error) => {
                 status.condition = error.condition();
@@ -384,6 +387,7 @@ impl Puller {
             strict: false,
             by: format!("merge of {}", remote.name).into(),
         };
+        let started = Instant::now();
         let joined = self.joiner.join(theirs, &how).await?;
         waiting.exchanged.brought |= joined != Joined::Contained;
         match joined {
@@ -404,7 +408,10 @@ impl Puller {
                 for file in &rejected {
                     tracing::warn!(remote = remote.name, path = file.path, reason = file.reason, "file not taken");
                 }
-                self.statuses.change(&remote.name, |status| status.joined(theirs, conflicts, &rejected));
+                self.statuses.change(&remote.name, |status| {
+                    status.merge_seconds += started.elapsed().as_secs_f64();
+                    status.joined(theirs, conflicts, &rejected);
+                });
             }
         }
         Ok(())

@@ -59,6 +59,15 @@ pub struct RemoteStatus {
     pub synced_at: Option<u64>,
     /// Merges made.
     pub merges: u64,
+    /// Seconds that they took, from the fetched commit to the merge commit.
+    #[serde(default)]
+    pub merge_seconds: f64,
+    /// Pulls that ended without an error.
+    #[serde(default)]
+    pub pulls: u64,
+    /// Seconds that the last one took, with its fetch, merges and push.
+    #[serde(default)]
+    pub pull_seconds: f64,
     /// Keys and fields that both sides had changed.
     pub conflicts: u64,
     /// Bytes of objects fetched.

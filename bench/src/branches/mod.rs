@@ -1,0 +1,91 @@
+//! How fast branches of different repositories follow one another.
+//!
+//! [`topology`] starts the servers that follow each other, [`propagation`] writes on two of them and watches both, and [`merge`]
+//! measures one merge of many changes.
+
+mod merge;
+mod propagation;
+mod topology;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Serialize;
+
+use crate::machine::Machine;
+use crate::server::Program;
+
+pub(crate) use merge::Merges;
+pub(crate) use propagation::Propagation;
+pub(crate) use topology::Topology;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Plan {
+    /// Seconds of writes for each topology.
+    pub(crate) seconds: u64,
+    /// Writes a second on each side.
+    pub(crate) rate: u64,
+    /// Keys of the merged branches.
+    pub(crate) keys: u64,
+    /// Keys that each side changes before a merge; every second one is changed on both.
+    pub(crate) changes: u64,
+    /// Merges.
+    pub(crate) rounds: u32,
+}
+
+/// What came out.
+#[derive(Debug, Serialize)]
+pub(crate) struct Measured {
+    /// The command line, without paths of this machine.
+    pub(crate) command: String,
+    /// Start, UTC.
+    pub(crate) date: String,
+    pub(crate) machine: Machine,
+    pub(crate) version: String,
+    pub(crate) plan: Plan,
+    pub(crate) propagations: Vec<Propagation>,
+    pub(crate) merges: Merges,
+}
+
+/// Time for what must come by itself.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Measures all topologies and then the merges; returns gitcd's version with the figures.
+pub(crate) async fn run(
+    program: &Program,
+    folder: &Path,
+    plan: Plan,
+    connections: usize,
+) -> Result<(String, Vec<Propagation>, Merges)> {
+    let mut propagations = Vec::new();
+    for topology in Topology::ALL {
+        eprintln!("{}", topology.what());
+        propagations.push(propagation::measure(topology, program, folder, plan, connections).await?);
+    }
+    let (version, merges) = merge::measure(program, folder, plan, connections).await?;
+    Ok((version, propagations, merges))
+}
+
+fn git(repository: &Path, words: &[&str]) -> Result<()> {
+    let done = Command::new("git").arg("-C").arg(repository).args(words).output().context("git cannot be started")?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "git {}: {said}", words.join(" "));
+    Ok(())
+}
+
+/// Waits until a condition holds that is looked at every few milliseconds.
+async fn eventually(what: &str, holds: impl AsyncFn() -> Result<bool>) -> Result<()> {
+    let waited = async {
+        while !holds().await? {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(PATIENCE, waited).await {
+        Ok(done) => done,
+        Err(_) => bail!("{what} did not come within {PATIENCE:?}"),
+    }
+}
