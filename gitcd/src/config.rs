@@ -40,6 +40,16 @@ pub enum ConfigError {
         /// What is wrong.
         problem: String,
     },
+    /// Several URLs that are separated as in etcd.
+    #[error(
+        "--{flag}: {value:?}: several URLs are separated by ';', not by commas as in etcd; in a shell put quotes around them"
+    )]
+    Comma {
+        /// The flag.
+        flag: String,
+        /// Its value.
+        value: String,
+    },
     /// Two branches want the same.
     #[error("--{flag}: branches {first:?} and {second:?} both have {value:?}")]
     Twice {
@@ -58,7 +68,7 @@ impl ConfigError {
     /// The flag whose value it is, without the dashes.
     pub fn flag(&self) -> &str {
         match self {
-            Self::Map { flag, .. } | Self::Name { flag, .. } => flag,
+            Self::Map { flag, .. } | Self::Name { flag, .. } | Self::Comma { flag, .. } => flag,
             Self::Value { flag, .. } | Self::Twice { flag, .. } => flag,
         }
     }
@@ -72,16 +82,20 @@ impl PerBranch {
     /// Parses a flag's value.
     ///
     /// # Errors
-    /// [`ConfigError::Map`], [`ConfigError::Name`].
+    /// [`ConfigError::Map`], [`ConfigError::Name`], [`ConfigError::Comma`].
     pub fn parse(flag: &str, value: &str) -> Result<Self, ConfigError> {
-        let mut values = BTreeMap::new();
+        let (mut values, whole) = (BTreeMap::new(), value);
         if value.is_empty() {
             return Ok(Self(values));
         }
-        for part in value.split(',') {
+        for (at, part) in value.split(',').enumerate() {
             // A URL or a path alone may contain '=' too, but not as part of a plain word in front.
             let (name, value) = match part.split_once('=') {
                 Some((name, value)) if !name.contains(['/', ':']) => (name, value),
+                // Nobody's URL, or the next one of the branch before.
+                _ if at > 0 && part.contains("://") => {
+                    return Err(ConfigError::Comma { flag: flag.to_owned(), value: whole.to_owned() });
+                }
                 _ => (DEFAULT_NAME, part),
             };
             let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -200,26 +214,27 @@ impl Branches {
     }
 }
 
-/// Where a branch listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where a server listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
+    /// The flag that says so, without the dashes.
+    pub flag: &'static str,
     /// The address; port 0 takes a free one.
     pub address: SocketAddr,
     /// With TLS.
     pub tls: bool,
 }
 
-/// Parses client URLs, separated by ';'.
+/// Parses the URLs in the value of a flag, separated by ';'.
 ///
 /// # Errors
-/// [`ConfigError::Value`].
-pub fn listen_urls(urls: &str) -> Result<Vec<Listen>, ConfigError> {
+/// [`ConfigError::Value`], [`ConfigError::Comma`].
+pub fn listen_urls(flag: &'static str, urls: &str) -> Result<Vec<Listen>, ConfigError> {
+    if urls.contains(',') {
+        return Err(ConfigError::Comma { flag: flag.to_owned(), value: urls.to_owned() });
+    }
     let parse = |url: &str| {
-        let wrong = |problem: &str| ConfigError::Value {
-            flag: "listen-urls",
-            value: url.to_owned(),
-            problem: problem.to_owned(),
-        };
+        let wrong = |problem: &str| ConfigError::Value { flag, value: url.to_owned(), problem: problem.to_owned() };
         let (scheme, rest) =
             url.split_once("://").ok_or_else(|| wrong("it must be http://HOST:PORT or https://HOST:PORT"))?;
         let tls = match scheme {
@@ -230,7 +245,7 @@ pub fn listen_urls(urls: &str) -> Result<Vec<Listen>, ConfigError> {
         let host = rest.trim_end_matches('/').replace("localhost:", "127.0.0.1:");
         let address =
             host.parse().map_err(|_| wrong("the host must be an IP address or localhost, followed by a port"))?;
-        Ok(Listen { address, tls })
+        Ok(Listen { flag, address, tls })
     };
     urls.split(';').filter(|url| !url.is_empty()).map(parse).collect()
 }
@@ -300,6 +315,18 @@ mod tests {
         assert!(matches!(PerBranch::parse("f", "a=1,a=2"), Err(ConfigError::Map { .. })));
     }
 
+    #[test]
+    fn urls_separated_as_in_etcd_are_refused_with_how_to_separate_them() {
+        let (one, other) = ("http://127.0.0.1:1", "http://127.0.0.1:2");
+        for value in [format!("{one},{other}"), format!("mine={one},{other}"), format!("a={one},b={other},{one}")] {
+            let refused = PerBranch::parse("listen-urls", &value).unwrap_err();
+            assert!(matches!(refused, ConfigError::Comma { .. }) && refused.to_string().contains("';'"), "{refused}");
+        }
+        assert!(matches!(listen_urls("host-listen-urls", &format!("{one},{other}")), Err(ConfigError::Comma { .. })));
+        PerBranch::parse("listen-urls", &format!("a={one},b={other};{one}")).unwrap();
+        PerBranch::parse("key-prefixes", "a=/x,/y").unwrap();
+    }
+
     fn branches(data: &str, prefixes: &str) -> Branches {
         Branches {
             repository: "repo.git".into(),
@@ -343,9 +370,11 @@ mod tests {
 
     #[test]
     fn listen_urls_say_what_is_wrong_with_them() {
+        let listen_urls = |urls| listen_urls("host-listen-urls", urls);
         let two = listen_urls("http://127.0.0.1:2379;https://[::1]:0").unwrap();
         assert_eq!(two.len(), 2);
         assert!(two[1].tls);
+        assert_eq!(listen_urls("ftp://127.0.0.1:1").unwrap_err().flag(), "host-listen-urls");
         for wrong in ["127.0.0.1:2379", "ftp://127.0.0.1:1", "http://example.org:1", "http://127.0.0.1"] {
             assert!(listen_urls(wrong).is_err(), "{wrong}");
         }

@@ -1,5 +1,7 @@
 //! Connections as they come in, plain or with TLS, and who is at their other end.
 
+mod ports;
+
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -14,6 +16,8 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use x509_parser::prelude::{FromDer, X509Certificate};
+
+pub use self::ports::{Bound, ListenError, Ports};
 
 use crate::metrics::Network;
 use crate::tls::{Certificates, Seldom};

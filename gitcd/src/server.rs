@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sha1::{Digest, Sha1};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::api::{self, Backend, Front, Member};
@@ -16,7 +15,7 @@ use crate::fence::Gate;
 use crate::gateway::Origins;
 use crate::git::branch;
 use crate::http;
-use crate::listener::Incoming;
+use crate::listener::{Bound, Incoming, ListenError, Ports};
 use crate::metrics::{Network, Requests, Scrapes, Source};
 use crate::pull::lease::{self, Lease, LeaseError};
 use crate::pull::owner::Served;
@@ -25,7 +24,7 @@ use crate::recovery::{self, OpenError, Opened, StateLock};
 use crate::status::Reporter;
 use crate::store::{self, Store};
 use crate::telemetry;
-use crate::tls::{self, Certificates};
+use crate::tls;
 use crate::transport;
 pub use crate::transport::Transport;
 
@@ -83,23 +82,9 @@ pub enum ServeError {
     /// It is not ours to write.
     #[error(transparent)]
     Lease(#[from] LeaseError),
-    /// The address cannot be had.
-    #[error("cannot listen on {address}; choose another with --listen-urls")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A certificate or key cannot be used.
+    /// It cannot listen.
     #[error(transparent)]
-    Tls(#[from] tls::Unusable),
-    /// An `https` listener without certificates.
-    #[error("https://{address} needs --tls-cert and --tls-key")]
-    NoCertificate {
-        /// The listener.
-        address: SocketAddr,
-    },
+    Listen(#[from] ListenError),
     /// Merges cannot be made.
     #[error(transparent)]
     Pull(#[from] JoinError),
@@ -135,25 +120,23 @@ impl Server {
     /// [`ServeError`]; nothing was changed.
     pub async fn start(config: Config) -> Result<Self, ServeError> {
         // Ports first: a second server must not get as far as the branch's data.
-        let mut listeners = bind(&config.listen).await?;
+        let ports = Ports::new(&config.listen, config.tls.clone())?;
+        let mut listeners = ports.bind().await?;
         if config.lease.is_some() {
             // Nobody must take one that waits for one that serves.
             listeners.clear();
         }
         let (opened, lease) = open(&config).await?;
         if config.lease.is_some() {
-            listeners = match bind(&config.listen).await {
+            listeners = match ports.bind().await {
                 Ok(listeners) => listeners,
                 Err(error) => {
                     give_up(lease.as_ref()).await;
-                    return Err(error);
+                    return Err(error.into());
                 }
             };
         }
-        let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-        let certificates = config.tls.clone().map(Certificates::load).transpose()?.map(Arc::new);
-        let certificates: Vec<_> =
-            config.listen.iter().map(|listen| secured(listen, certificates.as_ref())).collect::<Result<_, _>>()?;
+        let addresses: Vec<_> = listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
         let (store, writer) = Store::start(opened.start, config.store.clone()).map_err(ServeError::Thread)?;
         if let Some(lease) = &lease {
             store.fence(lease.gate().clone());
@@ -191,10 +174,9 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let listeners = listeners
             .into_iter()
-            .zip(certificates)
-            .map(|(listener, certificates)| {
+            .map(|bound| {
                 tokio::spawn(serve(
-                    (listener, certificates, source.network.clone()),
+                    (bound, source.network.clone()),
                     (config.transport, lease.as_ref().map(|lease| lease.gate().clone())),
                     front.clone(),
                     store.clone(),
@@ -294,15 +276,6 @@ impl Server {
     }
 }
 
-async fn bind(listen: &[Listen]) -> Result<Vec<TcpListener>, ServeError> {
-    let mut listeners = Vec::new();
-    for Listen { address, .. } in listen {
-        let error = |source| ServeError::Listen { address: *address, source };
-        listeners.push(TcpListener::bind(address).await.map_err(error)?);
-    }
-    Ok(listeners)
-}
-
 /// Recovers the branch, after its lease was taken if there is to be one.
 async fn open(config: &Config) -> Result<(Opened, Option<Arc<Lease>>), ServeError> {
     let (branch, segment_bytes) = (config.branch.clone(), config.journal_segment_bytes);
@@ -357,22 +330,10 @@ fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr]) -> Bac
     }
 }
 
-/// The certificates of a listener, if it is to have any.
-fn secured(listen: &Listen, certificates: Option<&Arc<Certificates>>) -> Result<Option<Arc<Certificates>>, ServeError> {
-    if listen.tls {
-        let certificates = certificates.ok_or(ServeError::NoCertificate { address: listen.address })?;
-        return Ok(Some(certificates.clone()));
-    }
-    if !listen.address.ip().is_loopback() {
-        tracing::warn!(address = %listen.address, "listening without TLS on an address that others can reach");
-    }
-    Ok(None)
-}
-
 /// Serves a listener until `stopped`. One that ends before that takes the branch with it: a server that nobody reaches
 /// must not look healthy.
 async fn serve(
-    (listener, certificates, network): (TcpListener, Option<Arc<Certificates>>, Arc<Network>),
+    ((listener, certificates), network): (Bound, Arc<Network>),
     (settings, gate): (Transport, Option<Arc<Gate>>),
     front: Arc<Front>,
     store: Arc<Store>,

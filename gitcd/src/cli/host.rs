@@ -12,6 +12,7 @@ use super::{boolean, duration};
 use crate::config::{Listen, listen_urls};
 use crate::host::server::Server;
 use crate::host::{Access, Config, Limits};
+use crate::listener::{Bound, Ports};
 use crate::pull::owner::Served;
 use crate::tls;
 
@@ -80,15 +81,101 @@ impl Anonymous {
     }
 }
 
+/// What both commands say of a host, with flags whose names differ in how they begin.
+struct Given<'a> {
+    flag: &'static str,
+    urls: &'a str,
+    tokens: Option<&'a Path>,
+    anonymous: Option<Anonymous>,
+    cert: Option<&'a Path>,
+    key: Option<&'a Path>,
+    trusted_ca: Option<&'a Path>,
+}
+
+/// Where a host is to listen, and what everybody may do there.
+struct Opening {
+    ports: Ports,
+    anonymous: Option<Access>,
+}
+
+impl Given<'_> {
+    fn open(&self) -> anyhow::Result<Opening> {
+        let listen = listen_urls(self.flag, self.urls)?;
+        if listen.is_empty() {
+            bail!("--{} has no URL", self.flag);
+        }
+        let anonymous = self.anonymous(&listen)?;
+        Ok(Opening { ports: Ports::new(&listen, self.tls()?)?, anonymous })
+    }
+
+    fn prefix(&self) -> &'static str {
+        self.flag.strip_suffix("listen-urls").unwrap_or_default()
+    }
+
+    fn tls(&self) -> anyhow::Result<Option<tls::Files>> {
+        match (self.cert, self.key, self.trusted_ca) {
+            (Some(cert), Some(key), trusted_ca) => {
+                Ok(Some(tls::Files { cert: cert.into(), key: key.into(), trusted_ca: trusted_ca.map(Into::into) }))
+            }
+            (None, None, None) => Ok(None),
+            _ => {
+                let tls = format!("--{}tls", self.prefix());
+                bail!("{tls}-cert and {tls}-key belong together, and {tls}-trusted-ca-certs needs both")
+            }
+        }
+    }
+
+    /// A host that everybody may write to is started only on purpose, or where only this machine can connect.
+    fn anonymous(&self, listen: &[Listen]) -> anyhow::Result<Option<Access>> {
+        let prefix = self.prefix();
+        let is_loopback = listen.iter().all(|url| url.address.ip().is_loopback());
+        // What is in front of TLS may be for everybody.
+        let is_local = is_loopback && listen.iter().all(|url| !url.tls);
+        match self.anonymous {
+            Some(given) => {
+                let access = given.access();
+                if access.is_none() && self.tokens.is_none() {
+                    bail!(
+                        "nobody could use this host: give --{prefix}tokens, or something else than --{prefix}anonymous=none"
+                    );
+                }
+                if access >= Some(Access::Write) && !is_local {
+                    tracing::warn!("everybody who can connect may push (--{prefix}anonymous)");
+                }
+                Ok(access)
+            }
+            None if self.tokens.is_some() => Ok(None),
+            None if is_local => {
+                tracing::info!(
+                    "everybody on this machine may push: there are no --{prefix}tokens and no --{prefix}anonymous"
+                );
+                Ok(Some(Access::Write))
+            }
+            None => {
+                let why = if is_loopback {
+                    "; without them everybody may push only where all URLs are http://, since https:// is taken to be for others"
+                } else {
+                    ""
+                };
+                bail!(
+                    "nobody could use this host: give --{prefix}tokens with users, or --{prefix}anonymous=read or write{why}"
+                )
+            }
+        }
+    }
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let listen = listen_urls(&args.listen_urls)?;
-    if listen.is_empty() {
-        bail!("--listen-urls has no URL");
-    }
-    let tls = tls_files((&args.tls_cert, &args.tls_key, &args.tls_trusted_ca_certs))?;
-    if tls.is_none() && listen.iter().any(|url| url.tls) {
-        bail!("--listen-urls has an https URL; that needs --tls-cert and --tls-key");
-    }
+    let given = Given {
+        flag: "listen-urls",
+        urls: &args.listen_urls,
+        tokens: args.tokens.as_deref(),
+        anonymous: args.anonymous,
+        cert: args.tls_cert.as_deref(),
+        key: args.tls_key.as_deref(),
+        trusted_ca: args.tls_trusted_ca_certs.as_deref(),
+    };
+    let Opening { ports, anonymous } = given.open()?;
     let limits = Limits {
         max_pack_bytes: args.max_pack_bytes,
         max_requests: args.max_requests,
@@ -97,23 +184,23 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let config = Config {
         tokens: args.tokens.clone(),
-        anonymous: anonymous(args.anonymous, args.tokens.is_some(), &listen)?,
+        anonymous,
         create_on_push: args.create_on_push,
         limits,
         ..Config::new(&args.root)
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(serve(config, &listen, tls));
+    let result = runtime.block_on(serve(config, &ports));
     // Whatever still runs has been told to end.
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
 }
 
-async fn serve(config: Config, listen: &[Listen], tls: Option<tls::Files>) -> anyhow::Result<()> {
+async fn serve(config: Config, ports: &Ports) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let root = config.root.clone();
-    let start = Server::start(config, listen, tls);
+    let start = async { anyhow::Ok(Server::start_on(config, ports.bind().await?).await?) };
     let mut server = start.await.with_context(|| format!("cannot host {}", root.display()))?;
     for address in server.addresses() {
         tracing::info!(root = %root.display(), %address, "hosting");
@@ -127,18 +214,6 @@ async fn serve(config: Config, listen: &[Listen], tls: Option<tls::Files>) -> an
     server.stop().await;
     tracing::info!("stopped");
     Ok(())
-}
-
-type Given<'a> = (&'a Option<PathBuf>, &'a Option<PathBuf>, &'a Option<PathBuf>);
-
-fn tls_files((cert, key, trusted_ca): Given<'_>) -> anyhow::Result<Option<tls::Files>> {
-    match (cert, key) {
-        (Some(cert), Some(key)) => {
-            Ok(Some(tls::Files { cert: cert.clone(), key: key.clone(), trusted_ca: trusted_ca.clone() }))
-        }
-        (None, None) if trusted_ca.is_none() => Ok(None),
-        _ => bail!("--tls-cert and --tls-key belong together, and --tls-trusted-ca-certs needs both"),
-    }
 }
 
 /// Flags of `gitcd serve` for a Git host beside the etcd API.
@@ -170,50 +245,50 @@ pub(super) struct HostFlags {
     host_tls_trusted_ca_certs: Option<PathBuf>,
 }
 
+/// A host beside the etcd API that has its ports and is still to be started.
+pub(super) struct Beside {
+    bound: Vec<Bound>,
+    tokens: Option<PathBuf>,
+    anonymous: Option<Access>,
+}
+
 impl HostFlags {
-    /// Starts the host of one repository, if there is to be one.
-    pub(super) async fn start(&self, repository: &Path, owner: Served) -> anyhow::Result<Option<Server>> {
-        let Some(urls) = &self.host_listen_urls else { return Ok(None) };
-        let listen = listen_urls(urls)?;
-        let files = (&self.host_tls_cert, &self.host_tls_key, &self.host_tls_trusted_ca_certs);
-        let tls = tls_files(files).context("--host-tls-*")?;
+    /// Takes the ports of the host, if there is to be one.
+    pub(super) async fn bind(&self) -> anyhow::Result<Option<Beside>> {
+        let given = Given {
+            flag: "host-listen-urls",
+            urls: self.host_listen_urls.as_deref().unwrap_or_default(),
+            tokens: self.host_tokens.as_deref(),
+            anonymous: self.host_anonymous,
+            cert: self.host_tls_cert.as_deref(),
+            key: self.host_tls_key.as_deref(),
+            trusted_ca: self.host_tls_trusted_ca_certs.as_deref(),
+        };
+        if given.urls.is_empty() {
+            return Ok(None);
+        }
+        let Opening { ports, anonymous } = given.open()?;
+        let bound = ports.bind().await.context("cannot host the repository")?;
+        Ok(Some(Beside { bound, tokens: self.host_tokens.clone(), anonymous }))
+    }
+}
+
+impl Beside {
+    /// Starts the host of one repository.
+    pub(super) async fn start(self, repository: &Path, owner: Served) -> anyhow::Result<Server> {
         let root = repository.parent().context("a repository lies in a folder")?;
         let config = Config {
-            tokens: self.host_tokens.clone(),
-            anonymous: anonymous(self.host_anonymous, self.host_tokens.is_some(), &listen)
-                .context("--host-anonymous")?,
+            tokens: self.tokens,
+            anonymous: self.anonymous,
             owner: Some(Arc::new(owner)),
             only: Some(repository.to_owned()),
             ..Config::new(root)
         };
-        let server = Server::start(config, &listen, tls).await.context("cannot host the repository")?;
+        let server = Server::start_on(config, self.bound).await.context("cannot host the repository")?;
         let name = repository.file_name().unwrap_or_default().to_string_lossy();
         for address in server.addresses() {
             tracing::info!(%address, path = format!("/{name}"), "hosting");
         }
-        Ok(Some(server))
-    }
-}
-
-/// A host that everybody may write to is started only on purpose, or where only this machine can connect.
-fn anonymous(given: Option<Anonymous>, has_tokens: bool, listen: &[Listen]) -> anyhow::Result<Option<Access>> {
-    let is_local = listen.iter().all(|url| url.address.ip().is_loopback() && !url.tls);
-    match given {
-        Some(given) => {
-            let access = given.access();
-            if access.is_none() && !has_tokens {
-                bail!("nobody could use this host: give --tokens, or something else than --anonymous=none");
-            }
-            if access >= Some(Access::Write) && !is_local {
-                tracing::warn!("everybody who can connect may push (--anonymous)");
-            }
-            Ok(access)
-        }
-        None if has_tokens => Ok(None),
-        None if is_local => {
-            tracing::info!("everybody on this machine may push: there are no --tokens and no --anonymous");
-            Ok(Some(Access::Write))
-        }
-        None => bail!("nobody could use this host: give --tokens with users, or --anonymous=read"),
+        Ok(server)
     }
 }

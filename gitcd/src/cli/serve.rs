@@ -186,6 +186,8 @@ async fn serve(configs: Vec<Config>, host: &super::host::HostFlags) -> anyhow::R
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut servers = Vec::new();
     let first = configs.first().map(|config| (config.branch.repository.clone(), config.served.clone()));
+    // Ports first: nothing has been done yet if one is in use.
+    let host = host.bind().await?;
     // Those that wait for their turn hold up no others.
     let (waiting, now): (Vec<_>, Vec<_>) = configs.into_iter().partition(|config| config.lease.is_some());
     for config in now {
@@ -193,12 +195,14 @@ async fn serve(configs: Vec<Config>, host: &super::host::HostFlags) -> anyhow::R
     }
     let mut waiting: FuturesUnordered<_> = waiting.into_iter().map(|config| tokio::spawn(start(config))).collect();
     // After the branches: a push must find them.
-    let host = match first {
-        Some((repository, served)) => host.start(&repository, served).await?,
-        None => None,
-    };
-    let mut outcome = Ok(());
-    loop {
+    let (mut hosting, mut outcome) = (None, Ok(()));
+    if let (Some(host), Some((repository, served))) = (host, first) {
+        match host.start(&repository, served).await {
+            Ok(host) => hosting = Some(host),
+            Err(error) => outcome = Err(error),
+        }
+    }
+    while outcome.is_ok() {
         let started = tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
@@ -209,10 +213,7 @@ async fn serve(configs: Vec<Config>, host: &super::host::HostFlags) -> anyhow::R
         };
         match started {
             Ok(server) => servers.push(server),
-            Err(error) => {
-                outcome = Err(error);
-                break;
-            }
+            Err(error) => outcome = Err(error),
         }
     }
     tracing::info!("stopping: answering what is under way, committing");
@@ -223,7 +224,7 @@ async fn serve(configs: Vec<Config>, host: &super::host::HostFlags) -> anyhow::R
             servers.push(server);
         }
     }
-    if let Some(host) = host {
+    if let Some(host) = hosting {
         host.stop().await;
     }
     for (_, server) in servers {
@@ -308,8 +309,10 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let mut configs = Vec::new();
     for name in &names {
         let urls = match listen.of(name) {
-            Some(urls) => listen_urls(urls)?,
-            None if listen.is_empty() && (names.len() == 1 || name == DEFAULT_NAME) => listen_urls(DEFAULT_URL)?,
+            Some(urls) => listen_urls("listen-urls", urls)?,
+            None if listen.is_empty() && (names.len() == 1 || name == DEFAULT_NAME) => {
+                listen_urls("listen-urls", DEFAULT_URL)?
+            }
             None => Vec::new(),
         };
         if urls.is_empty() {

@@ -4,14 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::{Config, Host, StartError};
 use crate::config::Listen;
-use crate::listener::Incoming;
-use crate::tls::{self, Certificates};
+use crate::listener::{Bound, Incoming, ListenError, Ports};
+use crate::tls;
 use crate::transport::{self, Transport};
 
 /// How long pushes and fetches may take to end.
@@ -24,23 +23,9 @@ pub enum ServeError {
     /// The host itself cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The address cannot be had.
-    #[error("cannot listen on {address}; choose another with --listen-urls")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A certificate or key cannot be used.
+    /// It cannot listen.
     #[error(transparent)]
-    Tls(#[from] tls::Unusable),
-    /// An `https` listener without certificates.
-    #[error("https://{address} needs --tls-cert and --tls-key")]
-    NoCertificate {
-        /// The listener.
-        address: SocketAddr,
-    },
+    Listen(#[from] ListenError),
     /// A listener ended by itself.
     #[error("a listener has ended")]
     Ended,
@@ -61,28 +46,20 @@ impl Server {
     /// # Errors
     /// [`ServeError`].
     pub async fn start(config: Config, listen: &[Listen], tls: Option<tls::Files>) -> Result<Self, ServeError> {
-        let mut bound = Vec::new();
-        for listen in listen {
-            let error = |source| ServeError::Listen { address: listen.address, source };
-            bound.push((listen, TcpListener::bind(listen.address).await.map_err(error)?));
-        }
-        let certificates = tls.map(Certificates::load).transpose()?.map(Arc::new);
+        let bound = Ports::new(listen, tls)?.bind().await?;
+        Ok(Self::start_on(config, bound).await?)
+    }
+
+    /// Starts the host on ports that were taken before.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start_on(config: Config, bound: Vec<Bound>) -> Result<Self, StartError> {
         let host = Host::start(config).await?;
         let (stop, stopped) = watch::channel(false);
         let (mut addresses, mut listeners) = (Vec::new(), JoinSet::new());
-        for (listen, listener) in bound {
+        for (listener, certificates) in bound {
             addresses.extend(listener.local_addr());
-            let certificates = match (listen.tls, &certificates) {
-                (false, _) => {
-                    if !listen.address.ip().is_loopback() {
-                        let address = listen.address;
-                        tracing::warn!(%address, "listening without TLS on an address that others can reach: tokens can be read");
-                    }
-                    None
-                }
-                (true, Some(certificates)) => Some(certificates.clone()),
-                (true, None) => return Err(ServeError::NoCertificate { address: listen.address }),
-            };
             let incoming = Incoming::new(listener, certificates, Arc::default());
             let (routes, stopped) = (host.router(), stopped.clone());
             let answer = move |request: hyper::Request<hyper::body::Incoming>| {

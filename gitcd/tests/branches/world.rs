@@ -66,7 +66,7 @@ impl Branch {
         recovery::init(&branch, Beginning { revision: Revision::INITIAL, version: 1, force: false }).unwrap();
         let config = Config {
             branch,
-            listen: vec![Listen { address: free_address(), tls: false }],
+            listen: vec![Listen { flag: "listen-urls", address: free_address(), tls: false }],
             advertise: Vec::new(),
             advertise_peer: Vec::new(),
             cluster_id: None,

@@ -46,7 +46,7 @@ async fn the_owner_decides_about_its_references_and_about_no_others() {
     let stored = Repository::init_bare(&folder.path().join("a.git"));
     let branch = Arc::new(Branch::default());
     let config = Config { anonymous: Some(Access::Write), owner: Some(branch.clone()), ..Config::new(folder.path()) };
-    let server = Server::start(config, &listen_urls("http://127.0.0.1:0").unwrap(), None).await.unwrap();
+    let server = Server::start(config, &listen_urls("listen-urls", "http://127.0.0.1:0").unwrap(), None).await.unwrap();
     let url = format!("http://{}/a", server.addresses()[0]);
     let path = folder.path().join("work");
     let work = tokio::task::spawn_blocking(move || {

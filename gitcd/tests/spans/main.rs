@@ -41,7 +41,7 @@ fn config(repository: &std::path::Path) -> Config {
             committer_name: "gitcd".into(),
             committer_email: "gitcd@localhost".into(),
         },
-        listen: vec![Listen { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), tls: false }],
+        listen: vec![Listen { flag: "listen-urls", address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), tls: false }],
         advertise: Vec::new(),
         advertise_peer: Vec::new(),
         cluster_id: None,
