@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::pull::status::{Condition, RemoteStatus};
+use crate::pull::status::{Condition, RemoteStatus, Source};
 
 pub use self::reporter::Reporter;
 
@@ -74,8 +74,11 @@ pub struct Branch {
     pub merges: u64,
     /// Keys and fields that these and the branch both had changed.
     pub conflicts: u64,
-    /// Files in commits of people that did not enter, with the reason.
+    /// Files in commits of people that did not enter, with the reason, until something else is taken from them.
     pub rejected: BTreeMap<String, String>,
+    /// Where these came from.
+    #[serde(default)]
+    pub rejected_from: BTreeMap<String, Source>,
     /// Why the latest commit of a person cannot be merged, if it cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

@@ -91,6 +91,18 @@ pub fn find(repository: &Repository, tree: Oid, relative: &[u8]) -> Result<Optio
     }
 }
 
+/// Whether a tree has something at a path that stands for no key.
+pub(crate) fn is_strange(tree: &git2::Tree<'_>, path: &str) -> bool {
+    let Ok(entry) = tree.get_path(std::path::Path::new(path)) else { return false };
+    match entry.kind() {
+        Some(ObjectType::Tree) => false,
+        Some(ObjectType::Blob) if entry.filemode() != 0o120_000 => {
+            path::decode(path.as_bytes().split(|byte| *byte == b'/')).is_err()
+        }
+        _ => true,
+    }
+}
+
 /// An entry of a tree that another one does not have so.
 #[derive(Debug)]
 pub(crate) struct Entry {

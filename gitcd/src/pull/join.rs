@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use super::plan::{Plan, PlanError, Rejected, Rules, plan};
 use crate::committer::Head;
 use crate::git::branch::Config;
+use crate::git::changes;
 use crate::git::graph::Graph;
 use crate::git::refs::{RefError, Refs};
 use crate::merge::Policy;
@@ -175,6 +176,17 @@ impl Joiner {
             git.graph.is_ancestor(&git.repository, ancestor, commit)
         });
         Ok(found.await.expect("reading commits does not panic").map_err(PlanError::from)?)
+    }
+
+    /// Which of these paths stand for no key and are there in a commit, as far as that can be read.
+    pub(super) async fn strange(&self, commit: Oid, paths: Vec<String>) -> Vec<String> {
+        let git = self.git.clone();
+        let found = tokio::task::spawn_blocking(move || {
+            let repository = &git.lock().repository;
+            let Ok(tree) = repository.find_commit(commit).and_then(|commit| commit.tree()) else { return Vec::new() };
+            paths.into_iter().filter(|path| changes::is_strange(&tree, path)).collect()
+        });
+        found.await.expect("reading a tree does not panic")
     }
 
     /// Asks for a commit of everything written so far, and waits for it.

@@ -9,8 +9,8 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::join::{How, Joined, Joiner};
-use super::people;
 use super::status::Statuses;
+use super::{lease, people};
 use crate::error::chain;
 use crate::host::{Owner, Refusal, Update};
 
@@ -24,6 +24,9 @@ struct Branch {
     statuses: Statuses,
     metadata: String,
 }
+
+/// What is said to who wants a lease on a branch that is served.
+pub(crate) const SERVED: &str = "a gitcd serves this branch: a lease needs a remote that nobody serves";
 
 /// Where pushes go that are to be merged, whatever the branch is at.
 const FOR: &str = "refs/for/";
@@ -41,9 +44,18 @@ impl Served {
         self.0.lock().get(&(canonical(repository), reference.to_owned())).cloned()
     }
 
-    fn is_metadata(&self, repository: &Path, reference: &str) -> bool {
+    /// Why nobody else may write a reference that goes with one of the branches.
+    fn own(&self, repository: &Path, reference: &str) -> Option<&'static str> {
         let folder = canonical(repository);
-        self.0.lock().iter().any(|((known, _), branch)| *known == folder && branch.metadata == reference)
+        let served = self.0.lock();
+        let mut branches = served.iter().filter(|((known, _), _)| *known == folder);
+        branches.find_map(|((_, data), branch)| match reference {
+            _ if reference == branch.metadata => {
+                Some("the metadata of a branch is written by the gitcd that serves it")
+            }
+            _ if reference == lease::reference(data) => Some(SERVED),
+            _ => None,
+        })
     }
 }
 
@@ -64,10 +76,8 @@ impl Owner for Served {
     }
 
     fn update(&self, update: Update) -> Option<BoxFuture<'_, Result<(), Refusal>>> {
-        if self.is_metadata(&update.repository, &update.reference) {
-            let refused =
-                async { Err(Refusal::new("the metadata of a branch is written by the gitcd that serves it")) };
-            return Some(refused.boxed());
+        if let Some(reason) = self.own(&update.repository, &update.reference) {
+            return Some(async move { Err(Refusal::new(reason)) }.boxed());
         }
         let merges = update.reference.strip_prefix(FOR).map(|branch| format!("refs/heads/{branch}"));
         let reference = merges.as_deref().unwrap_or(&update.reference);
@@ -96,18 +106,24 @@ async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<(), Refu
     let by = format!("push of {}", update.user.as_deref().unwrap_or("somebody"));
     let on_top_of = update.old.filter(|_| !anywhere);
     let how = How { strict: true, on_top_of, ..people::how(&by) };
+    let (statuses, name) = (&branch.statuses, &joiner.config().data_reference);
     match joiner.join(new, &how).await {
         Ok(Joined::Moved) => moved(),
-        Ok(Joined::Contained | Joined::NothingNew | Joined::Left) => Ok(()),
+        Ok(Joined::Left) => Ok(()),
+        Ok(Joined::Contained | Joined::NothingNew) => {
+            statuses.taken(joiner, name, name, new, &[]).await;
+            Ok(())
+        }
         Ok(Joined::Refused(rejected)) => {
             let files: Vec<_> = rejected.iter().map(|file| format!("{}: {}", file.path, file.reason)).collect();
             tracing::info!(reference = update.reference, files = files.join("; "), "push refused");
-            branch.statuses.change(&update.reference, |status| status.refused(&rejected));
+            statuses.refused(name, name, new, &rejected);
             Err(Refusal::new(&files.join("; ")))
         }
         Ok(Joined::Done { keys, conflicts, rejected }) => {
             tracing::info!(reference = update.reference, commit = %new, keys, conflicts, "push merged");
-            branch.statuses.change(&update.reference, |status| status.joined(new, conflicts, &rejected));
+            statuses.taken(joiner, name, name, new, &rejected).await;
+            statuses.change(name, |status| status.joined(new, conflicts));
             Ok(())
         }
         Err(error) => Err(Refusal::new(&chain(&error))),

@@ -72,9 +72,10 @@ pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped:
                             "file not taken; the next commit restores it"
                         );
                     }
+                    statuses.taken(&joiner, &reference, &reference, found, &rejected).await;
                     statuses.change(&reference, |status| {
                         status.error = None;
-                        status.joined(found, conflicts, &rejected);
+                        status.joined(found, conflicts);
                     });
                 }
                 Ok(Joined::Contained | Joined::NothingNew | Joined::Left | Joined::Moved | Joined::Refused(_)) => {}

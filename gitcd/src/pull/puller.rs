@@ -124,6 +124,7 @@ impl Puller {
     /// Pulls and pushes until told to stop; not at all without an interval.
     pub async fn run(self: Arc<Self>, stopped: watch::Receiver<bool>) {
         if self.config.interval.is_none() {
+            self.rest().await;
             return;
         }
         let tasks: Vec<_> = (0..self.config.remotes.len())
@@ -134,6 +135,20 @@ impl Puller {
             .collect();
         for task in tasks {
             let _ended = task.await;
+        }
+    }
+
+    /// Says which remotes are never pulled, so that nobody waits for them.
+    async fn rest(&self) {
+        for remote in self.config.remotes.iter().cloned() {
+            let (name, folder) = (remote.name.clone(), self.joiner.config().repository.clone());
+            let place = tokio::task::spawn_blocking(move || remote.place(&folder));
+            let (condition, said) = match place.await.expect("reading a configuration does not panic") {
+                Ok(_) => (Condition::Unknown, "it is not pulled: --pull-ticker-duration is 0".to_owned()),
+                Err(error) => (error.condition, chain(&error)),
+            };
+            tracing::warn!(remote = name, "{said}");
+            self.statuses.change(&name, |status| (status.condition, status.error) = (condition, Some(said)));
         }
     }
 
@@ -358,12 +373,15 @@ impl Puller {
         if let Some(theirs) = fetched.theirs {
             let own = remote.data_reference == self.joiner.config().data_reference;
             let histories = if remote.push_after_merge && own { Histories::ToPush } else { Histories::Later };
-            self.join(remote, theirs, waiting, (&remote.scope, remote.policy, histories)).await?;
+            let reference = &remote.data_reference;
+            self.join(remote, (reference, theirs), waiting, (&remote.scope, remote.policy, histories)).await?;
         }
         // Somebody pushed to our branch there: a person, or who served it before.
         if let Some(own) = fetched.own.filter(|own| Some(*own) != fetched.theirs) {
             let mut at_once = Waiting { never: true, ..Waiting::default() };
-            self.join(remote, own, &mut at_once, (&Scope::default(), Policy::Later, Histories::ToPush)).await?;
+            let reference = &self.joiner.config().data_reference;
+            let how = (&Scope::default(), Policy::Later, Histories::ToPush);
+            self.join(remote, (reference, own), &mut at_once, how).await?;
             waiting.exchanged.brought |= at_once.exchanged.brought;
         }
         Ok(fetched)
@@ -372,7 +390,7 @@ impl Puller {
     async fn join(
         &self,
         remote: &Remote,
-        theirs: Oid,
+        (reference, theirs): (&str, Oid),
         waiting: &mut Waiting,
         (scope, policy, histories): (&Scope, Policy, Histories),
     ) -> Result<(), PullError> {
@@ -391,9 +409,14 @@ impl Puller {
         let joined = self.joiner.join(theirs, &how).await?;
         waiting.exchanged.brought |= joined != Joined::Contained;
         match joined {
-            Joined::Contained | Joined::Moved | Joined::Refused(_) => waiting.left = None,
+            Joined::Moved | Joined::Refused(_) => waiting.left = None,
+            Joined::Contained => {
+                waiting.left = None;
+                self.statuses.taken(&self.joiner, &remote.name, reference, theirs, &[]).await;
+            }
             Joined::NothingNew => {
                 waiting.left = None;
+                self.statuses.taken(&self.joiner, &remote.name, reference, theirs, &[]).await;
                 self.statuses.change(&remote.name, |status| status.merged = Some(theirs.to_string()));
             }
             Joined::Left => {
@@ -408,9 +431,11 @@ impl Puller {
                 for file in &rejected {
                     tracing::warn!(remote = remote.name, path = file.path, reason = file.reason, "file not taken");
                 }
+                let took = started.elapsed().as_secs_f64();
+                self.statuses.taken(&self.joiner, &remote.name, reference, theirs, &rejected).await;
                 self.statuses.change(&remote.name, |status| {
-                    status.merge_seconds += started.elapsed().as_secs_f64();
-                    status.joined(theirs, conflicts, &rejected);
+                    status.merge_seconds += took;
+                    status.joined(theirs, conflicts);
                 });
             }
         }

@@ -1,6 +1,6 @@
 //! What is known of the remotes of a branch: for `/status`, metrics and people.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -8,6 +8,7 @@ use git2::Oid;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use super::join::Joiner;
 use super::plan::Rejected;
 
 /// How a remote is.
@@ -76,30 +77,64 @@ pub struct RemoteStatus {
     pub pushed_bytes: u64,
     /// Attempts in a row that failed.
     pub failures: u64,
-    /// Files of the last merged commits that did not enter, with the reason.
+    /// Files that did not enter, with the reason, until something is taken from the same reference that has them no more, or has
+    /// them so that they can enter. The newest hundred.
     pub rejected: BTreeMap<String, String>,
+    /// Where these came from.
+    #[serde(default)]
+    pub rejected_from: BTreeMap<String, Source>,
+}
+
+/// Where a file came from that did not enter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// The reference that has it, or that it was pushed to.
+    pub reference: String,
+    /// The first commit that it was found in.
+    pub commit: String,
+    /// When that was, in seconds since 1970.
+    pub time: u64,
 }
 
 impl RemoteStatus {
-    pub(super) fn joined(&mut self, theirs: Oid, conflicts: usize, rejected: &[Rejected]) {
+    pub(super) fn joined(&mut self, theirs: Oid, conflicts: usize) {
         self.merges += 1;
         self.conflicts += conflicts as u64;
         self.merged = Some(theirs.to_string());
         self.merged_at = Some(now());
-        self.refused(rejected);
     }
 
-    pub(super) fn refused(&mut self, rejected: &[Rejected]) {
-        for Rejected { path, reason } in rejected {
-            self.rejected.insert(path.clone(), reason.clone());
+    /// These files of a commit did not enter.
+    fn refused(&mut self, reference: &str, commit: Oid, files: &[Rejected], time: u64) {
+        for Rejected { path, reason } in files {
+            let is_known = self.rejected.get(path) == Some(reason)
+                && self.rejected_from.get(path).is_some_and(|source| source.reference == reference);
+            if !is_known {
+                let source = Source { reference: reference.to_owned(), commit: commit.to_string(), time };
+                self.rejected.insert(path.clone(), reason.clone());
+                self.rejected_from.insert(path.clone(), source);
+            }
         }
         while self.rejected.len() > MOST_REJECTED {
-            self.rejected.pop_last();
+            let oldest = self.rejected_from.iter().min_by_key(|(path, source)| (source.time, *path));
+            let Some(oldest) = oldest.map(|(path, _)| path.clone()) else { return };
+            self.forget(&oldest);
         }
+    }
+
+    /// Files of a reference that did not enter.
+    fn rejected_of(&self, reference: &str) -> Vec<String> {
+        let found = self.rejected_from.iter().filter(|(_, source)| source.reference == reference);
+        found.map(|(path, _)| path.clone()).collect()
+    }
+
+    fn forget(&mut self, path: &str) {
+        self.rejected.remove(path);
+        self.rejected_from.remove(path);
     }
 }
 
-/// So many rejected files are told.
+/// So many rejected files are told: the newest ones.
 const MOST_REJECTED: usize = 100;
 
 pub(crate) fn now() -> u64 {
@@ -118,5 +153,55 @@ impl Statuses {
 
     pub(super) fn change(&self, remote: &str, change: impl FnOnce(&mut RemoteStatus)) {
         change(self.0.lock().entry(remote.to_owned()).or_default());
+    }
+
+    /// Nothing of a commit that was pushed to a reference entered, because of these files.
+    pub(super) fn refused(&self, name: &str, reference: &str, commit: Oid, files: &[Rejected]) {
+        self.change(name, |status| status.refused(reference, commit, files, now()));
+    }
+
+    /// A commit of a reference was taken, or there was nothing to take, but for these files. Others that did not enter before are
+    /// forgotten unless they are as before: merges come back to keys, not to what stands for none.
+    pub(super) async fn taken(&self, joiner: &Joiner, name: &str, reference: &str, commit: Oid, files: &[Rejected]) {
+        let known = self.0.lock().get(name).map(|status| status.rejected_of(reference)).unwrap_or_default();
+        let mut open: BTreeSet<String> = known.into_iter().collect();
+        for file in files {
+            open.remove(&file.path);
+        }
+        if !open.is_empty() {
+            for path in joiner.strange(commit, open.iter().cloned().collect()).await {
+                open.remove(&path);
+            }
+        }
+        self.change(name, |status| {
+            open.iter().for_each(|path| status.forget(path));
+            status.refused(reference, commit, files, now());
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str) -> Rejected {
+        Rejected { path: path.to_owned(), reason: "not JSON".to_owned() }
+    }
+
+    #[test]
+    fn a_file_is_told_with_its_first_commit_and_the_oldest_ones_make_room() {
+        let (mut status, commit) = (RemoteStatus::default(), |digit: u8| Oid::from_bytes(&[digit; 20]).unwrap());
+        status.refused("refs/heads/main", commit(1), &[file("b")], 10);
+        status.refused("refs/heads/main", commit(2), &[file("b"), file("a")], 20);
+        let first = Source { reference: "refs/heads/main".into(), commit: commit(1).to_string(), time: 10 };
+        assert_eq!((status.rejected.len(), &status.rejected_from["b"]), (2, &first), "since then it is as it is");
+        status.refused("refs/heads/main", commit(3), &[Rejected { reason: "another name".into(), ..file("b") }], 30);
+        assert_eq!((&*status.rejected["b"], status.rejected_from["b"].time), ("another name", 30));
+        assert_eq!(status.rejected_of("refs/heads/main"), ["a", "b"]);
+        assert!(status.rejected_of("refs/heads/work").is_empty());
+        let many: Vec<_> = (0..MOST_REJECTED - 1).map(|number| file(&format!("c{number}"))).collect();
+        status.refused("refs/heads/main", commit(4), &many, 40);
+        assert_eq!((status.rejected.len(), status.rejected_from.len()), (MOST_REJECTED, MOST_REJECTED));
+        assert!(status.rejected.contains_key("b") && !status.rejected.contains_key("a"), "a is the oldest");
     }
 }

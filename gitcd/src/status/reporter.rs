@@ -97,6 +97,7 @@ impl Reporter {
             merges: self.people(&known).map(|status| status.merges).sum(),
             conflicts: self.people(&known).map(|status| status.conflicts).sum(),
             rejected: self.people(&known).flat_map(|status| status.rejected.clone()).collect(),
+            rejected_from: self.people(&known).flat_map(|status| status.rejected_from.clone()).collect(),
             error: self.people(&known).find_map(|status| status.error.clone()),
             remotes: self.remotes_of(&known),
         }

@@ -1,11 +1,12 @@
 //! What `gitcd status` prints.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 
 use super::super::age;
-use crate::pull::status::Condition;
+use crate::pull::status::{Condition, Source};
 use crate::status::{Branch, Remote, Status};
 
 const GOOD: Style = AnsiColor::Green.on_default();
@@ -36,7 +37,7 @@ pub(super) fn print(out: &mut impl Write, url: &str, status: &Status, named: boo
             if let Some(error) = &known.known.error {
                 writeln!(out, "    {BAD}{}{BAD:#}", one_line(error))?;
             }
-            rejected(out, &known.known.rejected)?;
+            rejected(out, &known.known.rejected, &known.known.rejected_from, status.time)?;
         }
         if let Some(lease) = &branch.lease {
             let style = if branch.role == "writer" { GOOD } else { BAD };
@@ -58,7 +59,7 @@ pub(super) fn print(out: &mut impl Write, url: &str, status: &Status, named: boo
                 writeln!(out, "  {BAD}{what}:{BAD:#} {}", one_line(error))?;
             }
         }
-        rejected(out, &branch.rejected)?;
+        rejected(out, &branch.rejected, &branch.rejected_from, status.time)?;
     }
     Ok(())
 }
@@ -112,9 +113,19 @@ fn remote(remote: &Remote, time: u64) -> [Cell; 6] {
     ]
 }
 
-fn rejected(out: &mut impl Write, files: &std::collections::BTreeMap<String, String>) -> io::Result<()> {
+fn rejected(
+    out: &mut impl Write,
+    files: &BTreeMap<String, String>,
+    from: &BTreeMap<String, Source>,
+    time: u64,
+) -> io::Result<()> {
     files.iter().try_for_each(|(path, reason)| {
-        writeln!(out, "    {WARN}rejected{WARN:#} {}: {}", one_line(path), one_line(reason))
+        let since = from.get(path).map(|source| {
+            let commit: String = source.commit.chars().take(10).collect();
+            format!(" (commit {commit}, {} ago)", age::words(time.saturating_sub(source.time)))
+        });
+        let since = since.unwrap_or_default();
+        writeln!(out, "    {WARN}rejected{WARN:#} {}: {}{}", one_line(path), one_line(reason), one_line(&since))
     })
 }
 
@@ -149,7 +160,8 @@ mod tests {
         let mut status = status(
             r#"{"gitcd":"1","time":1000,"branches":[{"name":"default","reference":"refs/heads/main","role":"writer",
             "revision":42,"committed_revision":40,"compact_revision":1,"head":"0123456789abcdef","commit_lag_revisions":2,
-            "commit_lag_seconds":0.25,"keys":7,"merges":0,"conflicts":0,"rejected":{"x/y":"not\nJSON"},"remotes":[]}]}"#,
+            "commit_lag_seconds":0.25,"keys":7,"merges":0,"conflicts":0,"rejected":{"x/y":"not\nJSON"},
+            "rejected_from":{"x/y":{"reference":"refs/heads/main","commit":"fedcba9876543210","time":880}},"remotes":[]}]}"#,
         );
         let known = RemoteStatus { condition: Condition::Synced, merged_at: Some(940), ..RemoteStatus::default() };
         let synced = Remote {
@@ -193,7 +205,7 @@ default  42        0123456789  2 revisions, 0.2s
     no route
   suspended in epoch 3, lease on origin: 0.0s of 15s left
     no answer
-    rejected x/y: not JSON
+    rejected x/y: not JSON (commit fedcba9876, 2m ago)
 ";
         assert_eq!(text, expected);
     }

@@ -85,7 +85,9 @@ async fn look(place: &Place, joiner: &Joiner, statuses: &Statuses) -> Result<(),
         match joiner.join(commit, &how).await.map_err(|error| chain(&error))? {
             Joined::Done { keys, conflicts, rejected } => {
                 tracing::info!(side, %commit, keys, conflicts, "merged what a former writer had not pushed");
-                statuses.change(&place.remote.name, |status| status.joined(commit, conflicts, &rejected));
+                let remote = &place.remote.name;
+                statuses.taken(joiner, remote, &side, commit, &rejected).await;
+                statuses.change(remote, |status| status.joined(commit, conflicts));
             }
             Joined::Contained | Joined::NothingNew | Joined::Left | Joined::Moved | Joined::Refused(_) => {}
         }
