@@ -21,10 +21,10 @@ mod fetch;
 mod input;
 mod name;
 mod owner;
-
 mod problem;
 mod program;
 mod push;
+mod refusals;
 mod route;
 pub mod server;
 
@@ -38,6 +38,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 pub use self::access::{Access, Unusable};
 pub use self::owner::{Owner, Refusal, Update};
+pub(crate) use self::push::OWN;
 pub(crate) use self::route::EVENTS_HEADER;
 
 use self::access::Gate;
@@ -133,6 +134,7 @@ struct Inner {
     followers: Arc<Semaphore>,
     followed: events::Followed,
     kept: push::Kept,
+    refusals: refusals::Refusals,
     stop: watch::Sender<bool>,
 }
 
@@ -165,6 +167,7 @@ impl Host {
             followers: Arc::new(Semaphore::new(config.limits.max_followers.min(MAX_PERMITS))),
             followed: events::Followed::default(),
             kept: push::Kept::default(),
+            refusals: refusals::Refusals::default(),
             stop: watch::Sender::new(false),
         })))
     }

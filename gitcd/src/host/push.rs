@@ -22,6 +22,7 @@ use axum::response::Response;
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(super) use self::create::PREFIX as NEW_REPOSITORY;
+pub(crate) use self::decide::OWN;
 pub(super) use self::quarantine::{KEEP, Kept, LOCK as QUARANTINE_LOCK, PREFIX as QUARANTINE};
 
 use self::commands::Push;
@@ -123,6 +124,8 @@ async fn receive(host: &Inner, target: Target, by: By, mut input: Input) -> Resu
         (Target::New(_), Some(created)) => created.folder().to_owned(),
         (Target::New(_), None) => return Err(Problem::Failed),
     };
+    // What is being made has another name until it is done.
+    let shown = created.as_ref().map_or_else(|| repository.clone(), |created| created.place().to_owned());
     let mut report = Report::new(&push);
     decide::names(&push, &by, &repository, &mut report);
     let brings_objects = push.commands.iter().any(|command| command.new.is_some());
@@ -162,8 +165,8 @@ async fn receive(host: &Inner, target: Target, by: By, mut input: Input) -> Resu
         drop(kept);
     }
     for (at, command) in push.commands.iter().enumerate() {
-        let (repository, reference, user) = (repository.display(), &command.reference, by.user.as_deref());
-        let (old, new) = (shown(command.old), shown(command.new));
+        let (repository, reference, user) = (shown.display(), &command.reference, by.user.as_deref());
+        let (old, new) = (id(command.old), id(command.new));
         match report.reason(at) {
             None => tracing::info!(%repository, reference, old, new, user, "pushed"),
             Some(reason) => tracing::info!(%repository, reference, old, new, user, reason, "push refused"),
@@ -173,7 +176,7 @@ async fn receive(host: &Inner, target: Target, by: By, mut input: Input) -> Resu
 }
 
 /// For the log.
-fn shown(id: Option<git2::Oid>) -> String {
+fn id(id: Option<git2::Oid>) -> String {
     id.map_or_else(|| "none".to_owned(), |id| id.to_string())
 }
 

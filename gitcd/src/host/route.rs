@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use super::access::{Access, Caller};
 use super::name::Name;
 use super::problem::Problem;
+use super::refusals::Asker;
 use super::{Inner, events, fetch, push};
 use crate::listener::Peer;
 
@@ -87,17 +88,22 @@ fn wish<'p>(method: &Method, path: &'p str, query: Option<&str>) -> Result<(&'p 
 
 /// The only handler.
 pub(super) async fn handle(State(host): State<Arc<Inner>>, request: Request) -> Response {
-    match respond(&host, request).await {
+    let mut asker = Asker::of(&request);
+    match respond(&host, request, &mut asker).await {
         Ok(response) => response,
-        Err(problem) => problem.into_response(),
+        Err(problem) => {
+            host.refusals.tell(&problem, &asker);
+            problem.into_response()
+        }
     }
 }
 
-async fn respond(host: &Arc<Inner>, request: Request) -> Result<Response, Problem> {
+async fn respond(host: &Arc<Inner>, request: Request, asker: &mut Asker) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let (name, wish) = wish(&parts.method, parts.uri.path(), parts.uri.query())?;
     let peer = parts.extensions.get::<Peer>();
     let caller = host.gate.admit(&parts.headers, peer.and_then(|peer| peer.name.as_deref())).await?;
+    asker.user.clone_from(&caller.user);
     // A web page must not push with the rights that everybody on this machine has. Git sends no origin.
     if parts.method == Method::POST && parts.headers.contains_key(header::ORIGIN) {
         return Err(Problem::Forbidden);

@@ -272,6 +272,7 @@ fn condition(said: &str) -> Condition {
         " 401",
         " 403",
         "access denied",
+        "only who owns this repository",
         "Host key verification failed",
     ]) {
         Condition::Denied

@@ -11,7 +11,7 @@ use crate::committer;
 use crate::git::graph::{Graph, GraphError, Missing};
 use crate::pull::Puller;
 use crate::pull::lease::Lease;
-use crate::pull::status::{RemoteStatus, now};
+use crate::pull::status::{Condition, RemoteStatus, now};
 use crate::recovery::git_dir;
 
 /// Commits are counted up to this.
@@ -113,7 +113,11 @@ impl Reporter {
     fn remotes_of(&self, known: &Known) -> Vec<Remote> {
         let remotes = self.puller.remotes().iter();
         let told = remotes.map(|remote| {
-            let known = known.get(&remote.name).cloned().unwrap_or_default();
+            let mut known = known.get(&remote.name).cloned().unwrap_or_default();
+            let problem = self.lease.as_deref().and_then(|lease| lease.problem(&remote.name));
+            if let Some((condition, said)) = problem.filter(|_| known.condition == Condition::Synced) {
+                (known.condition, known.error) = (condition, Some(said));
+            }
             // What was merged may not be in our history, if nothing of it is taken here.
             let missing = known.seen.as_deref().and_then(|seen| {
                 if known.merged.as_deref() == Some(seen) {

@@ -18,6 +18,8 @@ use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 /// Longest answer that is taken.
 const MAX_BODY_BYTES: usize = 64 << 20;
 
+const AWAY: &str = "cannot connect; --endpoint says where a branch is served (its --listen-urls)";
+
 /// Files for TLS, in PEM.
 pub(super) struct Files {
     pub(super) authorities: Option<PathBuf>,
@@ -44,11 +46,11 @@ impl Client {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let stream = |port: u16| TcpStream::connect((bare.to_owned(), uri.port_u16().unwrap_or(port)));
         match uri.scheme_str() {
-            Some("http") | None => exchange(stream(80).await.context("cannot connect")?, host, path).await,
+            Some("http") | None => exchange(stream(80).await.context(AWAY)?, host, path).await,
             Some("https") => {
                 let tls = self.tls.as_ref().context("https needs --cacert: whom to trust")?;
                 let name = ServerName::try_from(bare.to_owned()).context("no name for a certificate")?;
-                let stream = stream(443).await.context("cannot connect")?;
+                let stream = stream(443).await.context(AWAY)?;
                 exchange(tls.connect(name, stream).await.context("TLS")?, host, path).await
             }
             Some(other) => bail!("{other} is not supported: http or https"),

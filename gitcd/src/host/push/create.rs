@@ -62,6 +62,11 @@ impl Created {
         &self.folder
     }
 
+    /// Where it will be.
+    pub(super) fn place(&self) -> &Path {
+        &self.place
+    }
+
     /// Gives the repository its name, durably, unless somebody else has made one of this name.
     pub(super) fn publish(mut self) -> io::Result<()> {
         sync_all(&self.folder)?;

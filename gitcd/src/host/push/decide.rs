@@ -13,11 +13,15 @@ pub(super) const FOR: &str = "refs/for/";
 /// gitcd's metadata, which says which revisions the data has.
 const METADATA: &str = "refs/gitcd/";
 
+/// What takes the right to push metadata, for messages.
+pub(crate) const OWN: &str = "`access: own` for the user of the token, or --anonymous=own";
+
 /// Refuses commands for names that are none, that come twice, or that the caller has no right to.
 pub(super) fn names(push: &Push, by: &By, repository: &Path, report: &mut Report) {
     let head = std::fs::read_to_string(repository.join("HEAD")).unwrap_or_default();
     let head = head.trim().strip_prefix("ref: ").unwrap_or_default();
     let mut seen = HashSet::new();
+    let owners_only = format!("only who owns this repository may push gitcd's metadata: that takes {OWN}");
     for (at, command) in push.commands.iter().enumerate() {
         let name = command.reference.as_str();
         let reason = if !name.starts_with("refs/") || !git2::Reference::is_valid_name(name) {
@@ -25,7 +29,7 @@ pub(super) fn names(push: &Push, by: &By, repository: &Path, report: &mut Report
         } else if !seen.insert(name) {
             Some("it comes more than once in this push")
         } else if name.starts_with(METADATA) && by.access < Access::Own {
-            Some("only who owns this repository may push gitcd's metadata")
+            Some(&*owners_only)
         } else if command.new.is_none() && name == head {
             Some("the branch that HEAD names cannot be deleted")
         } else if command.new.is_none() && name.starts_with(FOR) {

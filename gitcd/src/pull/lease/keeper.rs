@@ -43,6 +43,12 @@ pub(super) fn retry(duration: Duration) -> Duration {
     (duration / 12).clamp(Duration::from_millis(50), Duration::from_secs(1))
 }
 
+/// After so many refusals, or failures that only a person can mend: longer each time.
+pub(super) fn rest(duration: Duration, refusals: u32) -> Duration {
+    const LONGEST: Duration = Duration::from_secs(15);
+    retry(duration).saturating_mul(2_u32.saturating_pow(refusals.min(16))).min(LONGEST)
+}
+
 /// Runs what blocks, and waits for it no longer than `limit`; it goes on behind our back then.
 pub(super) async fn within<T: Send + 'static>(
     limit: Duration,
@@ -89,7 +95,7 @@ impl Keeper {
                 Ok(renewal(duration).saturating_sub(Moment::now().since(started)))
             }
             Err(error) => {
-                self.shared.failed(&told(&error));
+                self.shared.failed(&error);
                 Ok(retry(duration))
             }
         }
@@ -188,5 +194,17 @@ impl Keeper {
                 Err(_) => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_refused_asks_less_and_less_often() {
+        let rests: Vec<_> = (0..9).map(|refusals| rest(Duration::from_secs(3), refusals).as_millis()).collect();
+        assert_eq!(rests, [250, 500, 1000, 2000, 4000, 8000, 15_000, 15_000, 15_000]);
+        assert_eq!(rest(Duration::from_secs(3), u32::MAX), Duration::from_secs(15));
     }
 }

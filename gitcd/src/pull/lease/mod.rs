@@ -27,7 +27,7 @@ use self::place::Place;
 pub use self::record::reference;
 use super::join::Joiner;
 use super::remote::{Remote, RemoteError};
-use super::status::Statuses;
+use super::status::{Condition, Statuses};
 use crate::error::chain;
 use crate::fence::Gate;
 use crate::recovery::OpenError;
@@ -69,7 +69,8 @@ pub enum LeaseError {
     },
     /// A server writes the branch of the remote itself.
     #[error(
-        "another gitcd serves {reference} in the repository of remote {remote:?}; a lease needs a remote that nobody serves, such as a          repository of `gitcd host`"
+        "another gitcd serves {reference} in the repository of remote {remote:?}; a lease needs a remote that nobody serves, such as a \
+         repository of `gitcd host`"
     )]
     Served {
         /// The remote.
@@ -110,8 +111,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Problem {
-    /// Why the last renewal failed.
-    said: Option<String>,
+    /// Why the last exchange with the remote failed.
+    said: Option<(Condition, String)>,
     /// That the lease has ended was told.
     is_told: bool,
 }
@@ -126,11 +127,12 @@ impl Shared {
         }
     }
 
-    fn failed(&self, error: &str) {
+    fn failed(&self, error: &RemoteError) {
         let mut problem = self.problem.lock();
-        if problem.said.as_deref() != Some(error) {
-            tracing::warn!(error, remaining = ?self.gate.remaining(), "cannot renew the writer lease; trying again");
-            problem.said = Some(error.to_owned());
+        let said = (error.condition, chain(error));
+        if problem.said.as_ref() != Some(&said) {
+            tracing::warn!(error = said.1, remaining = ?self.gate.remaining(), "cannot renew the writer lease; trying again");
+            problem.said = Some(said);
         }
         if !self.gate.is_open() && !problem.is_told {
             problem.is_told = true;
@@ -140,6 +142,8 @@ impl Shared {
 
     fn lose(&self, by: String) {
         tracing::error!(epoch = self.epoch, by, "the writer lease was taken over: this server writes no more");
+        // It answers again.
+        self.problem.lock().said = None;
         self.lost.send_replace(Some(by));
     }
 }
@@ -184,8 +188,14 @@ impl Lease {
             epoch: self.record.epoch,
             duration_seconds: self.record.duration.as_secs_f64(),
             remaining_seconds: self.gate().remaining().as_secs_f64(),
-            error: self.lost().or_else(|| self.shared.problem.lock().said.clone()),
+            error: self.lost().or_else(|| self.problem(&self.place.remote.name).map(|(_, said)| said)),
         }
+    }
+
+    /// Why the last exchange about the lease failed, if it was with this remote. Other exchanges are less frequent, and hear of
+    /// it later.
+    pub fn problem(&self, remote: &str) -> Option<(Condition, String)> {
+        self.shared.problem.lock().said.clone().filter(|_| self.place.remote.name == remote)
     }
 
     /// `writer` while clients may be told of writes, `suspended` until the lease can be renewed, `deposed` if somebody else has it.
@@ -244,7 +254,9 @@ impl Lease {
                 Ok(head) => {
                     let place = self.place.clone();
                     let saved = spawn_blocking(move || side::save(&place, head.data)).await;
-                    saved.expect("an exchange does not panic").map_err(|error| chain(&error))
+                    let saved = saved.expect("an exchange does not panic");
+                    self.shared.problem.lock().said = saved.as_ref().err().map(|error| (error.condition, chain(error)));
+                    saved.map_err(|error| chain(&error))
                 }
                 Err(error) => Err(chain(&error)),
             };

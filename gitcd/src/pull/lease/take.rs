@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::chain::Chain;
-use super::keeper::{Keeper, limit, retry, within};
+use super::keeper::{Keeper, limit, rest, retry, within};
 use super::mark::Mark;
 use super::place::Place;
 use super::record::{Record, reference};
@@ -18,6 +18,8 @@ use super::{Lease, LeaseError, Settings, Shared, takeover};
 use crate::error::chain as told;
 use crate::fence::{Gate, Moment};
 use crate::git::branch;
+use crate::host::OWN as REMEDY;
+use crate::pull::owner::SERVED;
 use crate::pull::remote::{Place as Where, RemoteError};
 use crate::pull::status::Condition;
 use crate::recovery::StateLock;
@@ -45,6 +47,8 @@ struct Taker {
     is_prepared: bool,
     /// What was tried, and when it was sent: it may have arrived or not.
     tried: Vec<(Oid, Moment, Record)>,
+    /// How often in a row it was refused what only a person can mend.
+    refusals: u32,
     holder: String,
     host: String,
     last_told: Option<(String, Instant)>,
@@ -98,6 +102,7 @@ impl Lease {
             is_saved: false,
             is_prepared: false,
             tried: Vec::new(),
+            refusals: 0,
             holder,
             host,
             last_told: None,
@@ -118,6 +123,7 @@ impl Taker {
                     }
                     match self.decide(&seen) {
                         Step::Wait(rest) => {
+                            self.refusals = 0;
                             if self.preparing.as_ref().is_none_or(JoinHandle::is_finished) {
                                 self.prepared().await?;
                                 self.prepare(&seen);
@@ -129,11 +135,15 @@ impl Taker {
                                 let keeper = self.taken(taken, sent, record);
                                 return self.with_own(keeper).await;
                             }
+                            Err(error) if error.problem.contains(SERVED) => {
+                                let (remote, reference) = (error.remote, self.place.config.data_reference);
+                                return Err(LeaseError::Served { remote, reference });
+                            }
                             // Somebody was faster, or it is not known: the next look tells.
                             Err(error) => {
-                                let what = format!("the writer lease was not taken: {}", told(&error));
+                                let what = format!("the writer lease was not taken: {}", explained(&error));
                                 self.tell_as(&format!("{:?}", error.condition), &what);
-                                retry(self.duration)
+                                self.rest(error.condition)
                             }
                         },
                     }
@@ -143,8 +153,8 @@ impl Taker {
                     return Err(LeaseError::Garbage { remote, reference, problem: error.problem });
                 }
                 Err(error) => {
-                    self.tell(&format!("waiting for the writer lease: {}", told(&error)));
-                    retry(self.duration).max(Duration::from_millis(250))
+                    self.tell(&format!("waiting for the writer lease: {}", explained(&error)));
+                    self.rest(error.condition).max(Duration::from_millis(250))
                 }
             };
             tokio::time::sleep(pause).await;
@@ -281,6 +291,17 @@ impl Taker {
         Ok((lease, takeover::Own { lock, is_saved: self.is_saved }))
     }
 
+    /// How long to wait after an exchange that failed.
+    fn rest(&mut self, condition: Condition) -> Duration {
+        let rest = rest(self.duration, self.refusals);
+        if !matches!(condition, Condition::Denied | Condition::Failed) {
+            self.refusals = 0;
+            return retry(self.duration);
+        }
+        self.refusals = self.refusals.saturating_add(1);
+        rest
+    }
+
     fn tell(&mut self, what: &str) {
         self.tell_as(what, what);
     }
@@ -292,6 +313,17 @@ impl Taker {
             tracing::info!("{what}");
             self.last_told = Some((key.to_owned(), Instant::now()));
         }
+    }
+}
+
+/// An error with what to do about it.
+fn explained(error: &RemoteError) -> String {
+    let said = told(error);
+    match error.condition {
+        Condition::Denied if !said.contains(REMEDY) => {
+            format!("{said}; a lease takes the right to push refs/gitcd/: on a `gitcd host` that is {REMEDY}")
+        }
+        _ => said,
     }
 }
 
