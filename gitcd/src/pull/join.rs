@@ -61,7 +61,7 @@ pub enum Joined {
     Left,
     /// It is not on top of the branch any more.
     Moved,
-    /// These files cannot enter, so nothing does.
+    /// These files cannot enter, so nothing does; or there is nothing else that is not in our history.
     Refused(Vec<Rejected>),
     /// It is now.
     Done {
@@ -235,17 +235,22 @@ impl Joiner {
             let plan = plan(&git.repository, &mut git.graph, &rules, head.data, theirs)?;
             let is_joined =
                 |plan: &Plan| !wanted.is_needless(plan) && (wanted.impatient || !plan.same_tree || head.data < theirs);
-            if plan.as_ref().is_some_and(is_joined) {
+            // What cannot enter is found again and again.
+            let may_be_old = |plan: &Plan| plan.keys.is_empty() && !plan.rejected.is_empty();
+            let is_old = plan.as_ref().is_some_and(may_be_old)
+                && git.graph.is_ancestor(&git.repository, theirs, head.data).map_err(PlanError::from)?;
+            if !is_old && plan.as_ref().is_some_and(is_joined) {
                 // Until our own commit leads to it, nothing else does.
                 keep(&git.refs, &config, theirs)?;
             }
-            Ok::<_, JoinError>(plan)
+            Ok::<_, JoinError>((plan, is_old))
         });
-        let Some(plan) = planned.await.expect("a merge does not panic")? else { return Ok(Joined::Contained) };
+        let (plan, is_old) = planned.await.expect("a merge does not panic")?;
+        let Some(plan) = plan else { return Ok(Joined::Contained) };
         if how.is_needless(&plan) {
             return Ok(Joined::NothingNew);
         }
-        if how.strict && !plan.rejected.is_empty() {
+        if is_old || how.strict && !plan.rejected.is_empty() {
             return Ok(Joined::Refused(plan.rejected));
         }
         // Of two that could both join the histories, one does, so that they do not chase each other.

@@ -407,9 +407,13 @@ impl Puller {
         };
         let started = Instant::now();
         let joined = self.joiner.join(theirs, &how).await?;
-        waiting.exchanged.brought |= joined != Joined::Contained;
+        waiting.exchanged.brought |= !matches!(joined, Joined::Contained | Joined::Refused(_));
         match joined {
-            Joined::Moved | Joined::Refused(_) => waiting.left = None,
+            Joined::Moved => waiting.left = None,
+            Joined::Refused(rejected) => {
+                waiting.left = None;
+                self.statuses.taken(&self.joiner, &remote.name, reference, theirs, &rejected).await;
+            }
             Joined::Contained => {
                 waiting.left = None;
                 self.statuses.taken(&self.joiner, &remote.name, reference, theirs, &[]).await;

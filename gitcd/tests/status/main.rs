@@ -12,6 +12,7 @@ mod driver;
 mod graph;
 mod merge_file;
 mod page;
+mod rejected;
 mod work;
 
 use std::process::{Command, Output};

@@ -1,0 +1,124 @@
+//! Files that do not enter are told until they do, or are gone.
+
+use std::path::Path;
+
+use gitcd::pull::status::Condition;
+use gitcd::status::Branch;
+
+use crate::page::{follower, object, status, write};
+use crate::support::{DATA, Kind, Launch, Server, eventually, free_port};
+use crate::work::Work;
+use crate::{gitcd, text};
+
+const BROKEN: &str = "configmaps/shop/broken";
+
+/// A bare repository that no gitcd serves, and a clone with a commit that both have.
+fn upstream(folder: &Path) -> (std::path::PathBuf, Work) {
+    let (path, work) = (folder.join("up.git"), Work::new());
+    let (_, value) = object("prices", "3");
+    work.write("configmaps/shop/prices", &value);
+    work.commit("prices");
+    let url = path.display().to_string();
+    work.git(&["clone", "-q", "--bare", ".", &url]);
+    work.git(&["remote", "add", "origin", &url]);
+    (path, work)
+}
+
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
+    since.expect("the clock is right").as_secs()
+}
+
+async fn told(server: &Server, what: &str, is_so: impl Fn(&Branch) -> bool) -> Branch {
+    eventually(what, async || Some(status(server).await).filter(&is_so)).await
+}
+
+#[tokio::test]
+async fn a_file_of_a_remote_is_told_until_it_is_corrected() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, work) = upstream(folder.path());
+    let server = follower(folder.path(), &path).await;
+    work.write(BROKEN, "{\"kind\":\n");
+    std::os::unix::fs::symlink("broken", work.path("link")).unwrap();
+    work.commit("broken");
+    work.git(&["push", "-q", "origin", "HEAD:main"]);
+    let broken = work.git(&["rev-parse", "HEAD"]).trim().to_owned();
+    let branch = told(&server, "the rejection", |branch| branch.remotes[0].known.rejected.len() == 2).await;
+    let known = &branch.remotes[0].known;
+    for path in [BROKEN, "link"] {
+        let source = &known.rejected_from[path];
+        assert_eq!((&*source.reference, &source.commit), (DATA, &broken), "{path}");
+        assert!(source.time.abs_diff(now()) < 60, "{path}: {source:?}");
+    }
+    let table = gitcd(&["status", &format!("--endpoint=http://{}", server.address())]);
+    let line = format!("    rejected {BROKEN}: it is not well-formed JSON, or names a field twice (commit {}, ", &broken[..10]);
+    assert!(text(&table.stdout).contains(&line), "{table:?}");
+
+    // Something else is taken; these two are as they were.
+    let (_, value) = object("places", "1");
+    work.write("configmaps/shop/places", &value);
+    work.commit("places");
+    work.git(&["push", "-q", "origin", "HEAD:main"]);
+    let last = work.git(&["rev-parse", "HEAD"]).trim().to_owned();
+    let is_merged = |branch: &Branch| branch.remotes[0].known.merged.as_ref() == Some(&last);
+    let branch = told(&server, "the other file", is_merged).await;
+    let known = &branch.remotes[0].known;
+    assert_eq!(known.rejected.len(), 2, "{known:?}");
+    assert_eq!(known.rejected_from[BROKEN].commit, broken, "since then");
+    assert!(server.page("/metrics").await.contains("gitcd_remote_rejected_files{remote=\"desk\"} 2.0"));
+
+    let (_, value) = object("broken", "2");
+    work.write(BROKEN, &value);
+    work.git(&["rm", "-qf", "link"]);
+    work.commit("corrected");
+    work.git(&["push", "-q", "origin", "HEAD:main"]);
+    let branch = told(&server, "nothing rejected", |branch| branch.remotes[0].known.rejected.is_empty()).await;
+    assert!(branch.remotes[0].known.rejected_from.is_empty());
+    assert_eq!(branch.remotes[0].known.condition, Condition::Synced);
+}
+
+#[tokio::test]
+async fn a_file_that_stays_broken_makes_no_merges() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, work) = upstream(folder.path());
+    let server = follower(folder.path(), &path).await;
+    work.write(BROKEN, "{\"kind\":\n");
+    work.commit("broken");
+    work.git(&["push", "-q", "origin", "HEAD:main"]);
+    let is_told = |branch: &Branch| !branch.remotes[0].known.rejected.is_empty() && branch.commit_lag_revisions == 0;
+    let first = told(&server, "the rejection", is_told).await;
+    // Two more looks.
+    for _ in 0..2 {
+        let last = now();
+        told(&server, "another look", |branch| branch.remotes[0].known.synced_at > Some(last)).await;
+    }
+    let later = status(&server).await;
+    assert_eq!((later.remotes[0].known.merges, &later.head), (first.remotes[0].known.merges, &first.head));
+    assert!(later.remotes[0].known.rejected.contains_key(BROKEN));
+}
+
+#[tokio::test]
+async fn files_of_people_are_told_until_a_push_is_taken() {
+    let port = free_port();
+    let server = Launch::new(Kind::Gitcd).argument(format!("--host-listen-urls=http://127.0.0.1:{port}")).start().await;
+    write(&server, "prices", "3").await;
+    told(&server, "the commit", |branch| branch.commit_lag_revisions == 0).await;
+    let url = format!("http://127.0.0.1:{port}/repo.git");
+    let work = Work::clone(Path::new(&url));
+    work.write(BROKEN, "{\"kind\":\n");
+    work.commit("broken");
+    let broken = work.git(&["rev-parse", "HEAD"]).trim().to_owned();
+    let refused = work.run(&["push", "-q", "origin", "HEAD:refs/for/main"], "");
+    assert!(!refused.status.success(), "{refused:?}");
+    let branch = status(&server).await;
+    assert_eq!(branch.rejected_from[BROKEN].commit, broken);
+    assert_eq!(branch.rejected.keys().collect::<Vec<_>>(), [BROKEN]);
+    let (_, value) = object("broken", "2");
+    work.write(BROKEN, &value);
+    work.git(&["add", "-A"]);
+    work.git(&["commit", "-q", "--amend", "-m", "corrected"]);
+    work.git(&["push", "-q", "origin", "HEAD:main"]);
+    let branch = status(&server).await;
+    assert!(branch.rejected.is_empty() && branch.rejected_from.is_empty(), "{branch:?}");
+    assert!(server.page("/metrics").await.contains("gitcd_rejected_files 0.0"));
+}
