@@ -20,7 +20,7 @@ use self::replay::Replay;
 pub use self::restore::restore;
 use crate::durable;
 use crate::git::branch::{self, Branch, Config, State};
-use crate::git::refs::Refs;
+use crate::git::refs::{RefError, Refs};
 use crate::journal;
 use crate::journal::recovery::recover;
 use crate::snapshot::{Incarnation, Snapshot, hex};
@@ -90,7 +90,12 @@ pub fn lock(config: &Config) -> Result<StateLock, OpenError> {
     if branch::is_absent(&config.repository).map_err(Box::new)? {
         return Err(missing(config));
     }
-    Refs::open(&git_dir(&config.repository))?;
+    match Refs::open(&git_dir(&config.repository)) {
+        Err(RefError::Open { source, .. }) => {
+            return Err(Box::new(branch::OpenError::not_a_repository(&config.repository, &source)).into());
+        }
+        opened => opened?,
+    };
     StateLock::take(config)
 }
 

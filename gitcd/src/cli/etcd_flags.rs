@@ -6,6 +6,7 @@ const NO_USERS: &str =
     "there are no users and roles: leave it out, and give clients certificates with --tls-trusted-ca-certs";
 const LOGS: &str = "logs go to standard error: leave it out; --verbosity says how much is logged";
 const LISTEN: &str = "use --listen-urls, with ';' between several URLs: each serves gRPC, JSON and pages";
+const NO_VERSION_2: &str = "there is no version 2: leave it out";
 const OWN_CHECKS: &str = "corruption is found by Git's and the journal's checksums: leave it out";
 
 /// What a flag's name begins with; the first that fits counts.
@@ -34,6 +35,7 @@ const FAMILIES: &[(&str, &str)] = &[
     ("enable-log", LOGS),
     ("socket-", "a restart does not overlap with the former server: leave it out"),
     ("warning-", "slow requests are counted by etcd_server_slow_apply_total: leave it out"),
+    ("enable-v2", NO_VERSION_2),
     ("tls-m", "TLS 1.2 and 1.3 are taken: leave it out"),
     ("max-snapshots", "use --max-journal-bytes"),
     ("max-wals", "use --max-journal-bytes"),
@@ -54,7 +56,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("memory-mlock", NO_DATABASE),
     ("enable-grpc-gateway", "JSON over HTTP is always served: leave it out"),
     ("feature-gates", "etcd's features have no counterpart: leave it out"),
-    ("v2-deprecation", "there is no version 2: leave it out"),
+    ("v2-deprecation", NO_VERSION_2),
     ("downgrade-check-time", "the storage has one version: leave it out"),
     ("cert-file", "use --tls-cert"),
     ("key-file", "use --tls-key"),
@@ -92,6 +94,7 @@ mod tests {
         assert!(remedy("data-dir").unwrap().contains("--repo"));
         assert!(remedy("listen-client-urls").unwrap().contains("--listen-urls"));
         assert_eq!(remedy("listen-peer-urls"), Some(ONE_MEMBER));
+        assert_eq!(remedy("enable-v2"), Some(NO_VERSION_2));
         assert_eq!(remedy("repository"), None);
     }
 }

@@ -12,7 +12,6 @@ use anyhow::Context as _;
 use git2::{Oid, Repository};
 
 use self::fold::Line;
-use crate::recovery::git_dir;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -46,7 +45,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         Some(repo) => repo.clone(),
         None => super::default_repository()?,
     };
-    let repository = Repository::open(git_dir(&repo)).with_context(|| format!("cannot open {}", repo.display()))?;
+    let repository = super::open_repository(&repo)?;
     let (names, mut starts) = references(&repository)?;
     if !args.references.is_empty() {
         let resolve = |name: &String| {

@@ -5,11 +5,12 @@ mod install;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use git2::{ObjectType, Oid, Repository};
 
 use crate::git::form;
 use crate::merge::schema::Schemas;
+use crate::merge::value::Value;
 use crate::merge::{Conflict, Outcome, Policy, Side, merge};
 
 #[derive(Debug, clap::Args)]
@@ -73,11 +74,14 @@ fn files(args: &Args) -> anyhow::Result<ExitCode> {
         (_, true) => Policy::Theirs,
         _ => Policy::Later,
     };
+    let what = args.key.clone().unwrap_or_else(|| ours.path.display().to_string());
+    if ours.value != theirs.value && theirs.value != base.value {
+        sound(&what, &ours, &base, &theirs)?;
+    }
     let schemas = schemas(args.repo.as_deref());
     // Git gives an empty file where there is no ancestor.
     let base_value = Some(&base.value[..]).filter(|value| !value.is_empty());
     let merged = merge(&schemas, policy, base_value, Some(ours.side()?), Some(theirs.side()?));
-    let what = args.key.clone().unwrap_or_else(|| ours.path.display().to_string());
     for conflict in &merged.conflicts {
         tell(&what, conflict);
     }
@@ -117,6 +121,23 @@ impl File {
         let id = Oid::hash_object(ObjectType::Blob, &self.blob)?;
         Ok(Side { value: &self.value, hash: id.as_bytes().try_into().context("an object id has 20 bytes")? })
     }
+}
+
+/// Refuses files that are broken: meant as objects, and none. What else is no object is taken whole from one side.
+fn sound(what: &str, ours: &File, base: &File, theirs: &File) -> anyhow::Result<()> {
+    let is_object = |file: &File| Value::parse(&file.value).is_some();
+    let is_meant = |file: &File| {
+        let mut lines = file.value.split(|byte| *byte == b'\n');
+        file.value.trim_ascii_start().starts_with(b"{") || lines.any(|line| line.starts_with(b"<<<<<<< "))
+    };
+    let are_objects = [ours, base, theirs].into_iter().any(is_object);
+    for (side, file) in [("ours", ours), ("theirs", theirs)] {
+        if !is_object(file) && (are_objects || is_meant(file)) {
+            let path = file.path.display();
+            bail!("{what}: {side} ({path}) is no JSON or YAML object, or names a field twice; ours is left as it is");
+        }
+    }
+    Ok(())
 }
 
 fn tell(what: &str, Conflict { field, kept, lost }: &Conflict) {

@@ -14,7 +14,7 @@ mod restore;
 mod serve;
 mod status;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -24,6 +24,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use self::origin::Origins;
 use crate::config::{Branches, ConfigError, PerBranch};
+use crate::git::branch;
+use crate::recovery::git_dir;
 use crate::telemetry;
 
 /// An etcd v3 server whose store is a branch of a Git repository.
@@ -161,6 +163,12 @@ fn default_repository() -> anyhow::Result<PathBuf> {
     let data =
         data.ok_or_else(|| anyhow::anyhow!("there is no home folder: say where the repository is with --repo"))?;
     Ok(data.join("gitcd/repo.git"))
+}
+
+/// Opens a repository that a flag names.
+fn open_repository(path: &Path) -> anyhow::Result<git2::Repository> {
+    let opened = git2::Repository::open(git_dir(path));
+    Ok(opened.map_err(|said| branch::OpenError::not_a_repository(path, &said))?)
 }
 
 /// Runs the command line. Returns the exit code.

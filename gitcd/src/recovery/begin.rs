@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{OpenError, StateLock, first_snapshot, git_dir, set_aside, start_journal, state_folder};
 use crate::config::{Branches, DEFAULT_NAME};
 use crate::durable;
-use crate::git::branch::{Branch, Config, State};
+use crate::git::branch::{self, Branch, Config, State};
 use crate::git::refs::Refs;
 use crate::snapshot::{Incarnation, hex};
 use crate::store::revision::Revision;
@@ -37,6 +37,8 @@ pub enum Initialized {
 /// # Errors
 /// [`OpenError`].
 pub fn init(config: &Config, beginning: Beginning) -> Result<Initialized, OpenError> {
+    // A file is told as what it is; what else stands in the way is found when the branch is made.
+    branch::is_absent(&config.repository).map_err(Box::new)?;
     durable::make_folder(&config.repository)?;
     let incarnation: Incarnation = rand::random();
     let state = State {

@@ -28,7 +28,8 @@ pub enum OpenError {
     },
     /// Another process serves it.
     #[error(
-        "branch {reference} of {repository:?} is served by another gitcd (it holds {lock:?}); a branch has one writer"
+        "branch {reference} of {repository:?} is served by another gitcd (it holds {lock:?}); a branch has one writer: end that one \
+         first, or serve a clone that follows this branch (--remote-names)"
     )]
     Locked {
         /// The repository.

@@ -28,6 +28,8 @@ const MAX_BUMPED: i64 = i64::MAX / 2;
 /// # Errors
 /// [`OpenError`], among others if the branch exists. A crash leaves a branch that is refused until it is removed.
 pub fn restore(config: &Config, backup: &Backup, bump: Option<i64>) -> Result<Revision, OpenError> {
+    // A file is told as what it is; what else stands in the way is found when the branch is made.
+    branch::is_absent(&config.repository).map_err(Box::new)?;
     durable::make_folder(&config.repository)?;
     // A folder that is no repository yet has nobody who could serve it.
     let _lock = git2::Repository::open(&config.repository).is_ok().then(|| StateLock::take(config)).transpose()?;

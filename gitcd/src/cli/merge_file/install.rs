@@ -13,7 +13,8 @@ const ATTRIBUTES: &str = "* merge=trishanku";
 /// Writes the configuration of the repository and its `info/attributes`; nothing that is tracked.
 pub(super) fn install(repo: Option<&Path>) -> anyhow::Result<()> {
     let start = repo.unwrap_or(Path::new("."));
-    let repository = Repository::discover(start).with_context(|| format!("no repository at {}", start.display()))?;
+    let none = || format!("no repository at {}: name a clone with --repo, or call this in one", start.display());
+    let repository = Repository::discover(start).map_err(|_| anyhow::Error::msg(none()))?;
     let driver = format!("{} merge-file --driver --key %P %A %O %B", program()?);
     let mut config = repository.config()?.open_level(ConfigLevel::Local)?;
     config.set_str(NAME, "objects by their fields (gitcd merge-file)")?;

@@ -10,7 +10,6 @@ use super::super::{duration, per_branch};
 use crate::config::PerBranch;
 use crate::pull;
 use crate::pull::lease::{LONGEST, SHORTEST, Settings};
-use crate::recovery::git_dir;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "One writer at a time")]
@@ -94,9 +93,12 @@ impl Leases {
 fn usual(branch: &str, repository: &Path, pull: &pull::Config) -> anyhow::Result<String> {
     let mut names: Vec<String> = pull.remotes.iter().map(|remote| remote.name.clone()).collect();
     if names.is_empty() {
-        let opened = git2::Repository::open(git_dir(repository)).with_context(|| {
+        let opened = super::super::open_repository(repository).with_context(|| {
             let path = repository.display();
-            format!("--writer-lease needs a repository with a remote: make it with `git init --bare {path}` and `git -C {path} remote add origin URL`")
+            format!(
+                "--writer-lease needs a repository with a remote: make it with `git init --bare {path}` and \
+                 `git -C {path} remote add origin URL`"
+            )
         })?;
         names = opened.remotes()?.iter().flatten().flatten().map(ToOwned::to_owned).collect();
     }

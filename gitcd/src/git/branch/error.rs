@@ -1,7 +1,7 @@
 //! What can go wrong with a branch, by operation.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use git2::Oid;
 
@@ -74,13 +74,13 @@ pub enum FlushError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is a folder, but no repository in it.
-    #[error("{path:?} is not a Git repository: {}", said.message())]
+    /// There is a file, or a folder with something else than a repository in it.
+    #[error("{path:?} is not a Git repository: {problem}")]
     NotARepository {
         /// The folder.
         path: PathBuf,
-        /// What libgit2 said.
-        said: git2::Error,
+        /// What is wrong, and what to do.
+        problem: String,
     },
     /// The folder cannot be looked at.
     #[error("cannot read {path:?}")]
@@ -151,12 +151,32 @@ pub enum OpenError {
     Pair(#[from] PairError),
 }
 
+impl OpenError {
+    /// What libgit2 cannot open as a repository.
+    pub(crate) fn not_a_repository(path: &Path, said: &git2::Error) -> Self {
+        let problem = if path.is_file() {
+            "it is a file; --repo takes the folder of a repository".to_owned()
+        } else if !path.exists() {
+            "there is no such folder; make it with `gitcd init`".to_owned()
+        } else if said.code() == git2::ErrorCode::NotFound {
+            "it has something else in it; name a repository with --repo, or an empty or a new folder for `gitcd init`"
+                .to_owned()
+        } else {
+            said.message().to_owned()
+        };
+        Self::NotARepository { path: path.to_owned(), problem }
+    }
+}
+
 /// Why a branch could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
     /// It is there already.
-    #[error("{reference} exists already")]
+    #[error(
+        "{reference} exists already; name another repository with --repo, or another branch with \
+         --data-reference-names=NAME=refs/heads/NAME"
+    )]
     Exists {
         /// The reference.
         reference: String,

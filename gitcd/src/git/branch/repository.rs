@@ -18,16 +18,19 @@ pub(super) fn open_repository(path: &Path) -> Result<Option<Repository>, OpenErr
     }
     match Repository::open_bare(path) {
         Ok(repository) => Ok(Some(repository)),
-        Err(said) => Err(OpenError::NotARepository { path: path.into(), said }),
+        Err(said) => Err(OpenError::not_a_repository(path, &said)),
     }
 }
 
 /// Whether nothing is at a path, or nothing but gitcd's own folder.
 ///
 /// # Errors
-/// [`OpenError::Io`] if that cannot be seen.
+/// [`OpenError::Io`] if that cannot be seen, [`OpenError::NotARepository`] for a file.
 pub fn is_absent(path: &Path) -> Result<bool, OpenError> {
-    is_free(path).map_err(|source| OpenError::Io { path: path.into(), source })
+    is_free(path).map_err(|source| match source.kind() {
+        io::ErrorKind::NotADirectory => OpenError::not_a_repository(path, &git2::Error::from_str("no folder")),
+        _ => OpenError::Io { path: path.into(), source },
+    })
 }
 
 fn is_free(path: &Path) -> io::Result<bool> {
