@@ -178,6 +178,15 @@ fn listeners_that_cannot_be_are_refused() {
         (&["--listen-urls=https://127.0.0.1:0", "--tls-cert=a.pem"], "--tls-key"),
         (&["--tls-trusted-ca-certs=a.pem"], "--tls-cert"),
         (&["--listen-urls=default="], "--listen-urls"),
+        (&["--listen-urls=http://127.0.0.1:0,http://127.0.0.1:0"], "separated by ';'"),
+        (&["--host-listen-urls=http://127.0.0.1:0,http://127.0.0.1:0"], "separated by ';'"),
+        (&["--host-listen-urls=ftp://127.0.0.1:0"], "--host-listen-urls"),
+        (&["--host-listen-urls=http://0.0.0.0:0"], "--host-tokens"),
+        (&["--host-listen-urls=https://127.0.0.1:0", "--host-anonymous=read"], "--host-tls-cert"),
+        (
+            &["--host-listen-urls=https://127.0.0.1:0", "--host-tls-cert=a.pem", "--host-anonymous=read"],
+            "--host-tls-key",
+        ),
         (&["--key-prefixes=a=/,b=/"], "--listen-urls"),
         (&["--key-prefixes=a=/", "--listen-urls=b=http://127.0.0.1:0"], "--listen-urls"),
         (&["--data-reference-names=a=refs/heads/main,default=refs/heads/main"], "--data-reference-names"),
@@ -185,4 +194,28 @@ fn listeners_that_cannot_be_are_refused() {
         let (ok, said) = gitcd(&[&["serve", &repo], arguments].concat(), &[]);
         assert!(!ok && said.contains(word), "{arguments:?}: {said}");
     }
+}
+
+#[test]
+fn what_is_no_repository_is_named_with_what_to_do() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let (file, other) = (folder.path().join("file"), folder.path().join("other"));
+    std::fs::write(&file, "").expect("the temporary folder is writable");
+    std::fs::create_dir(&other).expect("the temporary folder is writable");
+    std::fs::write(other.join("notes"), "mine").expect("the temporary folder is writable");
+    for command in
+        [&["init"][..], &["serve"], &["pull", "--remote-names=up"], &["graph"], &["serve", "--writer-lease=3s"]]
+    {
+        for (path, words) in [(&file, "it is a file; --repo takes the folder"), (&other, "it has something else in it")]
+        {
+            let repo = format!("--repo={}", path.display());
+            let (ok, said) = gitcd(&[command, &[&repo]].concat(), &[]);
+            let is_plain = !said.contains("class=") && said.matches(words).count() == 1;
+            assert!(!ok && is_plain && said.contains(&path.display().to_string()), "{command:?}: {said}");
+        }
+    }
+    assert_eq!(std::fs::read(&file).expect("it is still a file"), b"");
+    assert_eq!(other.read_dir().expect("it is still a folder").count(), 1);
+    let (ok, said) = gitcd(&["merge-file", "--install", &format!("--repo={}", file.display())], &[]);
+    assert!(!ok && said.contains("name a clone with --repo") && !said.contains("class="), "{said}");
 }

@@ -28,6 +28,16 @@ async fn a_port_in_use_is_named() {
 }
 
 #[tokio::test]
+async fn a_port_in_use_for_the_host_is_named_before_anything_is_done() {
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there are free ports");
+    let address = taken.local_addr().expect("it has one");
+    let mut server = Launch::new(Kind::Gitcd).argument(format!("--host-listen-urls=http://{address}")).spawn();
+    let exit = server.exit().await;
+    explains(&exit, &[&address.to_string(), "in use", "--host-listen-urls"]);
+    assert!(!exit.output.contains("branch recovered"), "{}", exit.output);
+}
+
+#[tokio::test]
 async fn a_second_server_on_the_branch_is_refused_and_the_first_goes_on() {
     let first = Server::start(Kind::Gitcd).await;
     let client = first.client().await;
@@ -36,7 +46,7 @@ async fn a_second_server_on_the_branch_is_refused_and_the_first_goes_on() {
     let mut second = Launch::new(Kind::Gitcd).folder(first.folder()).spawn();
     let exit = second.exit().await;
     let path = first.repository().path().display().to_string();
-    explains(&exit, &[&path, "another"]);
+    explains(&exit, &[&path, "another", "end that one first", "--remote-names"]);
 
     write(&client, WRITES..WRITES + 1).await;
     holds(&client, 0..WRITES + 1).await;

@@ -2,10 +2,11 @@
 
 use std::process::{Child, Command, Stdio};
 
+use gitcd::pull::status::Condition;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::node::{arrives, bare, launch, status, write};
-use crate::support::{Repository, eventually, free_port};
+use crate::support::{Kind, Launch, Repository, eventually, free_port};
 
 /// `gitcd host`, ended with the test.
 struct Host(Child);
@@ -73,6 +74,8 @@ async fn a_host_that_hangs_ends_the_lease_and_nothing_else() {
 
     host.signal(Signal::STOP);
     eventually("the end of the lease", async || (status(&one).await.role == "suspended").then_some(())).await;
+    let remote = status(&one).await.remotes.remove(0);
+    assert!(remote.known.condition == Condition::Unreachable && remote.known.error.is_some(), "{remote:?}");
     host.signal(Signal::CONT);
     eventually("the lease", async || (status(&one).await.role == "writer").then_some(())).await;
     write(&one.client().await, "b", "{}").await;
@@ -83,4 +86,43 @@ async fn a_host_that_hangs_ends_the_lease_and_nothing_else() {
     other.ready().await;
     arrives(&other.client().await, "b", "{}").await;
     assert_eq!(status(&other).await.lease.expect("it has one").epoch, 2);
+}
+
+#[tokio::test]
+async fn who_may_not_have_the_lease_is_told_what_it_takes() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let (root, port) = (folder.path().join("root"), free_port());
+    std::fs::create_dir(&root).expect("the folder is writable");
+    bare(&root.join("up.git"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
+    command.arg("host").arg(format!("--root={}", root.display()));
+    command.arg(format!("--listen-urls=http://127.0.0.1:{port}")).stderr(Stdio::null());
+    let _host = Host(command.spawn().expect("gitcd runs"));
+    let repository = Repository::init(&folder.path().join("repo.git"));
+    repository.git(&["remote", "add", "origin", &format!("http://127.0.0.1:{port}/up.git")]);
+    let server = launch(folder.path(), &["--writer-lease=1s"]).spawn();
+    let line = eventually("the refusal", async || {
+        server.output().lines().find(|line| line.contains("the writer lease was not taken")).map(ToOwned::to_owned)
+    })
+    .await;
+    assert!(line.contains("`access: own`") && line.contains("--anonymous=own"), "{line}");
+}
+
+#[tokio::test]
+async fn a_branch_that_somebody_serves_over_http_has_no_lease() {
+    let port = free_port();
+    let store = Launch::new(Kind::Gitcd)
+        .argument(format!("--host-listen-urls=http://127.0.0.1:{port}"))
+        .argument("--host-anonymous=own")
+        .start()
+        .await;
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let repository = bare(&folder.path().join("repo.git"));
+    repository.git(&["remote", "add", "origin", &format!("http://127.0.0.1:{port}/repo.git")]);
+    let exit = launch(folder.path(), &["--writer-lease=1s"]).spawn().exit().await;
+    assert_eq!(exit.status.code(), Some(1));
+    assert!(exit.output.contains("another gitcd serves refs/heads/main"), "{}", exit.output);
+    assert_eq!(store.page("/health").await, r#"{"health":"true","reason":""}"#);
+    let lease = store.repository().git(&["for-each-ref", "refs/gitcd/lease"]);
+    assert_eq!(lease, "");
 }

@@ -78,6 +78,27 @@ fn rights_decide_and_names_are_not_told() {
 }
 
 #[test]
+fn who_is_not_let_in_is_logged_and_what_was_shown_is_not() {
+    let host = host(&[]);
+    let line = |words: &str| {
+        super::eventually(words, || host.log().lines().find(|line| line.contains(words)).map(ToOwned::to_owned))
+    };
+    for (authorization, name, words, level) in [
+        ("", "a", "asked for a token (401)", "INFO"),
+        ("Bearer guess", "team/b", "a token that nobody has", "WARN"),
+        ("Bearer read-me", "none\u{9b}", "refused (403)", "WARN"),
+    ] {
+        status(&host, name, FETCH, authorization);
+        let line = line(words);
+        let path = format!("path=\"/{}/info/refs\"", name.escape_debug());
+        assert!(line.contains(level) && line.contains("address=127.0.0.1:") && line.contains(&path), "{line}");
+    }
+    assert!(line("refused (403)").contains("user=\"reader\""));
+    let log = host.log();
+    assert!(!["guess", "read-me", "service="].iter().any(|secret| log.contains(secret)), "{log}");
+}
+
+#[test]
 fn metadata_is_for_owners() {
     let host = host(&[]);
     let url = |user: &str| host.url("a.git").replace("http://", &format!("http://{user}@"));
@@ -86,6 +107,7 @@ fn metadata_is_for_owners() {
     work.git(&["push", "--quiet", "origin", "main"]);
     let complaint = work.fails(&["push", "origin", "main:refs/gitcd/metadata/main"]);
     assert!(complaint.contains("only who owns this repository"), "{complaint}");
+    assert!(complaint.contains("`access: own`") && complaint.contains("--anonymous=own"), "{complaint}");
     work.git(&["push", "--quiet", &url("any:own-me"), "main:refs/gitcd/metadata/main"]);
     let listed = work.git(&["ls-remote", &url("any:read-me"), "refs/gitcd/*"]);
     assert!(listed.contains("refs/gitcd/metadata/main"), "who may read sees it: {listed}");
@@ -130,6 +152,8 @@ fn a_host_that_nobody_could_use_or_everybody_by_mistake_does_not_start() {
         let words = Host::prepare(arguments).refused();
         assert!(words.contains("nobody could use this host") && words.contains("--tokens"), "{words}");
     }
+    let words = Host::prepare(&["--listen-urls=https://127.0.0.1:0"]).refused();
+    assert!(words.contains("only where all URLs are http://"), "{words}");
     let words = Host::prepare(&["--tokens=/nonexistent"]).refused();
     assert!(words.contains("/nonexistent"), "{words}");
     let words = Host::prepare(&["--root=/nonexistent"]).refused();

@@ -18,6 +18,9 @@ fn the_first_push_makes_the_repository() {
     assert_eq!(made.git(&["symbolic-ref", "HEAD"]), "refs/heads/main");
     assert_eq!(made.references().lines().count(), 2);
     made.fsck();
+    let log = host.log();
+    let place = format!("repository={}", host.root().join("team/new.git").display());
+    assert!(log.contains(&place) && !log.contains(".gitcd-new-"), "{log}");
     let only = host.url("only.git");
     work.git(&["push", "--quiet", &only, "topic"]);
     assert_eq!(host.repository("only.git").git(&["symbolic-ref", "HEAD"]), "refs/heads/topic");

@@ -192,7 +192,10 @@ async fn restoring_needs_room_for_a_branch_and_a_file_that_is_whole() {
     assert!(!folder.path().join("repo.git/HEAD").exists(), "nothing was made");
 
     succeeds(&restore(&file, folder.path(), &[]));
-    refused(&restore(&file, folder.path(), &[]), "exists already");
+    refused(
+        &restore(&file, folder.path(), &[]),
+        "exists already; name another repository with --repo, or another branch",
+    );
     // A crash in the middle of a restore leaves this.
     let repository = Repository::at(&folder.path().join("repo.git"));
     std::fs::write(repository.path().join("gitcd/default/restoring"), "").unwrap();

@@ -2,7 +2,7 @@
 
 use crate::authority::Authority;
 use crate::page::{follower, status, write};
-use crate::support::{Kind, Launch, Server, eventually, free_port};
+use crate::support::{Kind, Launch, Repository, Server, eventually, free_port};
 use crate::{gitcd, text};
 
 use gitcd::pull::status::Condition;
@@ -62,12 +62,34 @@ async fn a_remote_that_is_away_and_a_server_that_is_away_make_it_fail() {
     let away = format!("--endpoint=http://127.0.0.1:{}", free_port());
     let output = gitcd(&["status", &away, &endpoint(&desk)]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("cannot connect"), "{output:?}");
+    assert!(text(&output.stderr).contains("cannot connect; --endpoint says where"), "{output:?}");
     assert!(text(&output.stdout).contains("default"), "the other one is told: {output:?}");
     let output = gitcd(&["status", "--json", &away]);
     assert_eq!(output.status.code(), Some(1));
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(told[0]["error"].as_str().unwrap_or_default().contains("cannot connect"), "{told}");
+}
+
+#[tokio::test]
+async fn a_remote_that_is_not_pulled_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let desk = Server::start(Kind::Gitcd).await;
+    let repository = Repository::init(&folder.path().join("repo.git"));
+    repository.git(&["remote", "add", "desk", &desk.repository().path().display().to_string()]);
+    let launch = Launch::new(Kind::Gitcd).folder(folder.path()).argument("--remote-names=default=desk:phone");
+    let server = launch.start().await;
+    let told = eventually("what is said of the remotes", async || {
+        let told = status(&server).await;
+        told.remotes.iter().all(|remote| remote.known.error.is_some()).then_some(told)
+    })
+    .await;
+    let of = |at: usize| (told.remotes[at].known.condition, told.remotes[at].known.error.clone().unwrap_or_default());
+    assert_eq!(of(0), (Condition::Unknown, "it is not pulled: --pull-ticker-duration is 0".to_owned()));
+    assert!(of(1).0 == Condition::Failed && of(1).1.contains("remote add phone URL"), "{:?}", of(1));
+    assert!(server.output().contains("it is not pulled"), "{}", server.output());
+    let output = gitcd(&["status", &endpoint(&server)]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("    it is not pulled: --pull-ticker-duration is 0"), "{output:?}");
 }
 
 #[tokio::test]

@@ -91,6 +91,19 @@ fn a_conflict_is_decided_without_markers() {
 }
 
 #[test]
+fn git_stops_at_a_broken_file_and_keeps_ours() {
+    let (ours, theirs) = (pod("a:2", "b:1"), pod("a:3", "b:1"));
+    let work = diverged(&ours, &theirs[..theirs.len() / 2]);
+    install(&work);
+    let merged = work.run(&["merge", "-m", "both", "other"], "");
+    let told = text(&merged.stdout) + &text(&merged.stderr);
+    assert_eq!(merged.status.code(), Some(1), "a conflict, not a failure of the merge: {told}");
+    assert!(told.contains(&format!("gitcd: {FILE}: theirs (")), "{told}");
+    assert_eq!((work.read(FILE), work.git(&["ls-files", "--unmerged"]).lines().count()), (ours, 3));
+    work.git(&["merge", "--abort"]);
+}
+
+#[test]
 fn definitions_in_the_work_tree_say_how_lists_are_merged() {
     let definition = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"teas.example.org"},
         "spec":{"group":"example.org","names":{"kind":"Tea","plural":"teas"},"scope":"Namespaced","versions":[{"name":"v1","served":true,

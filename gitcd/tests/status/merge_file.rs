@@ -87,6 +87,32 @@ fn files_added_by_both_have_no_base() {
 }
 
 #[test]
+fn a_broken_file_is_an_error_and_ours_stays() {
+    let (good, other) = (pod("a:1", "b:1"), pod("a:2", "b:1"));
+    let cut = &other[..200];
+    let marked = "<<<<<<< ours\n  tea: 3\n=======\n  tea: 4\n>>>>>>> theirs\n";
+    for (sides, broken) in [
+        ([cut, &*good, &*pod("a:3", "b:1")], "ours"),
+        ([&*other, &*good, cut], "theirs"),
+        ([&*other, &*good, marked], "theirs"),
+        ([cut, "", "{\"kind\":"], "ours"),
+        ([&*other, cut, "just text\n"], "theirs"),
+    ] {
+        for arguments in [&["--key=pods/default/shop"][..], &["--driver", "--key=pods/default/shop"]] {
+            let (code, ours, told) = merged(arguments, sides);
+            assert_eq!((code, &*ours), (Some(2), sides[0]), "{told}");
+            let start = format!("gitcd: pods/default/shop: {broken} (");
+            assert!(told.starts_with(&start) && told.lines().count() == 1 && !told.contains("tea"), "{told}");
+        }
+        let (code, printed, _) = merged(&["-p"], sides);
+        assert_eq!((code, &*printed), (Some(2), ""));
+    }
+    // What is meant as no object is taken whole.
+    let (code, ours, _) = merged(&["--theirs"], ["one\n", "none\n", "other\n"]);
+    assert_eq!((code, &*ours), (Some(1), "other\n"));
+}
+
+#[test]
 fn a_missing_file_is_an_error() {
     let output = gitcd(&["merge-file", "/nowhere/a", "/nowhere/b", "/nowhere/c"]);
     assert_eq!(output.status.code(), Some(2));

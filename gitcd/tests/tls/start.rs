@@ -53,6 +53,18 @@ async fn an_authority_on_such_a_curve_is_warned_of() {
 }
 
 #[tokio::test]
+async fn certificates_beside_a_url_without_tls_are_warned_of() {
+    let files = Files::new();
+    let server = files.launch_mutual().start().await;
+    let (said, plain) =
+        (server.output(), format!("http://{} in --listen-urls is served without TLS", server.address()));
+    for words in [&*plain, "--tls-cert", "--tls-trusted-ca-certs", &format!("Write https://{}", server.address())] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert_eq!(said.matches("is served without TLS").count(), 1, "the other one has it: {said}");
+}
+
+#[tokio::test]
 async fn a_listener_without_its_certificates_is_refused() {
     let exit = Launch::new(Kind::Gitcd).secure().spawn().exit().await;
     assert!(!exit.status.success() && exit.output.contains("--tls-cert"), "{}", exit.output);
