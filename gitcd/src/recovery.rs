@@ -272,7 +272,11 @@ pub(crate) fn set_aside(folder: &Path) -> Result<(), OpenError> {
         if from.exists() {
             let to = aside(part, mark);
             durable::rename(&from, &to)?;
-            tracing::warn!(kept = %to.display(), "local state of another life of this branch was set aside");
+            tracing::warn!(
+                kept = %to.display(),
+                "local state of another life of this branch was set aside: nothing reads it any more; delete it once nothing is \
+                 missed that was acknowledged right before"
+            );
         }
     }
     Ok(())
