@@ -159,6 +159,15 @@ impl Refs {
         Err(RefError::Symbolic { name })
     }
 
+    /// Makes `name` refer to `new`, whatever it refers to now. Nothing is written if that is so already.
+    ///
+    /// # Errors
+    /// Those of [`Refs::update`], with [`RefError::Moved`] if somebody else moves it at the same time.
+    pub fn set(&self, name: &str, new: Oid) -> Result<(), RefError> {
+        let before = self.read(name)?;
+        if before == Some(new) { Ok(()) } else { self.update(name, new, before) }
+    }
+
     /// Removes the lock of `name` if a gitcd that ended in the middle of an update left it;
     /// tells whether there was one. Locks of other programs stay.
     ///

@@ -294,7 +294,5 @@ impl Joiner {
 
 /// The reference that keeps what is being merged alive.
 fn keep(refs: &Refs, config: &Config, theirs: Oid) -> Result<(), RefError> {
-    let name = format!("refs/gitcd/merging/{}", config.name);
-    let before = refs.read(&name)?;
-    if before == Some(theirs) { Ok(()) } else { refs.update(&name, theirs, before) }
+    refs.set(&format!("refs/gitcd/merging/{}", config.name), theirs)
 }

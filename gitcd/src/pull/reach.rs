@@ -11,7 +11,7 @@ use super::local::Copier;
 use super::program::{self, Failed};
 use super::smart::{self, Exchange, Service, Session, Update};
 use super::status::Condition;
-use crate::git::refs::{RefError, Refs};
+use crate::git::refs::Refs;
 use crate::git::transfer::{self, Bounds, TransferError};
 
 /// Longest time that an exchange may take if nobody says otherwise.
@@ -80,11 +80,7 @@ impl Reach<'_> {
             bytes = incoming.bytes;
         }
         for (_, oid, follower) in wanted {
-            let failed = |error: RefError| failed(&error);
-            let before = refs.read(follower).map_err(failed)?;
-            if before != Some(*oid) {
-                refs.update(follower, *oid, before).map_err(failed)?;
-            }
+            refs.set(follower, *oid).map_err(|error| failed(&error))?;
         }
         Ok(bytes)
     }

@@ -268,12 +268,8 @@ impl Remote {
             .map_err(|error| self.error(Condition::Failed, error.to_string()))?;
         for (reference, found) in [(&self.data_reference, fetched.theirs), (&config.data_reference, fetched.own)] {
             let Some(found) = found else { continue };
-            let tracking = self.tracking(reference);
-            let failed = |error: RefError| self.error(Condition::Failed, error.to_string());
-            let before = own.read(&tracking).map_err(failed)?;
-            if before != Some(found) {
-                own.update(&tracking, found, before).map_err(failed)?;
-            }
+            let set = own.set(&self.tracking(reference), found);
+            set.map_err(|error| self.error(Condition::Failed, error.to_string()))?;
         }
         Ok(Fetched { bytes, ..fetched })
     }

@@ -148,10 +148,7 @@ impl Place {
     }
 
     fn follow(&self, refs: &Refs, name: &str, oid: Oid) -> Result<(), RemoteError> {
-        let tracking = self.remote.tracking(name);
-        let failed = |error: RefError| self.failed(Condition::Failed, &error);
-        let before = refs.read(&tracking).map_err(failed)?;
-        if before == Some(oid) { Ok(()) } else { refs.update(&tracking, oid, before).map_err(failed) }
+        refs.set(&self.remote.tracking(name), oid).map_err(|error| self.failed(Condition::Failed, &error))
     }
 
     /// Keeps a commit that is about to be pushed from being collected as garbage here.
