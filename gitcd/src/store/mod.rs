@@ -6,11 +6,14 @@
 //! answer. Reads answer at the durable revision, whatever the writer has already applied beyond it.
 
 pub mod alarms;
+mod counters;
+mod error;
 mod expiry;
 pub mod index;
 pub mod lease;
 pub mod log;
 pub mod merge;
+mod progress;
 pub mod query;
 pub(crate) mod ranges;
 pub mod revision;
@@ -20,153 +23,28 @@ mod writer;
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
-use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::{mpsc, oneshot};
 
 use self::alarms::Alarms;
 use self::index::{Index, Size};
 use self::lease::Leases;
 use self::log::Entry;
+use self::progress::Progress;
 use self::query::{Found, Range, View};
 use self::revision::Revision;
 use self::txn::{Done, Op};
-use self::version::{ValueLost, Version};
+use self::version::Version;
 use crate::fence::Gate;
 use crate::journal::{self, Segments};
-use crate::metrics::{Work, disk_seconds};
 use crate::watch::Hub;
 
+pub use counters::Counters;
+pub use error::Error;
 pub use writer::Limits;
-
-/// Why an operation was not done. Nothing was changed, but for [`Error::InDoubt`].
-#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Error {
-    /// The asked revision is below the compaction.
-    #[error("required revision has been compacted")]
-    Compacted,
-    /// The asked revision has not happened yet.
-    #[error("required revision is a future revision")]
-    Future,
-    /// `ignore_value` or `ignore_lease` on a key that does not exist.
-    #[error("key not found")]
-    KeyNotFound,
-    /// No such lease.
-    #[error("requested lease not found")]
-    LeaseNotFound,
-    /// A lease with this id exists.
-    #[error("lease already exists")]
-    LeaseExists,
-    /// The disk is full, or the journal has reached twice its bound because commits fail.
-    #[error("no space left for the journal")]
-    NoSpace,
-    /// An fsync failed, or a background part died: see the log. Reads go on at the last durable revision.
-    #[error("writes are refused until gitcd is restarted: {0}")]
-    Poisoned(String),
-    /// This server does not have the writer lease at the moment, or not any more.
-    #[error("this server does not have the writer lease")]
-    NoLease,
-    /// The writer lease ended while the write was made: it is durable here, but nobody sees it, unless the lease is got back.
-    #[error("the writer lease ended before the write could be acknowledged")]
-    InDoubt,
-    /// The server is stopping.
-    #[error("server stopped")]
-    Stopped,
-    /// A value could not be read back.
-    #[error("{0}")]
-    ValueLost(String),
-    /// A merge that was to have none has a conflict, in this key.
-    #[error("{0} was changed on both sides")]
-    Conflict(String),
-}
-
-impl From<ValueLost> for Error {
-    fn from(lost: ValueLost) -> Self {
-        Self::ValueLost(lost.to_string())
-    }
-}
-
-/// Figures for metrics, without locks.
-#[derive(Debug)]
-pub struct Counters {
-    /// Frames made durable.
-    pub fsyncs: AtomicU64,
-    /// Time for each of them.
-    pub fsync_seconds: Histogram,
-    /// Batches that could not be made durable.
-    pub failed_batches: AtomicU64,
-    /// Range requests.
-    pub ranges: AtomicU64,
-    /// Pairs written.
-    pub puts: AtomicU64,
-    /// Pairs deleted.
-    pub deletes: AtomicU64,
-    /// Transactions that wrote.
-    pub txns: AtomicU64,
-    /// Events sent to watchers.
-    pub events: AtomicU64,
-    /// Leases granted.
-    pub leases_granted: AtomicU64,
-    /// Leases revoked, by a client or because they ran out.
-    pub leases_revoked: AtomicU64,
-    /// Bytes appended to the journal.
-    pub journal_bytes: AtomicU64,
-    /// Bytes of superseded values in memory.
-    pub old_value_bytes: AtomicU64,
-    /// Compactions done.
-    pub compactions: AtomicU64,
-    /// Keys and values with all their history, as of the last write.
-    pub data_bytes: AtomicU64,
-    /// Those of them that are the newest of a key.
-    pub live_bytes: AtomicU64,
-    /// What takes time, and how much.
-    pub work: Arc<Work>,
-}
-
-impl Default for Counters {
-    fn default() -> Self {
-        let none = AtomicU64::default;
-        Self {
-            fsyncs: none(),
-            fsync_seconds: disk_seconds(),
-            failed_batches: none(),
-            ranges: none(),
-            puts: none(),
-            deletes: none(),
-            txns: none(),
-            events: none(),
-            leases_granted: none(),
-            leases_revoked: none(),
-            journal_bytes: none(),
-            old_value_bytes: none(),
-            compactions: none(),
-            data_bytes: none(),
-            live_bytes: none(),
-            work: Arc::default(),
-        }
-    }
-}
-
-/// What the writer waits for and what waits for the writer.
-#[derive(Debug, Default)]
-struct Progress {
-    committed: Revision,
-    /// Merges that are not in Git yet, oldest first.
-    merges: std::collections::VecDeque<Arc<merge::Merge>>,
-    /// Somebody waits for a commit.
-    hurry: bool,
-    /// Somebody would rather have none before then.
-    held: Option<Instant>,
-    /// The writer has ended: nothing more will come.
-    stopped: bool,
-}
-
-/// How long commits wait for somebody who may be about to push: what stock Git takes to fetch, rebase and push, with some room.
-const HOLD: Duration = Duration::from_secs(2);
 
 /// The store of one branch. Cheap to share; dropped last by [`Store::stop`].
 #[derive(Debug)]
@@ -230,7 +108,6 @@ impl Store {
     fn assemble(start: Start, limits: Limits) -> (writer::Writer, mpsc::Receiver<writer::Command>) {
         let (commands, inbox) = mpsc::channel(limits.queue);
         let Start { index, mut leases, committed, journal, segments, superseded, alarms, merges } = start;
-        let merges = merges.into_iter().map(Arc::new).collect();
         for version in index.range(&index::KeyRange::From(Bytes::new()), index.revision()) {
             if version.lease != 0 && leases.find(version.lease).is_none() {
                 // It ended, but what recovery started from was written before its keys went with it: now they go.
@@ -246,7 +123,7 @@ impl Store {
             segments,
             max_journal_bytes: limits.max_journal_bytes,
             commands,
-            progress: Mutex::new(Progress { committed, merges, ..Progress::default() }),
+            progress: Mutex::new(Progress::new(committed, merges)),
             published: Condvar::new(),
             poisoned: Mutex::new(None),
             gate: OnceLock::new(),
@@ -334,38 +211,6 @@ impl Store {
         self.send(|reply| writer::Command::Write { op, client, reply }).await
     }
 
-    /// Asks for a commit of everything written so far, now.
-    pub(crate) fn hurry(&self) {
-        self.progress.lock().hurry = true;
-        self.published.notify_all();
-    }
-
-    /// Asks for no commit for a moment: somebody has looked at the branch and may be about to push to it. Who asks again and again gets
-    /// it half of the time, so that commits go on; merges and whoever is in a [hurry](Self::hurry) do not wait.
-    pub(crate) fn hold(&self) {
-        let now = Instant::now();
-        let mut progress = self.progress.lock();
-        if progress.held.is_none_or(|until| now >= until + HOLD) {
-            progress.held = Some(now + HOLD);
-        }
-    }
-
-    /// Until when there should be no commit, if anybody asked for that.
-    pub(crate) fn held(&self) -> Option<Instant> {
-        self.progress.lock().held
-    }
-
-    /// Whether somebody asked for a commit since this was last called.
-    pub(crate) fn take_hurry(&self) -> bool {
-        std::mem::take(&mut self.progress.lock().hurry)
-    }
-
-    /// Waits until the store stops or `until` is reached.
-    pub(crate) fn wait_for_stop(&self, until: Instant) {
-        let mut progress = self.progress.lock();
-        while !progress.stopped && !self.published.wait_until(&mut progress, until).timed_out() {}
-    }
-
     /// Compacts history below `revision`.
     ///
     /// # Errors
@@ -422,44 +267,6 @@ impl Store {
     /// All leases as the writer has them, for commits and metrics: one that is being granted or revoked may be there or not.
     pub(crate) fn leases(&self) -> Vec<(i64, i64)> {
         self.leases.lock().list()
-    }
-
-    /// Tells the store what is in Git.
-    pub fn committed(&self, revision: Revision, metadata: [u8; 20]) {
-        self.progress.lock().committed = revision;
-        // The journal remembers it with the next write; if the queue is full, the next commit will do.
-        let _ = self.commands.try_send(writer::Command::Committed { revision, metadata });
-    }
-
-    /// Nothing up to here needs to be in Git.
-    pub(crate) fn advance_committed(&self, revision: Revision) {
-        let mut progress = self.progress.lock();
-        progress.committed = progress.committed.max(revision);
-    }
-
-    /// Everything up to here is in Git.
-    pub fn committed_revision(&self) -> Revision {
-        self.progress.lock().committed
-    }
-
-    /// Waits until there are durable writes above `after`, `until` is reached, or the store stops.
-    /// Returns the durable revision and whether the store has stopped.
-    pub fn wait_for_writes(&self, after: Revision, until: Option<Instant>) -> (Revision, bool) {
-        let mut progress = self.progress.lock();
-        loop {
-            let revision = self.revision();
-            if revision > after || progress.stopped || progress.hurry || !progress.merges.is_empty() {
-                return (revision, progress.stopped);
-            }
-            match until {
-                None => self.published.wait(&mut progress),
-                Some(until) => {
-                    if self.published.wait_until(&mut progress, until).timed_out() {
-                        return (self.revision(), progress.stopped);
-                    }
-                }
-            }
-        }
     }
 
     /// Copies log entries from `first` on, durable ones only, at most `limit`.

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::support::{PATIENCE, Repository, free_port};
+use crate::support::{Repository, eventually, free_port};
 
 /// A host that can be ended and started again at the same port.
 pub(crate) struct Host {
@@ -40,12 +40,8 @@ impl Host {
         command.arg("host").arg(format!("--root={}", self.root().display())).arg("--create-on-push");
         command.arg(format!("--listen-urls={}://127.0.0.1:{}", self.scheme, self.port)).args(&self.arguments);
         self.child = Some(command.stderr(Stdio::null()).spawn().expect("gitcd runs"));
-        let listens = async {
-            while tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, listens).await.expect("the host listens");
+        let connect = async || tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.ok();
+        drop(eventually("the host to listen", connect).await);
     }
 
     pub(crate) fn kill(&mut self) {

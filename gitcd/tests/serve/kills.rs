@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use gitcd::proto::etcdserverpb::kv_client::KvClient;
@@ -30,8 +30,8 @@ fn shared(fields: &serde_json::Map<String, serde_json::Value>) -> String {
         + "\n"
 }
 
-/// Writes until told to stop, whatever becomes of the server meanwhile.
-async fn write_on(number: usize, channel: Channel, stop: Arc<AtomicBool>) -> Told {
+/// Writes until told to stop, whatever becomes of the server meanwhile; counts what was acknowledged.
+async fn write_on(number: usize, channel: Channel, stop: Arc<AtomicBool>, acknowledged: Arc<AtomicU64>) -> Told {
     let (mut client, mut told) = (KvClient::new(channel), Told::default());
     let mut round = 0_i64;
     while !stop.load(Ordering::Relaxed) {
@@ -43,9 +43,11 @@ async fn write_on(number: usize, channel: Channel, stop: Arc<AtomicBool>) -> Tol
         );
         if client.put(put(&key, &value)).await.is_ok() {
             told.keys.insert(key, value);
+            acknowledged.fetch_add(1, Ordering::Relaxed);
         } else {
             // Whether it was written is not known, so nothing is known of this key any more, until the next time.
             told.keys.remove(&key);
+            // A server that is down refuses at once.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         if round % 5 == 0 {
@@ -93,20 +95,21 @@ async fn kills_in_the_middle_of_merges_lose_nothing() {
         servers.push(server);
         kept.push(temporary);
     }
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let writers: Vec<_> = servers
         .iter()
         .enumerate()
         .map(|(number, server)| {
             let address = format!("http://{}", server.address());
             let channel = Endpoint::from_shared(address).expect("an address is a URL").connect_lazy();
-            tokio::spawn(write_on(number, channel, stop.clone()))
+            tokio::spawn(write_on(number, channel, stop.clone(), acknowledged.clone()))
         })
         .collect();
     for _ in 0..CYCLES {
-        let (pause, victim) = (rand::rng().random_range(150..600), rand::rng().random_range(0..servers.len()));
-        // A moment like any other: not before something, not after it.
-        tokio::time::sleep(Duration::from_millis(pause)).await;
+        let (more, victim) = (rand::rng().random_range(20..200), rand::rng().random_range(0..servers.len()));
+        // A moment like any other: not before something, not after it, and in the middle of much.
+        let until = acknowledged.load(Ordering::Relaxed) + more;
+        eventually("more writes", async || (acknowledged.load(Ordering::Relaxed) >= until).then_some(())).await;
         servers[victim].kill();
         servers[victim].restart().await;
     }
