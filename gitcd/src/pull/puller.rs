@@ -1,21 +1,20 @@
 //! Follows the remotes of one branch.
 
+mod follow;
+mod push;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use git2::Oid;
 use rand::Rng as _;
-use tokio::sync::watch;
 
 use super::join::{Histories, How, JoinError, Joined, Joiner};
-use super::notices::Notices;
-
-use super::pace::{Breath, Exchanged, Known, Pace};
+use super::pace::Exchanged;
 use super::plan::PlanError;
-use super::remote::{Fetched, Link, Push, Remote, RemoteError};
+use super::remote::{Fetched, Link, Remote, RemoteError};
 use super::status::{Condition, Statuses, now};
 use crate::error::chain;
-use crate::git::refs::Refs;
 use crate::merge::Policy;
 use crate::merge::scope::Scope;
 use crate::recovery::git_dir;
@@ -67,11 +66,6 @@ impl PullError {
 const RACES: usize = 8;
 /// The other side has so long to join histories that differ in nothing else.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// After failures in a row the next attempt comes after this, doubled each time,
-const FIRST_RETRY: Duration = Duration::from_millis(250);
-/// up to this.
-const LAST_RETRY: Duration = Duration::from_secs(30);
-
 /// Follows the remotes of one branch.
 #[derive(Debug)]
 pub struct Puller {
@@ -119,115 +113,6 @@ impl Puller {
     /// The remotes.
     pub fn remotes(&self) -> &[Remote] {
         &self.config.remotes
-    }
-
-    /// Pulls and pushes until told to stop; not at all without an interval.
-    pub async fn run(self: Arc<Self>, stopped: watch::Receiver<bool>) {
-        if self.config.interval.is_none() {
-            self.rest().await;
-            return;
-        }
-        let tasks: Vec<_> = (0..self.config.remotes.len())
-            .map(|at| {
-                let (puller, stopped) = (self.clone(), stopped.clone());
-                tokio::spawn(async move { puller.follow(at, stopped).await })
-            })
-            .collect();
-        for task in tasks {
-            let _ended = task.await;
-        }
-    }
-
-    /// Says which remotes are never pulled, so that nobody waits for them.
-    async fn rest(&self) {
-        for remote in self.config.remotes.iter().cloned() {
-            let (name, folder) = (remote.name.clone(), self.joiner.config().repository.clone());
-            let place = tokio::task::spawn_blocking(move || remote.place(&folder));
-            let (condition, said) = match place.await.expect("reading a configuration does not panic") {
-                Ok(_) => (Condition::Unknown, "it is not pulled: --pull-ticker-duration is 0".to_owned()),
-                Err(error) => (error.condition, chain(&error)),
-            };
-            tracing::warn!(remote = name, "{said}");
-            self.statuses.change(&name, |status| (status.condition, status.error) = (condition, Some(said)));
-        }
-    }
-
-    async fn follow(&self, at: usize, mut stopped: watch::Receiver<bool>) {
-        let remote = &self.config.remotes[at];
-        let mut heads = self.joiner.heads();
-        let (mut failures, mut last) = (0_u32, Condition::Unknown);
-        let mut waiting = Waiting::default();
-        let (mut notices, mut pace, mut known) = (Notices::default(), Pace::default(), Known::default());
-        loop {
-            heads.borrow_and_update();
-            waiting.exchanged = Exchanged::default();
-            let link = self.turns[at].lock().await.clone();
-            tokio::select! {
-                () = notices.open(remote, self.joiner.config(), &link, failures == 0) => {}
-                _ = stopped.wait_for(|stopped| *stopped) => return,
-            }
-            let started = Instant::now();
-            let outcome = tokio::select! {
-                outcome = self.pull_waiting(remote, &mut waiting) => outcome,
-                _ = stopped.wait_for(|stopped| *stopped) => return,
-            };
-            let pause = match &outcome {
-                Ok(()) => {
-                    failures = 0;
-                    let patience = waiting.left.map(|(_, until)| until.saturating_duration_since(Instant::now()));
-                    self.config.interval.into_iter().chain(patience).min()
-                }
-                // Others were faster so often that they deserve to rest now.
-                Err(error) if error.condition() == Condition::Raced => Some(FIRST_RETRY),
-                // It is there and answers, and somebody may make the branch at any moment.
-                Err(error) if error.condition() == Condition::NoBranch => {
-                    if last != Condition::NoBranch {
-                        tracing::warn!(remote = remote.name, error = chain(error), "nothing to pull yet");
-                    }
-                    failures = 0;
-                    self.config.interval
-                }
-                Err(error) => {
-                    failures = failures.saturating_add(1);
-                    let longest = LAST_RETRY.min(FIRST_RETRY * 2_u32.saturating_pow(failures.min(16) - 1));
-                    let pause = longest.mul_f64(rand::rng().random_range(0.5..1.0));
-                    tracing::warn!(remote = remote.name, error = chain(error), again_in = ?pause, "pull failed");
-                    Some(pause)
-                }
-            };
-            last = outcome.as_ref().map_or_else(PullError::condition, |()| Condition::Synced);
-            known.add(&waiting.exchanged);
-            let config = self.joiner.config();
-            match pace.after(&waiting.exchanged, started.elapsed(), Instant::now()) {
-                Breath::Pause(pause) => tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    _ = stopped.wait_for(|stopped| *stopped) => return,
-                },
-                Breath::Turn(turn) => tokio::select! {
-                    () = tokio::time::sleep(turn) => {}
-                    () = notices.next(remote, config, &known) => continue,
-                    _ = stopped.wait_for(|stopped| *stopped) => return,
-                },
-            }
-            let pushes = match last {
-                Condition::Synced => remote.push_after_merge,
-                Condition::NoBranch => remote.push_on_pull_failure,
-                _ => false,
-            };
-            let resting = async {
-                match pause {
-                    Some(pause) => tokio::time::sleep(pause).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = resting => {}
-                () = notices.next(remote, config, &known) => {}
-                // What was committed here is to be pushed.
-                _ = heads.changed(), if pushes => {}
-                _ = stopped.wait_for(|stopped| *stopped) => return,
-            }
-        }
     }
 
     /// Pulls from a remote once, and pushes if that is asked for. Never waits for the other side.
@@ -345,13 +230,6 @@ impl Puller {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Where our branch is there, although nothing can be pulled.
-    async fn look(&self, remote: &Remote, link: &Arc<Link>) -> Result<Fetched, PullError> {
-        let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
-        let found = tokio::task::spawn_blocking(move || wanted.own(&config, &link).or_else(|_| wanted.known(&config)));
-        Ok(found.await.expect("looking at references does not panic")?)
-    }
-
     /// Fetches and merges.
     async fn take(&self, remote: &Remote, link: &Arc<Link>, waiting: &mut Waiting) -> Result<Fetched, PullError> {
         let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
@@ -444,78 +322,5 @@ impl Puller {
             }
         }
         Ok(())
-    }
-
-    /// Pushes the branch, and its metadata if that is ours there; returns what the branch was moved to.
-    async fn push(&self, remote: &Remote, link: &Arc<Link>, there: Fetched) -> Result<Option<Oid>, PullError> {
-        let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
-        let data = self.joiner.head().data;
-        if there.own == Some(data) {
-            // A jump of revisions is in the metadata only, and must not be made twice.
-            return self.push_metadata(remote, &link, there).await.map(|()| None);
-        }
-        if let Some(own) = there.own
-            && !self.joiner.is_ancestor(own, data).await?
-        {
-            if self.joiner.is_ancestor(data, own).await? {
-                // It has all of ours, and nothing that we take.
-                return self.push_metadata(remote, &link, there).await.map(|()| None);
-            }
-            // It moved on there: what it has comes first.
-            let problem = format!("{} has commits there that are not merged here", self.joiner.config().data_reference);
-            return Err(RemoteError { remote: remote.name.clone(), condition: Condition::Raced, problem }.into());
-        }
-        let metadata = self.own_metadata(remote, there).await?;
-        let pushed = tokio::task::spawn_blocking(move || {
-            // In this order: the metadata may describe a later commit than the one that is pushed, never an earlier one.
-            let data = (config.data_reference.clone(), data, there.own);
-            let metadata = metadata.map(|oid| (config.metadata_reference.clone(), oid, there.own_metadata));
-            wanted.push(
-                &config,
-                &link,
-                &Push { updates: std::iter::once(data).chain(metadata).collect(), there: there.tips() },
-            )
-        });
-        let bytes = pushed.await.expect("pushing does not panic")?;
-        self.statuses.change(&remote.name, |status| {
-            status.pushed = Some(data.to_string());
-            status.pushed_bytes += bytes;
-        });
-        Ok(Some(data))
-    }
-
-    /// Pushes the metadata alone, if it continues what is there.
-    async fn push_metadata(&self, remote: &Remote, link: &Arc<Link>, there: Fetched) -> Result<(), PullError> {
-        if there.own_metadata.is_none() {
-            return Ok(());
-        }
-        let Some(metadata) = self.own_metadata(remote, there).await?.filter(|own| Some(*own) != there.own_metadata)
-        else {
-            return Ok(());
-        };
-        let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
-        let pushed = tokio::task::spawn_blocking(move || {
-            let update = (config.metadata_reference.clone(), metadata, there.own_metadata);
-            wanted.push(&config, &link, &Push { updates: vec![update], there: there.tips() })
-        });
-        let bytes = pushed.await.expect("pushing does not panic")?;
-        self.statuses.change(&remote.name, |status| status.pushed_bytes += bytes);
-        Ok(())
-    }
-
-    /// Our metadata, if it is to be pushed: nobody else's is overwritten. Whoever serves the branch there has its own.
-    async fn own_metadata(&self, remote: &Remote, there: Fetched) -> Result<Option<Oid>, PullError> {
-        let (folder, name) =
-            (git_dir(&self.joiner.config().repository), self.joiner.config().metadata_reference.clone());
-        let read = tokio::task::spawn_blocking(move || Refs::open(&folder).and_then(|refs| refs.read(&name)));
-        let own = read.await.expect("reading a reference does not panic").map_err(|error| RemoteError {
-            remote: remote.name.clone(),
-            condition: Condition::Failed,
-            problem: error.to_string(),
-        })?;
-        Ok(match (own, there.own_metadata) {
-            (Some(own), Some(theirs)) if !self.joiner.is_ancestor(theirs, own).await.unwrap_or(false) => None,
-            (own, _) => own,
-        })
     }
 }

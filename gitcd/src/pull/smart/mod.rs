@@ -5,13 +5,15 @@
 //! not speak these, and repositories for which Git is configured to do something special, are left to the program. Sources:
 //! `gitprotocol-http(5)`, `gitprotocol-v2(5)`, `gitprotocol-pack(5)`.
 
+mod discover;
 mod events;
 mod fetch;
 mod lines;
 mod push;
+mod settings;
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use git2::Oid;
 use parking_lot::Mutex;
@@ -19,15 +21,16 @@ use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::{Action, Attempt, Policy};
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
 
+use self::discover::discover;
 pub(super) use self::events::Events;
 pub(super) use self::fetch::have;
-use self::lines::{Line, Lines};
+use self::lines::Lines;
 pub(super) use self::push::Update;
+use self::settings::Settings;
 use super::credentials::{Credentials, decoded};
 use super::program::Failed;
 use super::status::Condition;
 use crate::git::pkt_line;
-use crate::host::EVENTS_HEADER;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(20);
 /// Silence in an answer that ends an exchange.
@@ -41,6 +44,7 @@ pub(super) struct Session {
     client: Mutex<Option<reqwest::Client>>,
     fetched: Mutex<Option<Remote>>,
     pushed: Mutex<Option<Remote>>,
+    settings: Settings,
 }
 
 /// What an exchange is for.
@@ -90,7 +94,9 @@ impl Session {
         credentials: &'s Credentials,
         service: Service,
     ) -> Result<Option<Exchange<'s>>, Failed> {
-        if !url.starts_with("http://") && !url.starts_with("https://") || is_special(repository, &split(url).0) {
+        if !url.starts_with("http://") && !url.starts_with("https://")
+            || self.settings.are_special(repository, &split(url).0, Instant::now())
+        {
             return Ok(None);
         }
         let client = self.client()?;
@@ -153,100 +159,6 @@ fn follow(attempt: Attempt<'_>) -> Action {
     } else {
         attempt.stop()
     }
-}
-
-/// Whether Git is configured to do something here that only the program does: proxies, certificates, other URLs.
-fn is_special(repository: &Path, url: &str) -> bool {
-    repository.join("shallow").exists() || has_settings(repository, url).unwrap_or(true)
-}
-
-fn has_settings(repository: &Path, url: &str) -> Result<bool, git2::Error> {
-    let mut config = git2::Config::open_default()?;
-    let own = repository.join("config");
-    if own.exists() {
-        config.add_file(&own, git2::ConfigLevel::Local, true)?;
-    }
-    let mut entries = config.entries(None)?;
-    while let Some(entry) = entries.next() {
-        let entry = entry?;
-        let (Ok(name), value) = (entry.name(), entry.value().unwrap_or_default()) else { continue };
-        let (section, rest) = name.split_once('.').unwrap_or_default();
-        let is_special = match section {
-            // For all URLs, or those that begin like this.
-            "http" => rest.rsplit_once('.').is_none_or(|(of, _)| of.contains('*') || url.starts_with(of)),
-            "url" => url.starts_with(value),
-            // Somebody wants more to be checked than is checked here.
-            "fetch" | "transfer" => rest == "fsckobjects" && value != "false",
-            "remote" => rest.rsplit_once('.').is_some_and(|(_, name)| matches!(name, "proxy" | "vcs")),
-            _ => false,
-        };
-        if is_special {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Asks what a remote can do.
-async fn discover(
-    client: &reqwest::Client,
-    asked: &str,
-    credentials: &Credentials,
-    service: Service,
-) -> Result<Remote, Failed> {
-    let (bare, _) = split(asked);
-    let bare = bare.trim_end_matches('/');
-    let suffix = format!("/info/refs?service={}", service.name());
-    let mut request = client.get(format!("{bare}{suffix}"));
-    if service == Service::Fetch {
-        request = request.header("git-protocol", "version=2");
-    }
-    let response = ask(request, credentials, asked).await?;
-    let asks_for_credentials = response.status() == StatusCode::UNAUTHORIZED && credentials.are_absent();
-    if asks_for_credentials || response.status().is_redirection() {
-        // The program knows whom else to ask for credentials, and which of them are for another server.
-        let url = bare.to_owned();
-        return Ok(Remote { asked: asked.to_owned(), url, is_known: false, events: None, is_atomic: false });
-    }
-    let response = checked(response, bare)?;
-    let url = response.url().as_str().strip_suffix(&*suffix).unwrap_or(bare).to_owned();
-    let events = response.headers().get(EVENTS_HEADER).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
-    let mut remote = Remote { asked: asked.to_owned(), url, is_known: false, events, is_atomic: false };
-    if !has_type(&response, &format!("application/x-{}-advertisement", service.name())) {
-        return Ok(remote);
-    }
-    let mut lines = Lines::new(response);
-    let mut first = lines.next().await?;
-    if matches!(&first, Some(Line::Data(line)) if line.starts_with(b"# service=")) {
-        (_, first) = (lines.next().await?, lines.next().await?);
-    }
-    let Some(Line::Data(first)) = first else { return Ok(remote) };
-    // The program says what is wrong with other ids.
-    let is_other = |word: &str| word.starts_with("object-format=") && word != "object-format=sha1";
-    match service {
-        Service::Fetch => {
-            let (mut lists, mut fetches, mut is_other_format) = (false, false, false);
-            if first.trim_ascii_end() == b"version 2" {
-                while let Some(line) = lines.listed().await? {
-                    lists |= line == "ls-refs" || line.starts_with("ls-refs=");
-                    fetches |= line == "fetch" || line.starts_with("fetch=");
-                    is_other_format |= is_other(&line);
-                }
-            }
-            remote.is_known = lists && fetches && !is_other_format;
-        }
-        Service::Push => {
-            // The first line of the list names them.
-            let capabilities = first.iter().position(|byte| *byte == 0).map(|at| first.slice(at + 1..));
-            let capabilities = capabilities.map(|words| String::from_utf8_lossy(&words).trim_end().to_owned());
-            if let Some(capabilities) = capabilities {
-                let has = |wanted: &str| capabilities.split(' ').any(|word| word == wanted);
-                remote.is_known = has("report-status") && !capabilities.split(' ').any(is_other);
-                remote.is_atomic = has("atomic");
-            }
-        }
-    }
-    Ok(remote)
 }
 
 impl Exchange<'_> {

@@ -1,0 +1,129 @@
+//! When a remote is pulled from and pushed to: when it or the branch has changed, when it is time, and again after failures.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rand::Rng as _;
+use tokio::sync::watch;
+
+use super::super::notices::Notices;
+use super::super::pace::{Breath, Exchanged, Known, Pace};
+use super::super::status::Condition;
+use super::{PullError, Puller, Waiting};
+use crate::error::chain;
+
+/// After failures in a row the next attempt comes after this, doubled each time,
+const FIRST_RETRY: Duration = Duration::from_millis(250);
+/// up to this.
+const LAST_RETRY: Duration = Duration::from_secs(30);
+
+impl Puller {
+    /// Pulls and pushes until told to stop; not at all without an interval.
+    pub async fn run(self: Arc<Self>, stopped: watch::Receiver<bool>) {
+        if self.config.interval.is_none() {
+            self.rest().await;
+            return;
+        }
+        let tasks: Vec<_> = (0..self.config.remotes.len())
+            .map(|at| {
+                let (puller, stopped) = (self.clone(), stopped.clone());
+                tokio::spawn(async move { puller.follow(at, stopped).await })
+            })
+            .collect();
+        for task in tasks {
+            let _ended = task.await;
+        }
+    }
+
+    /// Says which remotes are never pulled, so that nobody waits for them.
+    async fn rest(&self) {
+        for remote in self.config.remotes.iter().cloned() {
+            let (name, folder) = (remote.name.clone(), self.joiner.config().repository.clone());
+            let place = tokio::task::spawn_blocking(move || remote.place(&folder));
+            let (condition, said) = match place.await.expect("reading a configuration does not panic") {
+                Ok(_) => (Condition::Unknown, "it is not pulled: --pull-ticker-duration is 0".to_owned()),
+                Err(error) => (error.condition, chain(&error)),
+            };
+            tracing::warn!(remote = name, "{said}");
+            self.statuses.change(&name, |status| (status.condition, status.error) = (condition, Some(said)));
+        }
+    }
+
+    async fn follow(&self, at: usize, mut stopped: watch::Receiver<bool>) {
+        let remote = &self.config.remotes[at];
+        let mut heads = self.joiner.heads();
+        let (mut failures, mut last) = (0_u32, Condition::Unknown);
+        let mut waiting = Waiting::default();
+        let (mut notices, mut pace, mut known) = (Notices::default(), Pace::default(), Known::default());
+        loop {
+            heads.borrow_and_update();
+            waiting.exchanged = Exchanged::default();
+            let link = self.turns[at].lock().await.clone();
+            tokio::select! {
+                () = notices.open(remote, self.joiner.config(), &link, failures == 0) => {}
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+            }
+            let started = Instant::now();
+            let outcome = tokio::select! {
+                outcome = self.pull_waiting(remote, &mut waiting) => outcome,
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+            };
+            let pause = match &outcome {
+                Ok(()) => {
+                    failures = 0;
+                    let patience = waiting.left.map(|(_, until)| until.saturating_duration_since(Instant::now()));
+                    self.config.interval.into_iter().chain(patience).min()
+                }
+                // Others were faster so often that they deserve to rest now.
+                Err(error) if error.condition() == Condition::Raced => Some(FIRST_RETRY),
+                // It is there and answers, and somebody may make the branch at any moment.
+                Err(error) if error.condition() == Condition::NoBranch => {
+                    if last != Condition::NoBranch {
+                        tracing::warn!(remote = remote.name, error = chain(error), "nothing to pull yet");
+                    }
+                    failures = 0;
+                    self.config.interval
+                }
+                Err(error) => {
+                    failures = failures.saturating_add(1);
+                    let longest = LAST_RETRY.min(FIRST_RETRY * 2_u32.saturating_pow(failures.min(16) - 1));
+                    let pause = longest.mul_f64(rand::rng().random_range(0.5..1.0));
+                    tracing::warn!(remote = remote.name, error = chain(error), again_in = ?pause, "pull failed");
+                    Some(pause)
+                }
+            };
+            last = outcome.as_ref().map_or_else(PullError::condition, |()| Condition::Synced);
+            known.add(&waiting.exchanged);
+            let config = self.joiner.config();
+            match pace.after(&waiting.exchanged, started.elapsed(), Instant::now()) {
+                Breath::Pause(pause) => tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    _ = stopped.wait_for(|stopped| *stopped) => return,
+                },
+                Breath::Turn(turn) => tokio::select! {
+                    () = tokio::time::sleep(turn) => {}
+                    () = notices.next(remote, config, &known) => continue,
+                    _ = stopped.wait_for(|stopped| *stopped) => return,
+                },
+            }
+            let pushes = match last {
+                Condition::Synced => remote.push_after_merge,
+                Condition::NoBranch => remote.push_on_pull_failure,
+                _ => false,
+            };
+            let resting = async {
+                match pause {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = resting => {}
+                () = notices.next(remote, config, &known) => {}
+                // What was committed here is to be pushed.
+                _ = heads.changed(), if pushes => {}
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+            }
+        }
+    }
+}
