@@ -7,9 +7,10 @@ use super::{PlanError, Planner};
 use crate::git::changes;
 use crate::merge::{Outcome, Policy, Side, merge};
 
-/// Deepest criss-cross of merges whose bases are merged with one another. Below it the first of the bases stands for all of them:
-/// it is the same one for everybody who merges.
-const MAX_CRISSCROSS: usize = 32;
+/// Deepest criss-cross of merges whose bases are merged with one another. Below it there is no base, and what both sides have is
+/// compared as if both had made it: deterministic, and it ends. With ever deeper ones, branches in a ring that each decide for
+/// themselves hand a value round for ever.
+const MAX_CRISSCROSS: usize = 8;
 
 /// A key, whole and without the prefix.
 #[derive(Clone, Copy, Debug)]
@@ -58,9 +59,12 @@ impl Planner<'_, '_> {
                 None => (*commit, next),
                 Some((before, value)) if value.is(blob) => (before, value),
                 Some((before, value)) => {
-                    let bases = self.graph.bases_of_key(self.repository, before, *commit, key.absolute)?;
-                    let bases = if depth < MAX_CRISSCROSS { &bases } else { &bases[..bases.len().min(1)] };
-                    let below = self.at(bases, key, depth + 1)?;
+                    let below = if depth < MAX_CRISSCROSS {
+                        let bases = self.graph.bases_of_key(self.repository, before, *commit, key.absolute)?;
+                        self.at(&bases, key, depth + 1)?
+                    } else {
+                        Base::Blob(None)
+                    };
                     (before, self.merge_bases(key.relative, &below, value, next)?)
                 }
             });
