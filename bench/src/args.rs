@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
 
+use crate::branches::Topology;
 use crate::server::{Kind, Program};
 use crate::workload::{self, Workload};
 
@@ -183,6 +184,10 @@ pub(crate) struct Branches {
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub(crate) seconds: u64,
 
+    /// Only these ways, separated by commas
+    #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',', default_value = "folder,host,served")]
+    pub(crate) only: Vec<Topology>,
+
     /// Writes a second on each side
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) rate: u64,
@@ -320,8 +325,11 @@ impl Branches {
     pub(crate) fn command(&self, args: &Args) -> String {
         let Self { seconds, rate, keys, changes, rounds, .. } = self;
         let shared = args.shared();
+        let only: Vec<&str> = self.only.iter().map(|one| one.name()).collect();
+        let only =
+            if only.len() == Topology::ALL.len() { String::new() } else { format!(" --only {}", only.join(",")) };
         format!(
-            "gitcd-bench branches --seconds {seconds} --rate {rate} --keys {keys} --changes {changes} --rounds {rounds}{shared}"
+            "gitcd-bench branches{only} --seconds {seconds} --rate {rate} --keys {keys} --changes {changes} --rounds {rounds}{shared}"
         )
     }
 }

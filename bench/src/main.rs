@@ -174,7 +174,8 @@ async fn following(args: &Args, options: &Branches) -> Result<ExitCode> {
     let Branches { seconds, rate, keys, changes, rounds, .. } = *options;
     let plan = branches::Plan { seconds, rate, keys, changes, rounds };
     let program = args.program(Kind::Gitcd)?;
-    let (version, propagations, merges) = branches::run(&program, &folder, plan, args.connections).await?;
+    let (version, propagations, merges) =
+        branches::run(&program, &folder, plan, &options.only, args.connections).await?;
     let command = options.command(args);
     let measured = branches::Measured { command, date, machine, version, plan, propagations, merges };
     deliver(&options.output, &measured, &measured.tables(), Section::Branches, &measured.section())?;

@@ -58,10 +58,11 @@ pub(crate) async fn run(
     program: &Program,
     folder: &Path,
     plan: Plan,
+    topologies: &[Topology],
     connections: usize,
 ) -> Result<(String, Vec<Propagation>, Merges)> {
     let mut propagations = Vec::new();
-    for topology in Topology::ALL {
+    for &topology in topologies {
         eprintln!("{}", topology.what());
         propagations.push(propagation::measure(topology, program, folder, plan, connections).await?);
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use serde::Serialize;
 use tempfile::TempDir;
 
@@ -14,7 +15,7 @@ use crate::server::Program;
 use crate::target::Target;
 
 /// Two hops from one branch to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Topology {
     /// Both push to a branch in a folder, which nobody serves, and pull from it.
@@ -27,6 +28,15 @@ pub(crate) enum Topology {
 
 impl Topology {
     pub(crate) const ALL: [Self; 3] = [Self::Folder, Self::Host, Self::Served];
+
+    /// In the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Folder => "folder",
+            Self::Host => "host",
+            Self::Served => "served",
+        }
+    }
 
     /// How a write gets from one side to the other.
     pub(crate) fn how(self) -> &'static str {

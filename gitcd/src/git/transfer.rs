@@ -126,7 +126,9 @@ impl Pack {
                 .collect();
             let entries = changes::added(tree, object.data(), &old)
                 .map_err(|error| TransferError::Read { oid: error.oid, said: error.problem })?;
-            let base = old.first().filter(|_| self.is_thin).map(|(oid, content)| (*oid, content.to_vec()));
+            // One in the pack is found by its place there or not at all: not everybody looks for it in both.
+            let mut elsewhere = old.iter().filter(|(oid, _)| self.is_thin && !self.seen.contains(oid));
+            let base = elsewhere.next().map(|(oid, content)| (*oid, content.to_vec()));
             (object.data().to_vec(), entries, base)
         };
         let len = self.path.len();
@@ -287,4 +289,58 @@ fn read<'o>(odb: &'o Odb<'_>, oid: Oid, kind: ObjectType) -> Result<git2::OdbObj
         return Err(TransferError::Read { oid, said: format!("it is a {}, not a {kind}", object.kind().str()) });
     }
     Ok(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use git2::{Indexer, Signature, Time};
+
+    use super::*;
+
+    /// libgit2 looks for what a delta names elsewhere only, Git also in the pack.
+    #[test]
+    fn a_thin_pack_of_more_commits_than_deltas_in_a_row_is_understood_by_libgit2() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = Repository::init_bare(folder.path().join("from")).unwrap();
+        let to = Repository::init_bare(folder.path().join("to")).unwrap();
+        let author = Signature::new("a", "a@b", &Time::new(1000, 0)).unwrap();
+        let mut commits: Vec<Oid> = Vec::new();
+        let mut tree = None;
+        for number in 0..200 {
+            let before = tree.map(|tree| from.find_tree(tree).unwrap());
+            let mut builder = from.treebuilder(before.as_ref()).unwrap();
+            for name in 0..100 {
+                if number == 0 || name == number % 100 {
+                    let blob = from.blob(format!("{name} {number}").as_bytes()).unwrap();
+                    builder.insert(format!("file-{name}"), blob, 0o100_644).unwrap();
+                }
+            }
+            let next = builder.write().unwrap();
+            tree = Some(next);
+            let parents: Vec<_> = commits.last().map(|oid| from.find_commit(*oid).unwrap()).into_iter().collect();
+            let parents: Vec<_> = parents.iter().collect();
+            let next = from.find_tree(next).unwrap();
+            commits.push(from.commit(None, &author, &author, "a commit", &next, &parents).unwrap());
+            if number == 0 {
+                let mut first = Pack::default();
+                first.tree(&from.odb().unwrap(), &to.odb().unwrap(), &[], next.id()).unwrap();
+                first.commit(&from.odb().unwrap(), commits[0]).unwrap();
+                first.publish(&to).unwrap();
+            }
+        }
+        let last = *commits.last().unwrap();
+        let bounds = Bounds { commits: 1000, bytes: 32 << 20 };
+        let pack = thin(&from, &[last], &commits[..1], bounds).unwrap().unwrap();
+        let odb = to.odb().unwrap();
+        let mut indexer = Indexer::new(Some(&odb), &to.path().join("objects/pack"), 0, true).unwrap();
+        indexer.write_all(&pack).unwrap();
+        indexer.commit().unwrap();
+        let to = Repository::open(to.path()).unwrap();
+        for oid in commits {
+            let tree = to.find_commit(oid).unwrap().tree().unwrap();
+            assert!(tree.iter().all(|entry| to.find_blob(entry.id()).is_ok()), "{oid}");
+        }
+    }
 }

@@ -19,8 +19,8 @@ use crate::git::graph::Graph;
 use crate::git::object;
 
 /// A larger pack is Git's.
-const MAX_BYTES: usize = 1 << 20;
-const MAX_OBJECTS: u32 = 4096;
+const MAX_BYTES: usize = 4 << 20;
+const MAX_OBJECTS: u32 = 16_384;
 /// Bytes of all its objects.
 const MAX_CONTENT: usize = 32 << 20;
 
