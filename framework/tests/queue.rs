@@ -36,7 +36,7 @@ fn fail_when_due(queue: &mut Queue<u32>, key: u32, times: usize, now: &mut Insta
 #[test]
 fn delays_grow_with_failures_in_a_row_and_begin_anew_after_a_success() {
     let (mut queue, mut now) = (Queue::new(settings(1)), Instant::now());
-    queue.add(1, Cause::Changed, now);
+    queue.add(&1, Cause::Changed, now);
     let delays = fail_when_due(&mut queue, 1, 12, &mut now);
     assert!(delays[0] <= Duration::from_millis(100), "{delays:?}");
     assert!(delays.windows(2).take(8).all(|pair| pair[1] > pair[0]), "{delays:?}");
@@ -45,19 +45,19 @@ fn delays_grow_with_failures_in_a_row_and_begin_anew_after_a_success() {
     assert_eq!(queue.next(now).map(|job| job.failures), Some(12));
     queue.finish(&1, Outcome::Done, now);
     assert_eq!(queue.wake_at(), None);
-    queue.add(1, Cause::Resync, now);
+    queue.add(&1, Cause::Resync, now);
     assert_eq!(fail_when_due(&mut queue, 1, 1, &mut now), delays[..1]);
 }
 
 #[test]
 fn changes_bring_a_retry_forward_but_do_not_make_the_delays_grow() {
     let (mut queue, mut now) = (Queue::new(settings(1)), Instant::now());
-    queue.add(1, Cause::Changed, now);
+    queue.add(&1, Cause::Changed, now);
     fail_when_due(&mut queue, 1, 9, &mut now);
     let before = queue.next(now).expect("it is due").failures;
     queue.finish(&1, FAILED, now);
     for _ in 0..50 {
-        queue.add(1, Cause::Changed, now);
+        queue.add(&1, Cause::Changed, now);
         assert_eq!(queue.next(now), None, "not at once");
         let brought_forward = queue.wake_at().expect("it is tried again");
         assert_eq!(brought_forward - now, Duration::from_secs(1));
@@ -73,9 +73,9 @@ fn changes_bring_a_retry_forward_but_do_not_make_the_delays_grow() {
 #[test]
 fn a_change_of_what_is_wanted_begins_the_delays_anew() {
     let (mut queue, mut now) = (Queue::new(settings(1)), Instant::now());
-    queue.add(1, Cause::Changed, now);
+    queue.add(&1, Cause::Changed, now);
     fail_when_due(&mut queue, 1, 9, &mut now);
-    queue.add(1, Cause::Wanted, now);
+    queue.add(&1, Cause::Wanted, now);
     assert_eq!(queue.next(now).map(|job| job.failures), Some(0));
     queue.finish(&1, FAILED, now);
     assert!(queue.wake_at().expect("it is tried again") - now <= Duration::from_millis(100));
@@ -84,22 +84,22 @@ fn a_change_of_what_is_wanted_begins_the_delays_anew() {
 #[test]
 fn nothing_brings_a_retry_closer_than_the_server_asked_for() {
     let (mut queue, now) = (Queue::new(settings(1)), Instant::now());
-    queue.add(1, Cause::Changed, now);
+    queue.add(&1, Cause::Changed, now);
     queue.next(now).expect("it waits");
-    queue.add(1, Cause::Changed, now);
+    queue.add(&1, Cause::Changed, now);
     queue.finish(&1, Outcome::Failed { not_before: Duration::from_secs(20) }, now);
-    queue.add(1, Cause::Wanted, now);
+    queue.add(&1, Cause::Wanted, now);
     assert_eq!(queue.wake_at(), Some(now + Duration::from_secs(20)));
 }
 
 #[test]
 fn what_cannot_succeed_waits_for_a_change() {
     let (mut queue, now) = (Queue::new(settings(1)), Instant::now());
-    queue.add(1, Cause::Changed, now);
+    queue.add(&1, Cause::Changed, now);
     queue.next(now).expect("it waits");
     queue.finish(&1, Outcome::Hopeless, now);
     assert_eq!((queue.wake_at(), queue.next(now)), (None, None));
-    queue.add(1, Cause::Changed, now);
+    queue.add(&1, Cause::Changed, now);
     assert_eq!(queue.next(now).map(|job| job.failures), Some(0));
 }
 
@@ -108,7 +108,7 @@ fn objects_that_fail_slowly_leave_room_for_one_that_changed() {
     for concurrency in 2..20 {
         let (mut queue, mut now) = (Queue::new(settings(concurrency)), Instant::now());
         for key in 0..100 {
-            queue.add(key, Cause::Changed, now);
+            queue.add(&key, Cause::Changed, now);
         }
         for _ in 0..100 {
             let key = queue.next(now).expect("it waits").key;
@@ -117,7 +117,7 @@ fn objects_that_fail_slowly_leave_room_for_one_that_changed() {
         now += Duration::from_mins(2);
         // All of them are tried again now, and hang.
         assert!(jobs(&mut queue, now).len() < concurrency);
-        queue.add(1000, Cause::Changed, now);
+        queue.add(&1000, Cause::Changed, now);
         assert_eq!(queue.next(now).map(|job| job.key), Some(1000), "{concurrency}");
     }
 }
@@ -126,15 +126,15 @@ fn objects_that_fail_slowly_leave_room_for_one_that_changed() {
 fn a_change_comes_before_ten_thousand_resyncs_and_these_end_even_if_changes_never_do() {
     let (mut queue, now) = (Queue::new(settings(1)), Instant::now());
     for key in 0..10_000 {
-        queue.add(key, Cause::Resync, now);
+        queue.add(&key, Cause::Resync, now);
     }
-    queue.add(9_999, Cause::Changed, now);
+    queue.add(&9_999, Cause::Changed, now);
     let job = queue.next(now).expect("many wait");
     assert_eq!((job.key, job.lane), (9_999, Lane::Changed));
     queue.finish(&job.key, Outcome::Done, now);
     let mut resynced = BTreeSet::new();
     for change in 0..100_000_u32 {
-        queue.add(20_000 + change, Cause::Changed, now);
+        queue.add(&(20_000 + change), Cause::Changed, now);
         let job = queue.next(now).expect("many wait");
         if job.lane == Lane::Resync {
             resynced.insert(job.key);
@@ -148,14 +148,14 @@ fn a_change_comes_before_ten_thousand_resyncs_and_these_end_even_if_changes_neve
 fn a_paused_queue_keeps_what_is_added_and_a_draining_one_ends() {
     let (mut queue, now) = (Queue::new(settings(3)), Instant::now());
     queue.pause();
-    queue.add(1, Cause::Changed, now);
+    queue.add(&1, Cause::Changed, now);
     assert_eq!((queue.next(now), queue.wake_at(), queue.waiting()), (None, None, 1));
     queue.resume();
     assert_eq!(jobs(&mut queue, now).len(), 1);
-    queue.add(2, Cause::Changed, now);
+    queue.add(&2, Cause::Changed, now);
     queue.drain();
     queue.resume();
-    queue.add(3, Cause::Changed, now);
+    queue.add(&3, Cause::Changed, now);
     assert_eq!((queue.next(now), queue.out(), queue.waiting(), queue.delayed()), (None, 1, 0, 0));
     queue.finish(&1, Outcome::Again(Duration::ZERO), now);
     assert_eq!((queue.next(now), queue.out(), queue.wake_at()), (None, 0, None));
@@ -235,7 +235,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Add(key, cause) => {
-                    queue.add(key, cause, now);
+                    queue.add(&key, cause, now);
                     model.owed.insert(key);
                 }
                 Step::Start => {
@@ -280,7 +280,7 @@ proptest! {
             let (mut queue, mut now, mut out, mut trace) = (Queue::new(settings(3)), now, BTreeSet::new(), Vec::new());
             for step in &steps {
                 match step {
-                    Step::Add(key, cause) => queue.add(*key, *cause, now),
+                    Step::Add(key, cause) => queue.add(key, *cause, now),
                     Step::Start => trace.extend(queue.next(now).inspect(|job| { out.insert(job.key); })),
                     Step::Finish(which, outcome) => {
                         if let Some(key) = out.iter().nth(which % out.len().max(1)).copied() {

@@ -25,6 +25,7 @@ use crate::lease::Fence;
 /// Those of [`Client::try_from`]: certificates or credentials that cannot be used.
 pub fn connect(config: Config, fence: &Fence) -> kube::Result<Client> {
     // The fence is the first of the layers and sees every step of those below; what waits in the others waits before it.
-    let builder = ClientBuilder::try_from(config)?.with_layer(fence).with_layer(&RetryAfter).with_layer(&Pace::default());
+    let builder =
+        ClientBuilder::try_from(config)?.with_layer(fence).with_layer(&RetryAfter).with_layer(&Pace::default());
     Ok(builder.build())
 }

@@ -45,10 +45,12 @@ fn watched(uri: &http::Uri) -> Option<String> {
         return None;
     }
     let mut name = uri.path().to_owned();
-    parameters.by_ref().filter(|p| p.starts_with("labelSelector=") || p.starts_with("fieldSelector=")).for_each(|selector| {
-        name.push('&');
-        name.push_str(selector);
-    });
+    parameters.by_ref().filter(|p| p.starts_with("labelSelector=") || p.starts_with("fieldSelector=")).for_each(
+        |selector| {
+            name.push('&');
+            name.push_str(selector);
+        },
+    );
     Some(name)
 }
 
@@ -113,7 +115,7 @@ mod tests {
     #[test]
     fn three_at_once_then_one_a_second_and_three_again_after_a_while() {
         let (pace, now) = (Pace::default(), Instant::now());
-        let mut waits = |now| pace.turn("pods".to_owned(), now) - now;
+        let waits = |now| pace.turn("pods".to_owned(), now) - now;
         let seconds = |seconds| Duration::from_secs(seconds);
         let first: Vec<_> = (0..5).map(|_| waits(now)).collect();
         assert_eq!(first, [0, 0, 0, 1, 2].map(seconds));

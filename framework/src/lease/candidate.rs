@@ -78,35 +78,35 @@ mod tests {
         Moment::since_start(Duration::from_secs(seconds))
     }
 
-    fn held_by(holder: &str, renewed: &str) -> Option<Record> {
+    fn held_by(holder: &str, renewed: &str) -> Record {
         let (holder, renewed) = (holder.to_owned(), renewed.to_owned());
-        Some(Record { holder, renewed, duration: Duration::from_secs(15), ..Record::default() })
+        Record { holder, renewed, duration: Duration::from_secs(15), ..Record::default() }
     }
 
     #[test]
     fn a_lease_is_taken_when_it_was_watched_unchanged_for_as_long_as_it_says() {
         let mut candidate = Candidate::new("me");
-        assert_eq!(candidate.saw(held_by("other", "1"), at(100)), Step::Leave(Duration::from_secs(15)));
-        assert_eq!(candidate.saw(held_by("other", "1"), at(110)), Step::Leave(Duration::from_secs(5)));
-        assert_eq!(candidate.saw(held_by("other", "2"), at(114)), Step::Leave(Duration::from_secs(15)));
-        assert_eq!(candidate.saw(held_by("other", "2"), at(128)), Step::Leave(Duration::from_secs(1)));
-        assert_eq!(candidate.saw(held_by("other", "2"), at(129)), Step::Take);
+        assert_eq!(candidate.saw(Some(held_by("other", "1")), at(100)), Step::Leave(Duration::from_secs(15)));
+        assert_eq!(candidate.saw(Some(held_by("other", "1")), at(110)), Step::Leave(Duration::from_secs(5)));
+        assert_eq!(candidate.saw(Some(held_by("other", "2")), at(114)), Step::Leave(Duration::from_secs(15)));
+        assert_eq!(candidate.saw(Some(held_by("other", "2")), at(128)), Step::Leave(Duration::from_secs(1)));
+        assert_eq!(candidate.saw(Some(held_by("other", "2")), at(129)), Step::Take);
     }
 
     #[test]
     fn times_of_day_in_a_lease_do_not_matter() {
         for renewed in ["1970-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z", "nonsense"] {
             let mut candidate = Candidate::new("me");
-            assert_eq!(candidate.saw(held_by("other", renewed), at(1)), Step::Leave(Duration::from_secs(15)));
+            assert_eq!(candidate.saw(Some(held_by("other", renewed)), at(1)), Step::Leave(Duration::from_secs(15)));
         }
     }
 
     #[test]
     fn a_released_lease_is_taken_at_once_and_ours_is_renewed_however_old() {
         let mut candidate = Candidate::new("me");
-        assert_eq!(candidate.saw(held_by("", "1"), at(1)), Step::Take);
-        assert_eq!(candidate.saw(held_by("me", "2"), at(2)), Step::Renew);
-        assert_eq!(candidate.saw(held_by("me", "2"), at(1000)), Step::Renew);
+        assert_eq!(candidate.saw(Some(held_by("", "1")), at(1)), Step::Take);
+        assert_eq!(candidate.saw(Some(held_by("me", "2")), at(2)), Step::Renew);
+        assert_eq!(candidate.saw(Some(held_by("me", "2")), at(1000)), Step::Renew);
         assert_eq!(candidate.saw(None, at(1001)), Step::Create);
     }
 }

@@ -1,6 +1,5 @@
 //! Takes the lease, renews it, and gives it back.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -88,7 +87,8 @@ impl Election {
         loop {
             let asked = self.clock.now();
             // Half of the time to work, so that one request which hangs does not cost the lease.
-            let attempt = tokio::time::timeout(self.settings.work / 2, self.attempt(held.clone(), &mut candidate)).await;
+            let attempt =
+                tokio::time::timeout(self.settings.work / 2, self.attempt(held.clone(), &mut candidate)).await;
             match attempt.unwrap_or_else(|elapsed| Err(kube::Error::Service(elapsed.into()))) {
                 Ok(Attempt::Held(lease)) => {
                     *held = Some(*lease);
@@ -135,9 +135,7 @@ impl Election {
                 Ok(Attempt::Held(Box::new(lease)))
             }
             // Somebody touched it. If it is ours all the same, the fence is open for a while still and the next look tells.
-            Err(kube::Error::Api(status)) if status.code == 409 && step == Step::Renew => {
-                Err(kube::Error::Api(status))
-            }
+            Err(kube::Error::Api(status)) if status.code == 409 && step == Step::Renew => Err(kube::Error::Api(status)),
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(Attempt::Others),
             Err(error) => Err(error),
         }
@@ -205,10 +203,13 @@ impl Election {
         // As client-go does: also those who do not understand an empty holder need not wait.
         spec.lease_duration_seconds = Some(1);
         spec.renew_time = Some(MicroTime(Timestamp::now()));
-        let replaced = pin!(self.api.replace(&self.settings.name, &PostParams::default(), &lease));
+        let parameters = PostParams::default();
+        let replaced = self.api.replace(&self.settings.name, &parameters, &lease);
         match tokio::time::timeout(self.settings.work / 2, replaced).await {
             Ok(Ok(_)) => tracing::info!(lease = self.settings.name, "released the lease"),
-            Ok(Err(error)) => tracing::warn!(lease = self.settings.name, %error, "cannot release the lease; it runs out"),
+            Ok(Err(error)) => {
+                tracing::warn!(lease = self.settings.name, %error, "cannot release the lease; it runs out");
+            }
             Err(_) => tracing::warn!(lease = self.settings.name, "cannot release the lease in time; it runs out"),
         }
     }

@@ -43,7 +43,9 @@ pub struct Settings {
 
 /// Times that make no sense together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a lease of {duration:?} with work for {work:?} and a renewal every {every:?}: each must be longer than the next, in whole seconds the first")]
+#[error(
+    "a lease of {duration:?} with work for {work:?} and a renewal every {every:?}: each must be longer than the next, in whole seconds the first"
+)]
 pub struct Unsafe {
     duration: Duration,
     work: Duration,

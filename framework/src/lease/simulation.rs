@@ -28,8 +28,18 @@ struct Conditions {
 fn conditions() -> impl Strategy<Value = Conditions> {
     let delay = prop_oneof![6 => 0..200_u64, 1 => 0..40_000_u64];
     let sleep = (0..200_000_u64, 0..60_000_u64).prop_map(|(from, length)| (from, from + length));
-    (850..1150_u64, 0..1_000_000_u64, prop::collection::vec(sleep, 0..4), prop::collection::vec((delay.clone(), delay), 1..40))
-        .prop_map(|(clock_speed, clock_start, sleeps, delays)| Conditions { clock_speed, clock_start, sleeps, delays })
+    (
+        850..1150_u64,
+        0..1_000_000_u64,
+        prop::collection::vec(sleep, 0..4),
+        prop::collection::vec((delay.clone(), delay), 1..40),
+    )
+        .prop_map(|(clock_speed, clock_start, sleeps, delays)| Conditions {
+            clock_speed,
+            clock_start,
+            sleeps,
+            delays,
+        })
 }
 
 #[derive(Default)]
@@ -79,7 +89,17 @@ impl Replica {
         let zero = Moment::since_start(Duration::ZERO);
         let settings = Settings::new("test", "test", name);
         let candidate = Candidate::new(name);
-        Self { name, conditions, settings, candidate, flights: Vec::new(), next: zero, works_until: zero, sent: 0, led: false }
+        Self {
+            name,
+            conditions,
+            settings,
+            candidate,
+            flights: Vec::new(),
+            next: zero,
+            works_until: zero,
+            sent: 0,
+            led: false,
+        }
     }
 
     fn clock(&self, now: Time) -> Moment {

@@ -30,7 +30,7 @@ impl Backoff {
         let mut hasher = DefaultHasher::new();
         (failures, of).hash(&mut hasher);
         let quarters = full / 4 / 256;
-        full - quarters * (hasher.finish() % 256) as u32
+        full.saturating_sub(quarters * (hasher.finish() % 256) as u32)
     }
 }
 

@@ -17,8 +17,8 @@
 //!
 //! let mut queue = Queue::new(Settings::default());
 //! let now = Instant::now();
-//! queue.add("tank", Cause::Changed, now);
-//! queue.add("tank", Cause::Changed, now);
+//! queue.add(&"tank", Cause::Changed, now);
+//! queue.add(&"tank", Cause::Changed, now);
 //! let job = queue.next(now).expect("one object waits");
 //! assert_eq!(job.key, "tank");
 //! assert!(queue.next(now).is_none(), "it was added twice, and waited once");
@@ -184,7 +184,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     /// Says that an object is to be worked on. While [draining](Self::drain) nothing is taken.
-    pub fn add(&mut self, key: K, cause: Cause, now: Instant) {
+    pub fn add(&mut self, key: &K, cause: Cause, now: Instant) {
         if self.mode == Mode::Draining {
             return;
         }
@@ -195,22 +195,22 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
         let (lane, not_before) = (cause.lane(), entry.not_before);
         match entry.place {
-            Place::Rest => self.wait(&key, lane, false),
+            Place::Rest => self.wait(key, lane, false),
             Place::Waiting { lane: old, sequence, early } if lane < old => {
                 self.lanes.remove(old, sequence);
-                self.wait(&key, lane, early);
+                self.wait(key, lane, early);
             }
             Place::Waiting { .. } => {}
             Place::Out { ref mut again, .. } => *again = Some(again.map_or(lane, |before| before.min(lane))),
             Place::Delayed { at, sequence, failed: false, .. } => {
                 self.timers.remove(&(at, sequence));
-                self.wait(&key, lane, false);
+                self.wait(key, lane, false);
             }
             // It is tried again anyhow.
             Place::Delayed { .. } if lane == Lane::Resync => {}
             Place::Delayed { at, sequence, early, .. } => {
                 self.timers.remove(&(at, sequence));
-                self.hasten(&key, not_before.min(at), early || not_before < at, now);
+                self.hasten(key, not_before.min(at), early || not_before < at, now);
             }
         }
     }

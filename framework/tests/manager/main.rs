@@ -1,0 +1,8 @@
+//! Controllers on a real kube-apiserver.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
+
+mod basics;
+mod failures;
+mod leases;
+mod support;
+mod trouble;
