@@ -23,26 +23,38 @@ pub(super) async fn feed<K: Object>(
     mut listing: Listing<K>,
 ) {
     let name = format!("{} {}", K::kind(&()), listing.namespace.as_deref().unwrap_or("everywhere"));
-    let mut events = pin!(watcher(api, config));
     let mut failures = 0;
-    // It has no end.
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(event) => {
-                // A list that is begun or has a page is no success yet.
-                if matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_)) {
-                    failures = 0;
+    loop {
+        let mut events = pin!(watcher(api.clone(), config.clone()));
+        // It has no end.
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => {
+                    // A list that is begun or has a page is no success yet.
+                    if matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_)) {
+                        failures = 0;
+                    }
+                    cache.apply(event, &mut listing);
                 }
-                cache.apply(event, &mut listing);
-            }
-            Err(error) => {
-                failures += 1;
-                let delay = BACKOFF.delay(failures, &name).max(asked_for(&error));
-                tracing::warn!(watch = name, failures, ?delay, %error, "watch failed");
-                tokio::time::sleep(delay).await;
+                Err(error) => {
+                    failures += 1;
+                    let delay = BACKOFF.delay(failures, &name).max(asked_for(&error));
+                    tracing::warn!(watch = name, failures, ?delay, %error, "watch failed");
+                    tokio::time::sleep(delay).await;
+                    if is_beyond_resuming(&error) {
+                        break;
+                    }
+                }
             }
         }
     }
+}
+
+/// Whether the watch cannot go on from where it was: that is forgotten there, or the kind is gone, and with it all objects.
+///
+/// The watcher lists again if it is told so in a watch that was opened; if the opening itself is refused, it would try for ever.
+fn is_beyond_resuming(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if matches!(status.code, 404 | 410))
 }
 
 /// For how long the apiserver wants to be left alone.

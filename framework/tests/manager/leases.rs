@@ -18,7 +18,7 @@ fn settings(namespace: &str, identity: &str) -> lease::Settings {
 }
 
 /// A manager that writes all the time, under its own name.
-fn writer(mut config: Config, namespace: &str, identity: &str) -> Running {
+pub(crate) fn writer(mut config: Config, namespace: &str, identity: &str) -> Running {
     config.auth_info.impersonate = Some(format!("{namespace}-{identity}"));
     config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
     let maps = namespace.to_owned();
@@ -36,7 +36,7 @@ fn writer(mut config: Config, namespace: &str, identity: &str) -> Running {
 }
 
 /// When each successful write of maps came and was answered, and whose it was.
-fn writes(cluster: &TestCluster, namespace: &str) -> Vec<(String, String, String)> {
+pub(crate) fn writes(cluster: &TestCluster, namespace: &str) -> Vec<(String, String, String)> {
     let of_maps = cluster
         .audit()
         .into_iter()
@@ -46,7 +46,7 @@ fn writes(cluster: &TestCluster, namespace: &str) -> Vec<(String, String, String
         .collect()
 }
 
-async fn until_written_by(cluster: &TestCluster, namespace: &str, identity: &str) {
+pub(crate) async fn until_written_by(cluster: &TestCluster, namespace: &str, identity: &str) {
     let user = format!("{namespace}-{identity}");
     let written = wait::until(format!("a write of {identity}"), async || {
         let writes = writes(cluster, namespace);
@@ -56,7 +56,7 @@ async fn until_written_by(cluster: &TestCluster, namespace: &str, identity: &str
 }
 
 /// Nothing of `old` came after the first of `new`.
-fn assert_handed_over(cluster: &TestCluster, namespace: &str, old: &str, new: &str) {
+pub(crate) fn assert_handed_over(cluster: &TestCluster, namespace: &str, old: &str, new: &str) {
     let writes = writes(cluster, namespace);
     let [old, new] = [old, new].map(|identity| format!("{namespace}-{identity}"));
     let first = writes.iter().filter(|(by, ..)| *by == new).map(|(_, came, _)| came).min().expect("it has written");

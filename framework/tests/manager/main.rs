@@ -4,5 +4,6 @@
 mod basics;
 mod failures;
 mod leases;
+mod process;
 mod support;
 mod trouble;

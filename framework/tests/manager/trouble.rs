@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use kube::api::{Patch, PatchParams};
-use kube::{CustomResourceExt, ResourceExt};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, CustomResourceExt, ResourceExt};
 use serde_json::json;
 use trishanku_framework::cache::Scope;
 use trishanku_framework::{Manager, Next};
-use trishanku_testkit::{Fault, Proxy, Rule, TestCluster};
+use trishanku_testkit::{Fault, Proxy, Rule, TestCluster, wait};
 
 use crate::support::{Log, Problem, Tank, cluster, controller, create, run, tanks};
 
@@ -99,7 +100,7 @@ async fn conflicts_and_lost_answers_are_tried_again_less_and_less_often() {
 }
 
 #[tokio::test]
-async fn an_apiserver_that_crashes_and_comes_back_is_worked_with_again() {
+async fn an_apiserver_that_crashes_and_a_kind_that_goes_are_worked_with_again_when_they_come_back() {
     let cluster = TestCluster::start().await.unwrap();
     let (log, namespace) = (Log::default(), "default");
     let proxy = Proxy::start(&cluster).await;
@@ -119,5 +120,14 @@ async fn an_apiserver_that_crashes_and_comes_back_is_worked_with_again() {
     assert!(calls < 20, "{calls} calls in {:?} to a server that was not there", start.elapsed());
     create(&tanks(cluster.client(), namespace), &["b"]).await;
     log.until(1, "b at 0").await;
+
+    // With the kind, all of its objects go.
+    let kinds: Api<CustomResourceDefinition> = Api::all(cluster.client());
+    kinds.delete(Tank::crd_name(), &DeleteParams::default()).await.unwrap();
+    wait::until_gone(&kinds, Tank::crd_name()).await.unwrap();
+    cluster.install(&Tank::crd()).await;
+    create(&tanks(cluster.client(), namespace), &["a", "c"]).await;
+    log.until(2, "a at 0").await;
+    log.until(1, "c at 0").await;
     running.stop().await;
 }
