@@ -9,12 +9,14 @@
 //! | [`cache`] | everything is known before the first reconcile; what vanished unseen is noticed |
 //! | [`lease`] | nobody works without the lease, also after a sleep |
 //! | [`client`] | no hot loop against a server in trouble |
+//! | [`apply`] | what is wanted is written if it is not there, and only then; what is no longer wanted goes |
 //! | [`finalizer`] | nothing goes before it is cleaned up after |
 //! | [`health`] | ready when it is, dead when it is stuck |
 //!
 //! Each can be used alone, with kube and kube-runtime as they are. `docs/design/framework.md` says what is taken from them, and why the
 //! rest is not.
 
+pub mod apply;
 pub mod cache;
 pub mod client;
 pub mod clock;

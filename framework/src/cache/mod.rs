@@ -7,14 +7,17 @@
 //! [`Caches`] holds one for each kind and selector, however many controllers use it.
 
 mod feed;
+mod objects;
 mod registry;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use kube::runtime::watcher::Event;
 use tokio::sync::watch;
 
+use self::objects::Objects;
+pub(crate) use self::objects::controller;
 pub use self::registry::{Caches, Scope};
 use crate::{Key, Object};
 
@@ -43,7 +46,7 @@ type Follower<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
 
 /// Objects of one kind, without their `managedFields`. It may lag behind the apiserver.
 pub struct Cache<K> {
-    objects: RwLock<HashMap<Key, Arc<K>>>,
+    objects: RwLock<Objects<K>>,
     followers: Mutex<Vec<Follower<K>>>,
     /// How many of the watches that fill it have not been complete yet.
     lacking: watch::Sender<usize>,
@@ -65,22 +68,27 @@ impl<K: Object> Cache<K> {
 
     /// An object, if it is known.
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+        self.read().get(key).cloned()
     }
 
     /// All objects, in no order.
     pub fn all(&self) -> Vec<Arc<K>> {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.read().iter().map(|(_, object)| object.clone()).collect()
     }
 
     /// The keys of all objects, in no order.
     pub fn keys(&self) -> Vec<Key> {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+        self.read().iter().map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The objects whose controlling owner has this uid, in no order. Costs as much as there are.
+    pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
+        self.read().owned_by(uid).cloned().collect()
     }
 
     /// How many objects there are.
     pub fn len(&self) -> usize {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.read().len()
     }
 
     /// Whether there are none.
@@ -109,11 +117,19 @@ impl<K: Object> Cache<K> {
         match event {
             Event::Apply(object) => {
                 let (key, object) = kept(object);
-                let before = self.write(|objects| objects.insert(key, object.clone()));
-                self.tell(before.as_deref(), Some(&object), false);
+                let before = self.write(|objects| {
+                    objects.told(&object);
+                    (!objects.is_outdated(&key, &object)).then(|| objects.insert(key, object.clone()))
+                });
+                if let Some(before) = before {
+                    self.tell(before.as_deref(), Some(&object), false);
+                }
             }
             Event::Delete(object) => {
-                let before = self.write(|objects| objects.remove(&Key::of(&object)));
+                let before = self.write(|objects| {
+                    objects.told(&object);
+                    objects.remove(&Key::of(&object))
+                });
                 if let Some(before) = before {
                     self.tell(Some(&before), None, false);
                 }
@@ -133,8 +149,11 @@ impl<K: Object> Cache<K> {
         let initial = !std::mem::replace(&mut listing.complete, true);
         let ours = |key: &Key| listing.namespace.as_deref().is_none_or(|namespace| key.namespace() == Some(namespace));
         let (gone, changed) = self.write(|objects| {
-            let gone: Vec<_> =
-                objects.extract_if(|key, _| ours(key) && !listed.contains_key(key)).map(|(_, o)| o).collect();
+            objects.listed();
+            listed.values().for_each(|object| objects.told(object));
+            let missing = |key: &Key| ours(key) && !listed.contains_key(key);
+            let missing: Vec<_> = objects.iter().map(|(key, _)| key).filter(|key| missing(key)).cloned().collect();
+            let gone: Vec<_> = missing.iter().filter_map(|key| objects.remove(key)).collect();
             let changed: Vec<_> =
                 listed.into_iter().map(|(key, object)| (objects.insert(key, object.clone()), object)).collect();
             (gone, changed)
@@ -150,7 +169,29 @@ impl<K: Object> Cache<K> {
         }
     }
 
-    fn write<T>(&self, change: impl FnOnce(&mut HashMap<Key, Arc<K>>) -> T) -> T {
+    /// What [`learn`](Self::learn) wants to know from before a write.
+    pub(crate) fn lists(&self) -> u64 {
+        self.read().lists()
+    }
+
+    /// Takes the answer to a write for what is there, until the watch tells more. Otherwise who writes twice in a row would look at what
+    /// was there before the first.
+    pub(crate) fn learn(&self, written: K, lists: u64) {
+        let (key, object) = kept(written);
+        let before = self.write(|objects| {
+            let learns = objects.may_learn(&object, lists) && !objects.is_outdated(&key, &object);
+            learns.then(|| objects.insert(key, object.clone()))
+        });
+        if let Some(before) = before {
+            self.tell(before.as_deref(), Some(&object), false);
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Objects<K>> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write<T>(&self, change: impl FnOnce(&mut Objects<K>) -> T) -> T {
         change(&mut self.objects.write().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -267,5 +308,53 @@ mod tests {
         cache.apply(Event::Delete(map("x", "a", 2)), &mut listing);
         cache.apply(Event::Delete(map("x", "a", 2)), &mut listing);
         assert_eq!(take(&told), ["a: 1 -> ", "a: 1 -> 1"]);
+    }
+
+    #[test]
+    fn what_an_owner_controls_follows_every_change() {
+        use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+        let ((cache, _), mut listing) = (followed(1), Listing::default());
+        let owned = |name: &str, version: u32, uid: &str| {
+            let mut map = map("x", name, version);
+            let reference = OwnerReference { uid: uid.to_owned(), controller: Some(true), ..OwnerReference::default() };
+            map.metadata.owner_references = Some(vec![reference]);
+            map
+        };
+        let names = |uid: &str| {
+            let mut names: Vec<_> = cache.owned_by(uid).iter().map(|map| map.name_any()).collect();
+            names.sort();
+            names
+        };
+        list(&cache, &mut listing, vec![owned("a", 1, "one"), owned("b", 2, "one"), map("x", "c", 3)]);
+        assert_eq!(names("one"), ["a", "b"]);
+        cache.apply(Event::Apply(owned("a", 4, "other")), &mut listing);
+        cache.apply(Event::Delete(owned("b", 5, "one")), &mut listing);
+        assert_eq!((names("one"), names("other")), (vec![], vec!["a".to_owned()]));
+        list(&cache, &mut listing, vec![owned("c", 6, "one")]);
+        assert_eq!((names("one"), names("other")), (vec!["c".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn the_answer_to_a_write_counts_until_the_watch_tells_more_and_brings_nothing_back() {
+        let ((cache, told), mut listing) = (followed(1), Listing::default());
+        list(&cache, &mut listing, vec![map("x", "a", 5)]);
+        take(&told);
+        let version = || cache.get(&Key::namespaced("x", "a")).and_then(|map| map.resource_version());
+        let lists = cache.lists();
+        cache.learn(map("x", "a", 9), lists);
+        assert_eq!((version().as_deref(), take(&told)), (Some("9"), vec!["a: 5 -> 9".to_owned()]));
+        // The watch comes to what was before it, and to itself.
+        cache.apply(Event::Apply(map("x", "a", 7)), &mut listing);
+        cache.apply(Event::Apply(map("x", "a", 9)), &mut listing);
+        assert_eq!((version().as_deref(), take(&told)), (Some("9"), vec![]));
+        // It is gone before the answer to another write comes.
+        cache.apply(Event::Delete(map("x", "a", 12)), &mut listing);
+        cache.learn(map("x", "a", 11), lists);
+        assert_eq!((version(), take(&told)), (None, vec!["a: 9 -> ".to_owned()]));
+        // It was gone in a list that was made in the meantime.
+        list(&cache, &mut listing, Vec::new());
+        cache.learn(map("x", "a", 13), lists);
+        assert_eq!((version(), take(&told)), (None, vec![]));
     }
 }
