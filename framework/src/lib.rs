@@ -10,6 +10,7 @@
 //! | [`lease`] | nobody works without the lease, also after a sleep |
 //! | [`client`] | no hot loop against a server in trouble |
 //! | [`apply`] | what is wanted is written if it is not there, and only then; what is no longer wanted goes |
+//! | [`status`] | written on success and failure, if it says something new; an event for each transition |
 //! | [`finalizer`] | nothing goes before it is cleaned up after |
 //! | [`health`] | ready when it is, dead when it is stuck |
 //!
@@ -29,6 +30,7 @@ pub mod lease;
 mod manager;
 mod object;
 pub mod queue;
+pub mod status;
 
 pub use self::controller::{CleanedUp, Context, Controller, Next, Reconciler};
 pub use self::error::{Failure, Retry};

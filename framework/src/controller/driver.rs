@@ -12,6 +12,7 @@ use tracing::Instrument;
 
 use super::{CleanedUp, Context, Controller, Next, Pauses, Reconciler, trigger};
 use crate::cache::{Cache, Caches};
+use crate::error::chain;
 use crate::finalizer::{self, Stage};
 use crate::health::Pulse;
 use crate::lease::Role;
@@ -239,22 +240,6 @@ fn failed(error: &impl Failure) -> Outcome {
         Retry::NotBefore(not_before) => Outcome::Failed { not_before },
         _ => Outcome::Failed { not_before: Duration::ZERO },
     }
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let cause = error.to_string();
-        // Some repeat their cause in their own text.
-        if !text.contains(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-        source = error.source();
-    }
-    text
 }
 
 impl<R: Reconciler> Runs for Driver<R> {

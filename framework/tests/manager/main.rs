@@ -6,5 +6,6 @@ mod basics;
 mod failures;
 mod leases;
 mod process;
+mod statuses;
 mod support;
 mod trouble;

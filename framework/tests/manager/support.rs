@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client, CustomResource, CustomResourceExt, Resource};
 use schemars::JsonSchema;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use trishanku_framework::queue::Backoff;
+use trishanku_framework::status::{Conditions, conditions_schema};
 use trishanku_framework::{CleanedUp, Context, Controller, Failure, Manager, Next, Reconciler, Retry, RunError};
 use trishanku_testkit::TestCluster;
 
@@ -22,8 +24,25 @@ pub(crate) struct TankSpec {
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct TankStatus {
+    #[serde(default)]
     pub(crate) level: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) observed_generation: Option<i64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "conditions_schema")]
+    pub(crate) conditions: Vec<Condition>,
+}
+
+impl Conditions for TankStatus {
+    fn conditions(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
+
+    fn observed_generation(&mut self) -> &mut Option<i64> {
+        &mut self.observed_generation
+    }
 }
 
 pub(crate) fn tank(name: &str) -> Tank {
