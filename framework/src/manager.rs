@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::cache::{Cache, Caches, Scope};
 use crate::client::connect;
 use crate::controller::{Controller, Driver, Orders, Reconciler, Runs};
-use crate::health::Health;
+use crate::health::{Awaited, Health};
 use crate::lease::{self, Election, Fence, Role};
 use crate::{Object, clock};
 
@@ -43,7 +43,7 @@ use crate::{Object, clock};
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let stop = async { drop(tokio::signal::ctrl_c().await) };
 /// Manager::new(kube::Config::infer().await?)
-///     .leader_election(lease::Settings::new("default", "tank", std::process::id().to_string()))
+///     .leader_election(lease::Settings::new("default", "tank"))
 ///     .controller(Controller::new("tank", Tank).selecting("kind=tank"))
 ///     .run(stop)
 ///     .await?;
@@ -57,6 +57,8 @@ pub struct Manager {
     lease: Option<lease::Settings>,
     grace: Duration,
     health: Health,
+    /// Until it runs: nobody may take it for ready before.
+    start: Option<Awaited>,
 }
 
 /// Why controllers do not run.
@@ -85,13 +87,15 @@ impl Manager {
 
     /// Watches what `scope` says.
     pub fn with_scope(config: Config, scope: Scope) -> Self {
+        let health = Health::default();
         Self {
             config,
+            start: Some(health.wait_for("the start")),
             caches: Caches::new(scope),
             controllers: Vec::new(),
             lease: None,
             grace: Duration::from_secs(20),
-            health: Health::default(),
+            health,
         }
     }
 
@@ -131,7 +135,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`RunError`]. A cluster that cannot be reached is none: that is tried until it can.
-    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+    pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
         let open = self.client(&Fence::open())?;
         let (stopping, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
@@ -146,6 +150,9 @@ impl Manager {
             () = self.synced() => {}
             () = &mut stop => return Ok(()),
             ended = tasks.join_next(), if !tasks.is_empty() => return Err(defect(ended)),
+        }
+        if let Some(start) = self.start.take() {
+            start.ready();
         }
         // Nothing else may be sent by who is not elected.
         let (fence, role, election) = self.election(open)?;
@@ -185,7 +192,7 @@ impl Manager {
             .into_iter()
             .map(|(kind, synced)| (self.health.wait_for(format!("the cache of {kind}")), synced))
             .collect();
-        let one = |(awaited, synced): (crate::health::Awaited, futures::future::BoxFuture<'static, ()>)| async move {
+        let one = |(awaited, synced): (Awaited, futures::future::BoxFuture<'static, ()>)| async move {
             synced.await;
             awaited.ready();
         };

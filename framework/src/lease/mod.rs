@@ -10,7 +10,7 @@
 //! when they *saw* that renewal, which is later; the difference of the two is what requests under way have to end.
 //!
 //! [`Election`] does it; [`candidate`] decides, without clock and network. A lost lease closes the fence; the
-//! [manager](crate::manager) cancels what is being reconciled and stands by, with its caches warm.
+//! [manager](crate::Manager) cancels what is being reconciled and stands by, with its caches warm.
 
 pub mod candidate;
 mod election;
@@ -18,6 +18,7 @@ mod fence;
 #[cfg(test)]
 mod simulation;
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 pub use self::election::{Election, Role};
@@ -53,12 +54,12 @@ pub struct Unsafe {
 }
 
 impl Settings {
-    /// A lease with client-go's times (15, 10 and 2 seconds), for a process that is named by `identity`.
-    pub fn new(namespace: impl Into<String>, name: impl Into<String>, identity: impl Into<String>) -> Self {
+    /// A lease with client-go's times (15, 10 and 2 seconds). The identity is the machine's name, for people, and something random.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             namespace: namespace.into(),
             name: name.into(),
-            identity: identity.into(),
+            identity: unique_identity(),
             duration: Duration::from_secs(15),
             work: Duration::from_secs(10),
             every: Duration::from_secs(2),
@@ -75,5 +76,44 @@ impl Settings {
             return Ok(());
         }
         Err(Unsafe { duration, work, every })
+    }
+}
+
+/// As client-go makes them. Neither a process id nor a pod's name would do: containers all have the same ids, and a container that is
+/// started again has its pod's name again.
+fn unique_identity() -> String {
+    // Each has keys of its own, from the system's random numbers.
+    let random = || RandomState::new().hash_one(std::process::id());
+    let system = rustix::system::uname();
+    format!("{}_{:016x}{:016x}", system.nodename().to_string_lossy(), random(), random())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_have_one_identity() {
+        let [one, other] = [(); 2].map(|()| Settings::new("x", "y").identity);
+        assert_ne!(one, other);
+        assert!(one.rsplit_once('_').is_some_and(|(host, random)| !host.is_empty() && random.len() == 32), "{one}");
+    }
+
+    #[test]
+    fn times_with_which_two_could_work_at_once_are_refused() {
+        let settings = Settings::new("x", "y");
+        assert_eq!(settings.check(), Ok(()));
+        let seconds = Duration::from_secs;
+        for (duration, work, every) in [
+            (seconds(15), seconds(15), seconds(2)),
+            (seconds(15), seconds(10), seconds(10)),
+            (seconds(15), seconds(10), seconds(0)),
+            (Duration::from_millis(15_500), seconds(10), seconds(2)),
+        ] {
+            assert!(
+                Settings { duration, work, every, ..settings.clone() }.check().is_err(),
+                "{duration:?} {work:?} {every:?}"
+            );
+        }
     }
 }

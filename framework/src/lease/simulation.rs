@@ -87,7 +87,7 @@ struct Replica {
 impl Replica {
     fn new(name: &'static str, conditions: Conditions) -> Self {
         let zero = Moment::since_start(Duration::ZERO);
-        let settings = Settings::new("test", "test", name);
+        let settings = Settings::new("test", "test");
         let candidate = Candidate::new(name);
         Self {
             name,

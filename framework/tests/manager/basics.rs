@@ -70,6 +70,7 @@ async fn all_caches_are_full_before_the_first_reconcile_and_not_ready_before() {
     proxy.add(trishanku_testkit::Rule::new(slow).path("/configmaps").times(1));
     let manager = Manager::with_scope(proxy.config(), Scope::namespaces([&namespace]));
     let (cache, health, log) = (manager.cache::<ConfigMap>(), manager.health(), Log::default());
+    let before = health.ready();
     let logs = log.clone();
     let running = run(manager.controller(
         controller(move |tank, _| {
@@ -78,11 +79,13 @@ async fn all_caches_are_full_before_the_first_reconcile_and_not_ready_before() {
         })
         .owns::<ConfigMap>(),
     ));
-    let not_ready = wait::until("a cache to be awaited", async || match health.ready() {
-        Err(awaited) => Ok(awaited),
-        Ok(()) => Err("it is ready"),
+    assert_eq!(before, Err(vec!["the start".to_owned()]));
+    let not_ready = wait::until("the caches to be awaited", async || match health.ready() {
+        Err(awaited) if awaited.len() > 1 => Ok(awaited),
+        other => Err(format!("{other:?}")),
     });
-    assert!(not_ready.await.unwrap().iter().all(|what| what.starts_with("the cache of ")));
+    let expected = ["the cache of ConfigMap", "the cache of Tank", "the start"];
+    assert!(not_ready.await.unwrap().iter().all(|what| expected.contains(&what.as_str())));
     for name in ["a", "b", "c"] {
         log.until(1, &format!("{name} sees 2")).await;
     }

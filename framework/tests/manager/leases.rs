@@ -14,7 +14,7 @@ use crate::support::{Problem, Running, cluster, controller, create, run, tanks};
 
 fn settings(namespace: &str, identity: &str) -> lease::Settings {
     let (duration, work, every) = (Duration::from_secs(3), Duration::from_secs(2), Duration::from_millis(200));
-    lease::Settings { duration, work, every, ..lease::Settings::new(namespace, "tank", identity) }
+    lease::Settings { duration, work, every, identity: identity.to_owned(), ..lease::Settings::new(namespace, "tank") }
 }
 
 /// A manager that writes all the time, under its own name.
