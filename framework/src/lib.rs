@@ -13,6 +13,7 @@
 //! | [`status`] | written on success and failure, if it says something new; an event for each transition |
 //! | [`finalizer`] | nothing goes before it is cleaned up after |
 //! | [`health`] | ready when it is, dead when it is stuck |
+//! | [`metrics`] | the names of controller-runtime |
 //!
 //! Each can be used alone, with kube and kube-runtime as they are. `docs/design/framework.md` says what is taken from them, and why the
 //! rest is not.
@@ -28,6 +29,7 @@ pub mod health;
 mod key;
 pub mod lease;
 mod manager;
+pub mod metrics;
 mod object;
 pub mod queue;
 pub mod status;

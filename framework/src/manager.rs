@@ -13,6 +13,7 @@ use crate::client::connect;
 use crate::controller::{Controller, Driver, Orders, Reconciler, Runs};
 use crate::health::{Awaited, Health};
 use crate::lease::{self, Election, Fence, Role};
+use crate::metrics::Metrics;
 use crate::{Object, clock};
 
 /// Runs controllers until it is told to stop.
@@ -57,6 +58,7 @@ pub struct Manager {
     lease: Option<lease::Settings>,
     grace: Duration,
     health: Health,
+    metrics: Metrics,
     /// Until it runs: nobody may take it for ready before.
     start: Option<Awaited>,
 }
@@ -96,6 +98,7 @@ impl Manager {
             lease: None,
             grace: Duration::from_secs(20),
             health,
+            metrics: Metrics::default(),
         }
     }
 
@@ -117,7 +120,7 @@ impl Manager {
     /// Runs this controller too.
     #[must_use]
     pub fn controller<R: Reconciler>(mut self, controller: Controller<R>) -> Self {
-        self.controllers.push(Driver::new(controller, &self.caches));
+        self.controllers.push(Driver::new(controller, &self.caches, &self.metrics));
         self
     }
 
@@ -129,6 +132,11 @@ impl Manager {
     /// Whether it is ready and alive, for probes. Others may announce what they need to be ready.
     pub fn health(&self) -> Health {
         self.health.clone()
+    }
+
+    /// The controllers' figures, for a page that is scraped.
+    pub fn metrics(&self) -> Metrics {
+        self.metrics.clone()
     }
 
     /// Runs until `stop` is ready, and everything has ended after that.

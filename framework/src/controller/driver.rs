@@ -16,6 +16,7 @@ use crate::error::chain;
 use crate::finalizer::{self, Stage};
 use crate::health::Pulse;
 use crate::lease::Role;
+use crate::metrics::{Ending, Figures, Metrics};
 use crate::object::Reach;
 use crate::queue::{Cause, Job, Outcome, Queue, Settings};
 use crate::{Failure, Key, Retry};
@@ -48,19 +49,28 @@ pub(crate) struct Driver<R: Reconciler> {
     resync: Option<Duration>,
     queue: Mutex<Queue<Key>>,
     added: Notify,
+    figures: Figures,
 }
 
 type Running = JoinSet<Outcome>;
 
+/// A reconcile that is under way.
+struct Work {
+    key: Key,
+    began: Instant,
+}
+
 impl<R: Reconciler> Driver<R> {
-    pub(crate) fn new(controller: Controller<R>, caches: &Caches) -> Arc<Self> {
+    pub(crate) fn new(controller: Controller<R>, caches: &Caches, metrics: &Metrics) -> Arc<Self> {
         let Controller { name, reconciler, selector, settings, time_limit, resync, paused, connections } = controller;
         let cache = caches.of(selector.as_deref());
         let mut queue = Queue::new(settings);
         // It takes what is added when it is its turn.
         queue.drain();
         let (queue, added) = (Mutex::new(queue), Notify::new());
-        let driver = Arc::new(Self { name, reconciler, cache, paused, settings, time_limit, resync, queue, added });
+        let figures = metrics.of(&name, settings.concurrency.max(1));
+        let driver =
+            Arc::new(Self { name, reconciler, cache, paused, settings, time_limit, resync, queue, added, figures });
         let weak = Arc::downgrade(&driver);
         driver.cache.follow(move |change| {
             if let (Some(driver), Some(cause)) = (weak.upgrade(), trigger::cause(change)) {
@@ -98,14 +108,14 @@ impl<R: Reconciler> Driver<R> {
     /// Works for one term. True if it ended because of `stop`.
     async fn term(self: &Arc<Self>, orders: &mut Orders) -> bool {
         self.begin();
-        let (mut running, mut keys) = (Running::new(), HashMap::new());
+        let (mut running, mut works) = (Running::new(), HashMap::new());
         let mut resync = Instant::now();
         let stopped = loop {
             if let Some(every) = self.resync.filter(|every| resync.elapsed() >= *every) {
                 resync += every;
                 self.add(self.cache.keys(), Cause::Resync);
             }
-            self.start(&orders.client, &mut running, &mut keys);
+            self.start(&orders.client, &mut running, &mut works);
             // Never longer than the pulse may stand still.
             let mut wake = Instant::now() + orders.pulse.beat();
             wake = self.queue().wake_at().map_or(wake, |at| at.min(wake));
@@ -116,46 +126,55 @@ impl<R: Reconciler> Driver<R> {
                 biased;
                 Ok(_) = orders.stop.wait_for(|stop| *stop) => break true,
                 Ok(_) = orders.role.wait_for(|role| *role == Role::Standby) => break false,
-                Some(ended) = running.join_next_with_id() => self.ended(ended, &mut keys),
+                Some(ended) = running.join_next_with_id() => self.ended(ended, &mut works),
                 () = self.added.notified() => {}
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
         };
         self.queue().drain();
         if stopped {
-            self.wait_for(&mut running, orders).await;
+            self.wait_for(&mut running, &mut works, orders).await;
         }
         // Whoever is left is cancelled; also all of those of a lost lease.
-        running.shutdown().await;
+        running.abort_all();
+        while let Some(ended) = running.join_next_with_id().await {
+            self.ended(ended, &mut works);
+        }
         stopped
     }
 
-    fn start(self: &Arc<Self>, client: &Client, running: &mut Running, keys: &mut HashMap<Id, Key>) {
+    fn start(self: &Arc<Self>, client: &Client, running: &mut Running, works: &mut HashMap<Id, Work>) {
         let now = Instant::now();
         loop {
             let Some(job) = self.queue().next(now) else { return };
             let (key, driver, client) = (job.key.clone(), self.clone(), client.clone());
             let task = running.spawn(async move { driver.work(job, client).await });
-            keys.insert(task.id(), key);
+            self.figures.began();
+            works.insert(task.id(), Work { key, began: now });
         }
     }
 
-    fn ended(&self, ended: Result<(Id, Outcome), JoinError>, keys: &mut HashMap<Id, Key>) {
-        let (id, outcome) = match ended {
-            Ok(ended) => ended,
-            Err(error) => (error.id(), Outcome::Failed { not_before: Duration::ZERO }),
-        };
-        if let Some(key) = keys.remove(&id) {
-            if matches!(outcome, Outcome::Failed { .. }) {
-                tracing::debug!(controller = self.name, object = %key, "is tried again later");
+    fn ended(&self, ended: Result<(Id, Outcome), JoinError>, works: &mut HashMap<Id, Work>) {
+        let (id, outcome, ending) = match ended {
+            Ok((id, outcome)) => (id, outcome, ending(outcome)),
+            Err(error) => {
+                let ending = if error.is_panic() { Ending::Panicked } else { Ending::Cancelled };
+                (error.id(), Outcome::Failed { not_before: Duration::ZERO }, ending)
             }
+        };
+        if let Some(Work { key, began }) = works.remove(&id) {
+            self.figures.ended(ending, began.elapsed());
             self.queue().finish(&key, outcome, Instant::now());
         }
     }
 
     /// Lets those that are under way end, as long as the lease is held.
-    async fn wait_for(&self, running: &mut Running, orders: &mut Orders) {
-        let all = async { while running.join_next().await.is_some() {} };
+    async fn wait_for(&self, running: &mut Running, works: &mut HashMap<Id, Work>, orders: &mut Orders) {
+        let all = async {
+            while let Some(ended) = running.join_next_with_id().await {
+                self.ended(ended, works);
+            }
+        };
         tokio::select! {
             () = all => {}
             Ok(_) = orders.role.wait_for(|role| *role == Role::Standby) => {}
@@ -220,6 +239,15 @@ impl<R: Reconciler> Driver<R> {
                 }
             }
         }
+    }
+}
+
+fn ending(outcome: Outcome) -> Ending {
+    match outcome {
+        Outcome::Done => Ending::Success,
+        Outcome::Again(_) => Ending::Again,
+        Outcome::Failed { .. } => Ending::Failed,
+        Outcome::Hopeless => Ending::Terminal,
     }
 }
 

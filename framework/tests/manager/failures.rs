@@ -33,6 +33,7 @@ async fn objects_that_fail_panic_and_hang_are_tried_again_and_starve_nobody() {
             }
         }
     };
+    let metrics = manager.metrics();
     let running = run(manager.controller(controller(reconcile).concurrency(2).time_limit(Duration::from_millis(300))));
     create(&api, &["fails", "panics", "hangs"]).await;
     for name in ["fails", "panics", "hangs"] {
@@ -44,6 +45,17 @@ async fn objects_that_fail_panic_and_hang_are_tried_again_and_starve_nobody() {
     }
     assert!(log.times("fails").len() < 200, "no hot loop");
     running.stop().await;
+    let text = metrics.text();
+    let figure = |name: &str| {
+        let name = format!("controller_runtime_{name} ");
+        let mut figures = text.lines().filter_map(|line| line.strip_prefix(&name)?.parse::<u64>().ok());
+        figures.next_back().unwrap_or_else(|| panic!("no {name} in {text}"))
+    };
+    let of = r#"{controller="test"}"#;
+    assert_eq!(figure(&format!("reconcile_panics_total{of}")) as usize, log.times("panics").len());
+    assert!(figure(&format!("reconcile_errors_total{of}")) >= 12);
+    assert!(figure(r#"reconcile_total{controller="test",result="success"}"#) >= 3);
+    assert_eq!(figure(&format!("active_workers{of}")), 0);
 }
 
 struct Done(Arc<Mutex<BTreeSet<String>>>, String);
