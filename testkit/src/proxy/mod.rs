@@ -115,7 +115,7 @@ impl Proxy {
         self.0.streams.send_modify(|streams| streams.end(Way::Broken));
     }
 
-    /// Ends all answers that are under way, such as watches, as a server does that is asked to end.
+    /// Ends all watches, as a server does that is asked to end.
     pub fn end_watches(&self) {
         self.0.streams.send_modify(|streams| streams.end(Way::Orderly));
     }
@@ -166,7 +166,7 @@ impl Proxy {
         }
         let (parts, body) = self.pass(request, &seen.uri).await?.into_parts();
         healed(&mut streams).await;
-        let mut answer = Response::new(stream::through(body, streams));
+        let mut answer = Response::new(stream::through(body, streams, seen.watch));
         *answer.status_mut() = parts.status;
         *answer.headers_mut() = end_to_end(parts.headers);
         Some(answer)

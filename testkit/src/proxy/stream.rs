@@ -33,13 +33,14 @@ impl Streams {
     }
 }
 
-/// Passes a body on until its end, or until all streams are ended.
-pub(super) fn through(body: Body, streams: watch::Receiver<Streams>) -> Reply {
+/// Passes a body on until its end, or until all streams are broken, or ended if it is that of a watch.
+pub(super) fn through(body: Body, streams: watch::Receiver<Streams>, is_watch: bool) -> Reply {
     let born = streams.borrow().ended;
     let frames = stream::unfold(Some((body.into_data_stream(), streams)), move |state| async move {
         let (mut body, mut streams) = state?;
         let mut orders = streams.clone();
-        let ended = orders.wait_for(|streams| streams.ended > born);
+        let concerns = |way| is_watch || way == Some(Way::Broken);
+        let ended = orders.wait_for(|streams| streams.ended > born && concerns(streams.way));
         let next = async {
             let next = body.next().await;
             healed(&mut streams).await;
