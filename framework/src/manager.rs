@@ -129,6 +129,11 @@ impl Manager {
         self.caches.of(None)
     }
 
+    /// The cache of the objects of a kind with these labels: the same one that a controller uses that is [selecting](Controller::selecting) them.
+    pub fn cache_selecting<K: Object>(&self, labels: &str) -> Arc<Cache<K>> {
+        self.caches.of(Some(labels))
+    }
+
     /// Whether it is ready and alive, for probes. Others may announce what they need to be ready.
     pub fn health(&self) -> Health {
         self.health.clone()

@@ -13,6 +13,7 @@
 //! use schemars::JsonSchema;
 //! use serde::{Deserialize, Serialize};
 //! use trishanku_framework::status::{Conditions, Report, Writer, conditions_schema};
+//! use trishanku_framework::cache::Cache;
 //! use trishanku_framework::{Context, Next};
 //!
 //! #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -41,10 +42,10 @@
 //! }
 //!
 //! # async fn converge(tank: &Tank) -> Result<Next, kube::Error> { Ok(Next::Change) }
-//! async fn reconcile(writer: &Writer, tank: Arc<Tank>, context: Context) -> Result<Next, kube::Error> {
+//! async fn reconcile(writer: &Writer, tanks: &Cache<Tank>, tank: Arc<Tank>, context: Context) -> Result<Next, kube::Error> {
 //!     let result = converge(&tank).await;
 //!     let status = tank.status.clone().unwrap_or_default();
-//!     writer.write(&context.client, &*tank, tank.status.as_ref(), status, &Report::of(&result)).await?;
+//!     writer.write(&context.client, tanks, &*tank, tank.status.as_ref(), status, &Report::of(&result)).await?;
 //!     result
 //! }
 //! ```

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{READY, RECONCILING, Report, STALLED, Stage, Transition};
+use crate::cache::Cache;
 use crate::object::Reach;
 use crate::{Key, Object};
 
@@ -54,7 +55,8 @@ impl Writer {
         self
     }
 
-    /// Writes `status` with the report in it, unless `before` says the same; answers whether it was written. An event is sent for each
+    /// Writes `status` with the report in it, unless `before` says the same; answers whether it was written. `cache` is where `object` comes from:
+    /// it learns what was written. An event is sent for each
     /// transition of `Ready` or to `Stalled`; one that cannot be sent is only logged.
     ///
     /// By server-side apply: a field that is not in `status` any more goes, and those of others stay.
@@ -64,6 +66,7 @@ impl Writer {
     pub async fn write<K, S>(
         &self,
         client: &Client,
+        cache: &Cache<K>,
         object: &K,
         before: Option<&S>,
         mut status: S,
@@ -73,7 +76,7 @@ impl Writer {
         K: Object,
         S: Conditions + Serialize,
     {
-        let metadata = object.meta();
+        let (metadata, lists) = (object.meta(), cache.lists());
         let transitions = report.put_on(status.conditions(), metadata.generation, Timestamp::now());
         *status.observed_generation() = metadata.generation;
         let mut status = serde_json::to_value(&status).map_err(kube::Error::SerdeError)?;
@@ -96,8 +99,9 @@ impl Writer {
             "status": status,
         });
         let parameters = PatchParams::apply(&self.manager).force();
-        match patched(&api, key.name(), &parameters, &Patch::Apply(patch)).await {
-            Ok(()) => {}
+        match api.patch_status(key.name(), &parameters, &Patch::Apply(patch)).await {
+            // The next reconcile of this object may come before the watch tells, and would tell the same again.
+            Ok(written) => cache.learn(written, lists),
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(false),
             Err(error) => return Err(error),
         }
@@ -130,16 +134,6 @@ impl Writer {
             tracing::warn!(object = %Key::of(object), %error, "cannot send an event");
         }
     }
-}
-
-/// The answer has the whole object, which nobody needs.
-async fn patched<K: Object>(
-    api: &kube::Api<K>,
-    name: &str,
-    parameters: &PatchParams,
-    patch: &Patch<serde_json::Value>,
-) -> kube::Result<()> {
-    api.patch_status(name, parameters, patch).await.map(drop)
 }
 
 fn note(message: &str) -> String {

@@ -25,8 +25,9 @@ async fn a_status_tells_of_success_and_failure_once_and_events_tell_of_transitio
     let (api, log) = (tanks(cluster.client(), &namespace), Log::default());
     let (logs, writer) = (log.clone(), Arc::new(Writer::new("tank-controller")));
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
+    let cache = manager.cache::<Tank>();
     let running = run(manager.controller(controller(move |tank: Arc<Tank>, context: Context| {
-        let (logs, writer) = (logs.clone(), writer.clone());
+        let (logs, writer, cache) = (logs.clone(), writer.clone(), cache.clone());
         async move {
             let result = match tank.spec.level {
                 0 => Ok(Next::Change),
@@ -36,7 +37,7 @@ async fn a_status_tells_of_success_and_failure_once_and_events_tell_of_transitio
             };
             let status = tank.status.clone().unwrap_or_default();
             let report = Report::of(&result);
-            let written = writer.write(&context.client, &*tank, tank.status.as_ref(), status, &report).await?;
+            let written = writer.write(&context.client, &cache, &*tank, tank.status.as_ref(), status, &report).await?;
             logs.add(format!("level {}: {}", tank.spec.level, if written { "written" } else { "the same" }));
             result
         }
