@@ -90,7 +90,7 @@ mod tests {
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
         while !condition() {
             assert!(std::time::Instant::now() < deadline, "it never happened");
-            std::thread::yield_now();
+            std::thread::sleep(std::time::Duration::from_millis(10));
         }
     }
 
@@ -121,5 +121,37 @@ mod tests {
         std::fs::create_dir_all(folder.join("more")).unwrap();
         drop(Folder::guard(&folder).unwrap());
         assert!(!folder.exists());
+    }
+
+    const VARIABLE: &str = "TESTKIT_GUARD_FOLDER";
+
+    #[test]
+    #[ignore = "another test runs it in a process of its own, and kills that"]
+    fn what_the_killed_process_does() {
+        let outer = std::path::PathBuf::from(std::env::var_os(VARIABLE).expect("it is run by another test"));
+        let folder = outer.join("a folder");
+        std::fs::create_dir(&folder).unwrap();
+        let _folder = Folder::guard(&folder).unwrap();
+        let mut forever = Command::new("sh");
+        forever.args(["-c", r#"echo $$ >"$0"; exec sleep 600"#]).arg(outer.join("pid"));
+        let _program = Program::start(&forever, &outer.join("log"), &outer.join("ended")).unwrap();
+        std::thread::sleep(std::time::Duration::from_mins(10));
+    }
+
+    #[test]
+    fn nothing_outlives_a_process_that_is_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "guard::tests::what_the_killed_process_does", "--ignored"])
+            .env(VARIABLE, dir.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = dir.path().join("pid");
+        until(|| std::fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
+        assert!(runs(&pid) && dir.path().join("a folder").exists());
+        process.kill().unwrap();
+        process.wait().unwrap();
+        until(|| !runs(&pid) && !dir.path().join("a folder").exists());
     }
 }
