@@ -12,7 +12,7 @@ use trishanku_framework::cache::{Cache, Scope};
 use trishanku_framework::{Context, Failure, Manager, Next};
 use trishanku_testkit::{TestCluster, wait};
 
-use crate::support::{Log, Problem, Running, Tank, cluster, controller, create, run, tanks};
+use crate::support::{Log, Problem, Running, Tank, cluster, controller, create, owned, run, tanks};
 
 const USER: &str = "applier-of";
 
@@ -50,15 +50,16 @@ struct Caches {
     pumps: Arc<Cache<Deployment>>,
 }
 
-/// At level 0: `level` with two keys, `old`, `fixed`, `pump`. At others without the second key and without `old`.
+/// At level 0: `level`, `keys` with two keys, `old`, `fixed`, `pump`. At others without the second key and without `old`.
 async fn apply(tank: &Tank, context: &Context, caches: &Caches) -> Result<(), ApplyError> {
     let (level, mut set) = (tank.spec.level, Set::of(tank, context.client.clone(), "test"));
-    let mut data = vec![("level", level.to_string())];
+    let mut keys = vec![("always", "yes".to_owned())];
     if level == 0 {
-        data.push(("extra", "yes".to_owned()));
+        keys.push(("extra", "yes".to_owned()));
         set.apply(map("old", &[]), &caches.maps).await?;
     }
-    set.apply(map("level", &data), &caches.maps).await?;
+    set.apply(map("keys", &keys), &caches.maps).await?;
+    set.apply(map("level", &[("level", level.to_string())]), &caches.maps).await?;
     let mut fixed = map("fixed", &[("level", level.to_string())]);
     fixed.immutable = Some(true);
     if set.apply_or_recreate(fixed, &caches.maps).await? == Applied::Deleted {
@@ -114,10 +115,13 @@ async fn what_is_wanted_is_there_what_is_not_goes_and_nothing_is_written_twice()
         Some([(trishanku_framework::apply::PART_OF.to_owned(), "applyset-x-v1".to_owned())].into());
     maps.create(&PostParams::default(), &stranger).await.unwrap();
     create(&api, &["tank"]).await;
+    // The tank's, but not made by its controller.
+    let by_hand = owned(&api.get("tank").await.unwrap(), "by-hand");
+    maps.create(&PostParams::default(), &by_hand).await.unwrap();
     let running = start(cluster, &namespace, &log);
     wait::until_object(&pumps, "pump", "it is there", |_| true).await.unwrap();
-    let owned = |map: &ConfigMap| map.owner_references().iter().any(|owner| owner.kind == "Tank");
-    wait::until_object(&maps, "old", "it is owned", owned).await.unwrap();
+    let is_owned = |map: &ConfigMap| map.owner_references().iter().any(|owner| owner.kind == "Tank");
+    wait::until_object(&maps, "old", "it is owned", is_owned).await.unwrap();
 
     // Once everything has come back through the watches, there is nothing to write.
     let quiet = async |round: &str| {
@@ -139,7 +143,7 @@ async fn what_is_wanted_is_there_what_is_not_goes_and_nothing_is_written_twice()
         if after.len() > before.len() { Ok(after) } else { Err("it is not there") }
     });
     assert_eq!(again.await.unwrap()[before.len()..], ["patch configmaps level"]);
-    assert_eq!(made_again.data.map(|data| data.len()), Some(2));
+    assert_eq!(made_again.data.map(|data| data.len()), Some(1));
 
     // Drift.
     let patch = Patch::Merge(json!({"data": {"level": "99", "theirs": "stays"}}));
@@ -151,13 +155,14 @@ async fn what_is_wanted_is_there_what_is_not_goes_and_nothing_is_written_twice()
     // Less is wanted: a key, an object, and another value where none can be changed.
     let patch = Patch::Merge(json!({"spec": {"level": 1}}));
     api.patch("tank", &PatchParams::default(), &patch).await.unwrap();
-    let less =
-        |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["level"] == "1" && !data.contains_key("extra"));
-    wait::until_object(&maps, "level", "the key is gone", less).await.unwrap();
+    let less = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data.contains_key("always") && data.len() == 1);
+    wait::until_object(&maps, "keys", "the key is gone", less).await.unwrap();
     wait::until_gone(&maps, "old").await.unwrap();
     let changed = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["level"] == "1");
     wait::until_object(&maps, "fixed", "it was made anew", changed).await.unwrap();
-    assert!(maps.get_opt("stranger").await.unwrap().is_some());
+    for left in ["stranger", "by-hand"] {
+        assert!(maps.get_opt(left).await.unwrap().is_some(), "{left}");
+    }
     running.stop().await;
 }
 

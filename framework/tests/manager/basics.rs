@@ -47,7 +47,7 @@ async fn what_an_object_owns_is_made_and_made_again_also_if_it_vanished_while_no
 
     // The watch does not see the deletion, and cannot go on from where it was.
     let expired = trishanku_testkit::Fault::Status { code: 410, retry_after: None };
-    proxy.add(trishanku_testkit::Rule::new(expired).watches().times(1));
+    proxy.add(trishanku_testkit::Rule::new(expired).watches());
     proxy.partition();
     maps.delete("a", &DeleteParams::default()).await.unwrap();
     proxy.cut();
