@@ -101,14 +101,17 @@ async fn a_stop_lets_what_is_under_way_end_and_starts_nothing() {
         let logs = logs.clone();
         async move {
             logs.add(format!("{} begins", tank.name_any()));
-            tokio::time::sleep(Duration::from_millis(700)).await;
+            // Work that takes its time.
+            tokio::time::sleep(Duration::from_secs(3)).await;
             logs.add(format!("{} ends", tank.name_any()));
             Ok(Next::Change)
         }
     };
     let running = run(manager.controller(controller(reconcile).concurrency(1)));
-    create(&api, &["a", "b"]).await;
+    create(&api, &["a"]).await;
     log.until(1, "a begins").await;
+    // It waits for its turn, which does not come.
+    create(&api, &["b"]).await;
     running.stop().await;
     assert_eq!(log.all(), ["a begins", "a ends"]);
 }
