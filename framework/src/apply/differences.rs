@@ -1,0 +1,120 @@
+//! What is wanted and not there.
+
+use serde_json::Value;
+
+/// A field that is not as it is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Where: `spec.template.spec.containers[app].image`.
+    pub path: String,
+    /// What it is; `None` if it is not there.
+    pub is: Option<Value>,
+    /// What is wanted.
+    pub wanted: Value,
+}
+
+/// The fields of `wanted` that `live` has not, or has otherwise. What only `live` has does not count.
+///
+/// Lists whose elements have names are compared by them, as a server does that adds elements of its own; others by position. An empty map or
+/// list is the same as none.
+pub fn differences(wanted: &Value, live: &Value) -> Vec<Difference> {
+    let mut found = Vec::new();
+    compare(wanted, Some(live), &mut String::new(), &mut found);
+    found
+}
+
+fn compare(wanted: &Value, live: Option<&Value>, path: &mut String, found: &mut Vec<Difference>) {
+    match (wanted, live) {
+        (Value::Null, None | Some(Value::Null)) => {}
+        (Value::Object(wanted), None) if wanted.is_empty() => {}
+        (Value::Array(wanted), None) if wanted.is_empty() => {}
+        (Value::Object(wanted), Some(Value::Object(live))) => {
+            for (field, wanted) in wanted {
+                let separator = if path.is_empty() { "" } else { "." };
+                within(path, &format!("{separator}{field}"), |path| compare(wanted, live.get(field), path, found));
+            }
+        }
+        (Value::Array(wanted), Some(Value::Array(live))) => lists(wanted, live, path, found),
+        (wanted, Some(live)) if same(wanted, live) => {}
+        (wanted, live) => {
+            found.push(Difference { path: path.clone(), is: live.cloned(), wanted: wanted.clone() });
+        }
+    }
+}
+
+fn lists(wanted: &[Value], live: &[Value], path: &mut String, found: &mut Vec<Difference>) {
+    if !wanted.is_empty() && wanted.iter().all(|element| name(element).is_some()) {
+        for element in wanted {
+            let of = name(element).unwrap_or_default();
+            let theirs = live.iter().find(|theirs| name(theirs) == Some(of));
+            within(path, &format!("[{of}]"), |path| compare(element, theirs, path, found));
+        }
+    } else if wanted.len() == live.len() {
+        for (index, (element, theirs)) in wanted.iter().zip(live).enumerate() {
+            within(path, &format!("[{index}]"), |path| compare(element, Some(theirs), path, found));
+        }
+    } else {
+        let (is, wanted) = (Some(Value::Array(live.to_vec())), Value::Array(wanted.to_vec()));
+        found.push(Difference { path: path.clone(), is, wanted });
+    }
+}
+
+fn name(element: &Value) -> Option<&str> {
+    element.get("name")?.as_str()
+}
+
+/// Numbers may be written in several ways.
+fn same(wanted: &Value, live: &Value) -> bool {
+    wanted == live || wanted.as_f64().is_some_and(|number| live.as_f64() == Some(number))
+}
+
+fn within(path: &mut String, step: &str, inside: impl FnOnce(&mut String)) {
+    let length = path.len();
+    path.push_str(step);
+    inside(path);
+    path.truncate(length);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn paths(wanted: &Value, live: &Value) -> Vec<String> {
+        differences(wanted, live).into_iter().map(|difference| difference.path).collect()
+    }
+
+    #[test]
+    fn only_what_is_wanted_counts() {
+        let live =
+            json!({"spec": {"replicas": 1, "strategy": {"type": "RollingUpdate"}, "paused": false}, "status": {}});
+        for (wanted, expected) in [
+            (json!({"spec": {"replicas": 1}}), vec![]),
+            (json!({"spec": {"replicas": 1.0, "selector": {}, "volumes": []}}), vec![]),
+            (json!({"spec": {"replicas": 2}}), vec!["spec.replicas"]),
+            (json!({"spec": {"replicas": 1, "paused": null}}), vec!["spec.paused"]),
+            (json!({"spec": {"strategy": {"type": "Recreate"}}, "more": {"a": 1}}), vec!["spec.strategy.type", "more"]),
+        ] {
+            assert_eq!(paths(&wanted, &live), expected, "{wanted}");
+        }
+    }
+
+    #[test]
+    fn lists_are_compared_by_name_where_there_are_names() {
+        let live =
+            json!({"c": [{"name": "injected"}, {"name": "app", "image": "1", "policy": "Always"}], "args": ["a", "b"]});
+        for (wanted, expected) in [
+            (json!({"c": [{"name": "app", "image": "1"}], "args": ["a", "b"]}), vec![]),
+            (json!({"c": [{"name": "app", "image": "2"}]}), vec!["c[app].image"]),
+            (json!({"c": [{"name": "other"}]}), vec!["c[other]"]),
+            (json!({"args": ["a", "c"]}), vec!["args[1]"]),
+            (json!({"args": ["a"]}), vec!["args"]),
+            (json!({"args": []}), vec!["args"]),
+        ] {
+            assert_eq!(paths(&wanted, &live), expected, "{wanted}");
+        }
+        let found = differences(&json!({"args": ["a", "c"]}), &live);
+        assert_eq!((&found[0].is, &found[0].wanted), (&Some(json!("b")), &json!("c")));
+    }
+}

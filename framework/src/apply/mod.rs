@@ -1,0 +1,299 @@
+//! Makes what an object owns as it should be: by server-side apply, and only if it is not.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+//! use trishanku_framework::apply::{ApplyError, Set};
+//! use trishanku_framework::{Context, cache::Cache};
+//!
+//! # async fn example(context: Context, owner: Arc<ConfigMap>, wanted: Vec<Secret>, secrets: &Cache<Secret>) -> Result<(), ApplyError> {
+//! let mut set = Set::of(&*owner, context.client.clone(), "tank-controller");
+//! for secret in wanted {
+//!     set.apply(secret, secrets).await?;
+//! }
+//! // Secrets that were applied before, and are not wanted any more.
+//! set.prune(secrets).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **No write when nothing differs.** What is wanted is compared with what the cache has; fields that nobody asked for (defaults, other people's)
+//! do not count. A field that was wanted and is not any more cannot be seen that way, so an annotation has the digest of what was applied
+//! last. If the comparison cannot tell (a quantity that the server writes in another way, `stringData` of a Secret), it is applied, and the
+//! server changes nothing.
+//!
+//! **Ownership.** The owner is put on as controller, so that it is told of changes ([`owns`](crate::Controller::owns)), and garbage is
+//! collected. What another one controls, or nobody, is not touched.
+//!
+//! **Prune.** Members have the label of an `ApplySet` (`applyset.kubernetes.io/part-of`), whose id is that of the owner. What has the label and the
+//! owner, and was not applied to this [`Set`], is deleted.
+
+mod differences;
+
+use std::any::TypeId;
+use std::collections::HashSet;
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Client, Resource};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+pub use self::differences::{Difference, differences};
+use crate::cache::{Cache, controller};
+use crate::object::Reach;
+use crate::{Failure, Key, Object, Retry};
+
+/// The label of members, as the specification of `ApplySet`s says.
+pub const PART_OF: &str = "applyset.kubernetes.io/part-of";
+/// The annotation with the digest of what was applied last.
+pub const APPLIED: &str = "framework.trishanku.org/applied";
+
+/// Why something is not as it should be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// There is an object of that name that the owner does not control.
+    #[error("{kind} {key} is there and belongs to {}; give the wanted one another name, or remove it", owner.as_deref().unwrap_or("nobody"))]
+    NotOurs {
+        /// The kind.
+        kind: String,
+        /// Which.
+        key: Key,
+        /// Who controls it.
+        owner: Option<String>,
+    },
+    /// It would be in a namespace that the owner is not in: such an owner counts as gone, and its objects are collected.
+    #[error("{kind} {key} cannot be owned from namespace {owner:?}")]
+    Elsewhere {
+        /// The kind.
+        kind: String,
+        /// Which.
+        key: Key,
+        /// The owner's namespace.
+        owner: String,
+    },
+    /// The apiserver refused it.
+    #[error("cannot apply {kind} {key}")]
+    Refused {
+        /// The kind.
+        kind: String,
+        /// Which.
+        key: Key,
+        /// What it said.
+        source: Box<kube::Error>,
+    },
+    /// It cannot be written as JSON.
+    #[error("cannot encode {kind} {key}")]
+    Encode {
+        /// The kind.
+        kind: String,
+        /// Which.
+        key: Key,
+        /// Why.
+        source: serde_json::Error,
+    },
+}
+
+impl Failure for ApplyError {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::NotOurs { .. } => "NotOurs",
+            Self::Elsewhere { .. } => "OwnerElsewhere",
+            Self::Refused { source, .. } => source.reason(),
+            Self::Encode { .. } => "CannotEncode",
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            // Somebody may remove it.
+            Self::NotOurs { .. } => Retry::BackOff,
+            Self::Elsewhere { .. } | Self::Encode { .. } => Retry::AfterChange,
+            Self::Refused { source, .. } => source.retry(),
+        }
+    }
+}
+
+/// What an apply came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It was as it should be; nothing was sent.
+    Unchanged,
+    /// It was sent.
+    Written,
+    /// It had to be deleted first, since a field that cannot change differs. Its end is a change, and the next apply makes it.
+    Deleted,
+}
+
+/// What one owner should own.
+pub struct Set<'a, O> {
+    owner: &'a O,
+    client: Client,
+    manager: String,
+    id: String,
+    applied: HashSet<(TypeId, Key)>,
+}
+
+impl<'a, O: Object> Set<'a, O> {
+    /// Nothing yet. `manager` is the name under which fields are managed: it must stay the same for ever, or fields of the former name stay too.
+    pub fn of(owner: &'a O, client: Client, manager: impl Into<String>) -> Self {
+        let id = id(owner);
+        Self { owner, client, manager: manager.into(), id, applied: HashSet::new() }
+    }
+
+    /// Makes `wanted` so, if `cache` does not have it so already. Without a namespace it is in the owner's.
+    ///
+    /// # Errors
+    /// [`ApplyError`].
+    pub async fn apply<K: Object + Serialize>(&mut self, wanted: K, cache: &Cache<K>) -> Result<Applied, ApplyError> {
+        self.make(wanted, cache, false).await
+    }
+
+    /// As [`apply`](Self::apply), and deletes it first if a field differs that cannot be changed. Only for objects whose loss is none.
+    ///
+    /// # Errors
+    /// [`ApplyError`].
+    pub async fn apply_or_recreate<K>(&mut self, wanted: K, cache: &Cache<K>) -> Result<Applied, ApplyError>
+    where
+        K: Object + Serialize,
+    {
+        self.make(wanted, cache, true).await
+    }
+
+    async fn make<K>(&mut self, mut wanted: K, cache: &Cache<K>, recreate: bool) -> Result<Applied, ApplyError>
+    where
+        K: Object + Serialize,
+    {
+        let (key, kind) = (self.put_in_place(&mut wanted)?, || K::kind(&()).into_owned());
+        let lists = cache.lists();
+        let live = cache.get(&key);
+        if let Some(live) = &live {
+            let ours = self.owner.meta().uid.as_deref();
+            if controller(&**live) != ours {
+                return Err(ApplyError::NotOurs { kind: kind(), owner: owner_name(&**live), key });
+            }
+        }
+        self.applied.insert((TypeId::of::<K>(), key.clone()));
+        let encode = |source| ApplyError::Encode { kind: kind(), key: key.clone(), source };
+        sign(&mut wanted).map_err(encode)?;
+        let wanted = serde_json::to_value(&wanted).map_err(encode)?;
+        if let Some(live) = &live {
+            let differences = differences(&wanted, &serde_json::to_value(&**live).map_err(encode)?);
+            if differences.is_empty() {
+                return Ok(Applied::Unchanged);
+            }
+            // Values may be secrets.
+            let fields: Vec<_> = differences.iter().map(|difference| difference.path.as_str()).collect();
+            tracing::info!(kind = kind(), object = %key, ?fields, "differs, and is applied");
+        }
+        let api: Api<K> = K::Scope::api(self.client.clone(), key.namespace());
+        let parameters = PatchParams::apply(&self.manager).force();
+        match api.patch(key.name(), &parameters, &Patch::Apply(&wanted)).await {
+            Ok(written) => {
+                cache.learn(written, lists);
+                Ok(Applied::Written)
+            }
+            Err(kube::Error::Api(status))
+                if recreate && status.is_invalid() && status.message.contains("immutable") =>
+            {
+                tracing::info!(kind = kind(), object = %key, "is deleted, since a field cannot be changed");
+                let uid = live.and_then(|live| live.meta().uid.clone());
+                let deleted = self.delete::<K>(&key, uid).await;
+                deleted.map(|()| Applied::Deleted)
+            }
+            Err(error) => Err(ApplyError::Refused { kind: kind(), key, source: Box::new(error) }),
+        }
+    }
+
+    /// Deletes what was applied for this owner once, and not to this set. Call it after everything of the kind was applied.
+    ///
+    /// # Errors
+    /// [`ApplyError::Refused`].
+    pub async fn prune<K: Object>(&self, cache: &Cache<K>) -> Result<usize, ApplyError> {
+        let uid = self.owner.meta().uid.as_deref().unwrap_or_default();
+        let mut pruned = 0;
+        for object in cache.owned_by(uid) {
+            let (key, metadata) = (Key::of(&*object), object.meta());
+            let member = metadata.labels.as_ref().and_then(|labels| labels.get(PART_OF)) == Some(&self.id);
+            let wanted = self.applied.contains(&(TypeId::of::<K>(), key.clone()));
+            if member && !wanted && metadata.deletion_timestamp.is_none() {
+                tracing::info!(kind = %K::kind(&()), object = %key, "is no longer wanted, and is deleted");
+                self.delete::<K>(&key, metadata.uid.clone()).await?;
+                pruned += 1;
+            }
+        }
+        Ok(pruned)
+    }
+
+    async fn delete<K: Object>(&self, key: &Key, uid: Option<String>) -> Result<(), ApplyError> {
+        let api: Api<K> = K::Scope::api(self.client.clone(), key.namespace());
+        // Not an object of the same name that somebody made in the meantime.
+        let preconditions = Preconditions { uid, resource_version: None };
+        match api.delete(key.name(), &DeleteParams::background().preconditions(preconditions)).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+            Err(error) => {
+                let (kind, key) = (K::kind(&()).into_owned(), key.clone());
+                Err(ApplyError::Refused { kind, key, source: Box::new(error) })
+            }
+        }
+    }
+
+    /// Gives it its namespace, owner and label.
+    fn put_in_place<K: Object>(&self, wanted: &mut K) -> Result<Key, ApplyError> {
+        let owner = self.owner.meta().namespace.clone();
+        let metadata = wanted.meta_mut();
+        if K::Scope::NAMESPACED && metadata.namespace.is_none() {
+            metadata.namespace.clone_from(&owner);
+        }
+        if let Some(owner) = owner.filter(|owner| metadata.namespace.as_ref() != Some(owner)) {
+            return Err(ApplyError::Elsewhere { kind: K::kind(&()).into_owned(), key: Key::of(wanted), owner });
+        }
+        let reference = OwnerReference { block_owner_deletion: Some(true), ..self.reference() };
+        metadata.owner_references = Some(vec![reference]);
+        metadata.labels.get_or_insert_default().insert(PART_OF.to_owned(), self.id.clone());
+        // Whoever copied them from a live object wants a new one.
+        (metadata.managed_fields, metadata.resource_version, metadata.uid) = (None, None, None);
+        Ok(Key::of(wanted))
+    }
+
+    fn reference(&self) -> OwnerReference {
+        self.owner.controller_owner_ref(&()).unwrap_or_default()
+    }
+}
+
+impl<O: Object> std::fmt::Debug for Set<'_, O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Set")
+            .field("owner", &Key::of(self.owner))
+            .field("applied", &self.applied.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The id of an owner's set, as the specification says.
+fn id<O: Object>(owner: &O) -> String {
+    let (metadata, none) = (owner.meta(), String::new());
+    let [name, namespace] = [&metadata.name, &metadata.namespace].map(|part| part.as_ref().unwrap_or(&none));
+    let digest = Sha256::digest(format!("{name}.{namespace}.{}.{}", O::kind(&()), O::group(&())));
+    format!("applyset-{}-v1", BASE64_URL_SAFE_NO_PAD.encode(digest))
+}
+
+fn owner_name(object: &impl Resource) -> Option<String> {
+    let mut references = object.meta().owner_references.iter().flatten();
+    references
+        .find(|reference| reference.controller == Some(true))
+        .map(|owner| format!("{} {}", owner.kind, owner.name))
+}
+
+/// Writes the digest of everything else on it.
+fn sign<K: Object + Serialize>(wanted: &mut K) -> Result<(), serde_json::Error> {
+    wanted.meta_mut().annotations.get_or_insert_default().remove(APPLIED);
+    let digest = Sha256::digest(serde_json::to_vec(&*wanted)?);
+    let digest = BASE64_URL_SAFE_NO_PAD.encode(&digest[..16]);
+    wanted.meta_mut().annotations.get_or_insert_default().insert(APPLIED.to_owned(), digest);
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Fills a cache, whatever happens to the connection.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::Api;
+use kube::runtime::watcher::{self, Event, watcher};
+
+use super::{Cache, Listing};
+use crate::Object;
+use crate::error::{Failure, Retry};
+use crate::queue::Backoff;
+
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), most: Duration::from_secs(30) };
+
+/// Lists and watches for ever. After an error it waits: half a second, up to half a minute for errors in a row, or as long as the apiserver asks for.
+pub(super) async fn feed<K: Object>(
+    api: Api<K>,
+    config: watcher::Config,
+    cache: Arc<Cache<K>>,
+    mut listing: Listing<K>,
+) {
+    let name = format!("{} {}", K::kind(&()), listing.namespace.as_deref().unwrap_or("everywhere"));
+    let mut failures = 0;
+    loop {
+        let mut events = pin!(watcher(api.clone(), config.clone()));
+        // It has no end.
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => {
+                    // A list that is begun or has a page is no success yet.
+                    if matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_)) {
+                        failures = 0;
+                    }
+                    cache.apply(event, &mut listing);
+                }
+                Err(error) => {
+                    failures += 1;
+                    let delay = BACKOFF.delay(failures, &name).max(asked_for(&error));
+                    tracing::warn!(watch = name, failures, ?delay, %error, "watch failed");
+                    tokio::time::sleep(delay).await;
+                    if is_beyond_resuming(&error) {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether the watch cannot go on from where it was: that is forgotten there, or the kind is gone, and with it all objects.
+///
+/// The watcher lists again if it is told so in a watch that was opened; if the opening itself is refused, it would try for ever.
+fn is_beyond_resuming(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if matches!(status.code, 404 | 410))
+}
+
+/// For how long the apiserver wants to be left alone.
+fn asked_for(error: &watcher::Error) -> Duration {
+    let retry = match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => error.retry(),
+        watcher::Error::WatchError(status) => kube::Error::Api(status.clone()).retry(),
+        watcher::Error::NoResourceVersion => Retry::BackOff,
+    };
+    match retry {
+        Retry::NotBefore(time) => time,
+        _ => Duration::ZERO,
+    }
+}

@@ -1,0 +1,360 @@
+//! What the apiserver has, as far as it is watched.
+//!
+//! A [`Cache`] is filled by kube-runtime's watcher. It differs from kube-runtime's store in what it tells those who
+//! [follow](Cache::follow) it: they get both the old and the new object, nothing if the object is the same, and they learn of
+//! objects that vanished while nobody watched: a list after a gap is compared with what was known.
+//!
+//! [`Caches`] holds one for each kind and selector, however many controllers use it.
+
+mod feed;
+mod objects;
+mod registry;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+use kube::runtime::watcher::Event;
+use tokio::sync::watch;
+
+use self::objects::Objects;
+pub(crate) use self::objects::controller;
+pub use self::registry::{Caches, Scope};
+use crate::{Key, Object};
+
+/// An object that was added, changed or removed.
+#[derive(Debug)]
+pub struct Change<'a, K> {
+    /// As it was; `None` if it is new.
+    pub before: Option<&'a K>,
+    /// As it is; `None` if it is gone.
+    pub after: Option<&'a K>,
+    /// It was there before anybody looked.
+    pub initial: bool,
+}
+
+impl<K> Change<'_, K> {
+    /// The object as it is, or was last.
+    ///
+    /// # Panics
+    /// Never: one of the two is there.
+    pub fn object(&self) -> &K {
+        self.after.or(self.before).expect("a change has an object")
+    }
+}
+
+type Follower<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
+
+/// Objects of one kind, without their `managedFields`. It may lag behind the apiserver.
+pub struct Cache<K> {
+    objects: RwLock<Objects<K>>,
+    followers: Mutex<Vec<Follower<K>>>,
+    /// How many of the watches that fill it have not been complete yet.
+    lacking: watch::Sender<usize>,
+}
+
+/// What one watch has listed so far.
+#[derive(Debug, Default)]
+struct Listing<K> {
+    /// Whose objects are missing from a list are gone; `None` if it lists all namespaces.
+    namespace: Option<String>,
+    objects: HashMap<Key, Arc<K>>,
+    complete: bool,
+}
+
+impl<K: Object> Cache<K> {
+    fn new(watches: usize) -> Self {
+        Self { objects: RwLock::default(), followers: Mutex::default(), lacking: watch::channel(watches).0 }
+    }
+
+    /// An object, if it is known.
+    pub fn get(&self, key: &Key) -> Option<Arc<K>> {
+        self.read().get(key).cloned()
+    }
+
+    /// All objects, in no order.
+    pub fn all(&self) -> Vec<Arc<K>> {
+        self.read().iter().map(|(_, object)| object.clone()).collect()
+    }
+
+    /// The keys of all objects, in no order.
+    pub fn keys(&self) -> Vec<Key> {
+        self.read().iter().map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The objects whose controlling owner has this uid, in no order. Costs as much as there are.
+    pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
+        self.read().owned_by(uid).cloned().collect()
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.read().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Waits until everything is known that was there when the watches began.
+    pub async fn synced(&self) {
+        let mut lacking = self.lacking.subscribe();
+        // The sender is ours.
+        let _open = lacking.wait_for(|lacking| *lacking == 0).await;
+    }
+
+    /// Whether [`synced`](Self::synced) would return at once.
+    pub fn is_synced(&self) -> bool {
+        *self.lacking.borrow() == 0
+    }
+
+    /// Calls `tell` with every change from now on, in order, when the cache has it. It must not block: the watch waits for it.
+    pub fn follow(&self, tell: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
+        self.followers.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(tell));
+    }
+
+    fn apply(&self, event: Event<K>, listing: &mut Listing<K>) {
+        match event {
+            Event::Apply(object) => {
+                let (key, object) = kept(object);
+                let before = self.write(|objects| {
+                    objects.told(&object);
+                    (!objects.is_outdated(&key, &object)).then(|| objects.insert(key, object.clone()))
+                });
+                if let Some(before) = before {
+                    self.tell(before.as_deref(), Some(&object), false);
+                }
+            }
+            Event::Delete(object) => {
+                let before = self.write(|objects| {
+                    objects.told(&object);
+                    objects.remove(&Key::of(&object))
+                });
+                if let Some(before) = before {
+                    self.tell(Some(&before), None, false);
+                }
+            }
+            Event::Init => listing.objects = HashMap::new(),
+            Event::InitApply(object) => {
+                let (key, object) = kept(object);
+                listing.objects.insert(key, object);
+            }
+            Event::InitDone => self.replace(listing),
+        }
+    }
+
+    /// Takes a whole list for what is there.
+    fn replace(&self, listing: &mut Listing<K>) {
+        let listed = std::mem::take(&mut listing.objects);
+        let initial = !std::mem::replace(&mut listing.complete, true);
+        let ours = |key: &Key| listing.namespace.as_deref().is_none_or(|namespace| key.namespace() == Some(namespace));
+        let (gone, changed) = self.write(|objects| {
+            objects.listed();
+            listed.values().for_each(|object| objects.told(object));
+            let missing = |key: &Key| ours(key) && !listed.contains_key(key);
+            let missing: Vec<_> = objects.iter().map(|(key, _)| key).filter(|key| missing(key)).cloned().collect();
+            let gone: Vec<_> = missing.iter().filter_map(|key| objects.remove(key)).collect();
+            let changed: Vec<_> =
+                listed.into_iter().map(|(key, object)| (objects.insert(key, object.clone()), object)).collect();
+            (gone, changed)
+        });
+        for object in gone {
+            self.tell(Some(&object), None, false);
+        }
+        for (before, object) in changed {
+            self.tell(before.as_deref(), Some(&object), initial);
+        }
+        if initial {
+            self.lacking.send_modify(|lacking| *lacking = lacking.saturating_sub(1));
+        }
+    }
+
+    /// What [`learn`](Self::learn) wants to know from before a write.
+    pub(crate) fn lists(&self) -> u64 {
+        self.read().lists()
+    }
+
+    /// Takes the answer to a write for what is there, until the watch tells more. Otherwise who writes twice in a row would look at what
+    /// was there before the first.
+    pub(crate) fn learn(&self, written: K, lists: u64) {
+        let (key, object) = kept(written);
+        let before = self.write(|objects| {
+            let learns = objects.may_learn(&object, lists) && !objects.is_outdated(&key, &object);
+            learns.then(|| objects.insert(key, object.clone()))
+        });
+        if let Some(before) = before {
+            self.tell(before.as_deref(), Some(&object), false);
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Objects<K>> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write<T>(&self, change: impl FnOnce(&mut Objects<K>) -> T) -> T {
+        change(&mut self.objects.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn tell(&self, before: Option<&K>, after: Option<&K>, initial: bool) {
+        // The same name may be another object by now; else equal versions are equal objects.
+        let version = |object: &K| (object.meta().uid.clone(), object.meta().resource_version.clone());
+        if before.map(version) == after.map(version) {
+            return;
+        }
+        let change = Change { before, after, initial };
+        for tell in self.followers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            tell(&change);
+        }
+    }
+}
+
+impl<K> std::fmt::Debug for Cache<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache").field("lacking", &*self.lacking.borrow()).finish_non_exhaustive()
+    }
+}
+
+/// What is kept of an object: who manages which field is often half of it, and nobody asks.
+fn kept<K: Object>(mut object: K) -> (Key, Arc<K>) {
+    object.meta_mut().managed_fields = None;
+    (Key::of(&object), Arc::new(object))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::ResourceExt;
+
+    use super::*;
+
+    fn map(namespace: &str, name: &str, version: u32) -> ConfigMap {
+        let mut map = ConfigMap::default();
+        map.metadata.namespace = Some(namespace.to_owned());
+        map.metadata.name = Some(name.to_owned());
+        map.metadata.resource_version = Some(version.to_string());
+        map.metadata.managed_fields = Some(Vec::new());
+        map
+    }
+
+    fn list(cache: &Cache<ConfigMap>, listing: &mut Listing<ConfigMap>, objects: Vec<ConfigMap>) {
+        cache.apply(Event::Init, listing);
+        objects.into_iter().for_each(|object| cache.apply(Event::InitApply(object), listing));
+        cache.apply(Event::InitDone, listing);
+    }
+
+    /// A cache, and what it has told, as `name: old version -> new version`.
+    fn followed(watches: usize) -> (Cache<ConfigMap>, Arc<Mutex<Vec<String>>>) {
+        let (cache, told) = (Cache::<ConfigMap>::new(watches), Arc::new(Mutex::new(Vec::new())));
+        let tells = told.clone();
+        cache.follow(move |change| {
+            let version = |map: Option<&ConfigMap>| map.and_then(ResourceExt::resource_version).unwrap_or_default();
+            let text =
+                format!("{}: {} -> {}", change.object().name_any(), version(change.before), version(change.after));
+            tells.lock().unwrap().push(if change.initial { format!("initial {text}") } else { text });
+        });
+        (cache, told)
+    }
+
+    fn take(told: &Mutex<Vec<String>>) -> Vec<String> {
+        let mut told = std::mem::take(&mut *told.lock().unwrap());
+        told.sort();
+        told
+    }
+
+    #[test]
+    fn a_list_after_a_gap_tells_what_vanished_changed_and_appeared_and_nothing_else() {
+        let ((cache, told), mut listing) = (followed(1), Listing::default());
+        list(&cache, &mut listing, vec![map("x", "a", 1), map("x", "b", 2), map("x", "c", 3)]);
+        assert_eq!(take(&told), ["initial a:  -> 1", "initial b:  -> 2", "initial c:  -> 3"]);
+        list(&cache, &mut listing, vec![map("x", "b", 2), map("x", "c", 4), map("x", "d", 5)]);
+        assert_eq!(take(&told), ["a: 1 -> ", "c: 3 -> 4", "d:  -> 5"]);
+        assert_eq!((cache.len(), cache.get(&Key::namespaced("x", "a"))), (3, None));
+        assert!(cache.all().iter().all(|map| map.metadata.managed_fields.is_none()));
+    }
+
+    #[test]
+    fn a_list_that_did_not_end_changes_nothing() {
+        let ((cache, told), mut listing) = (followed(1), Listing::default());
+        list(&cache, &mut listing, vec![map("x", "a", 1)]);
+        take(&told);
+        cache.apply(Event::Init, &mut listing);
+        cache.apply(Event::InitApply(map("x", "b", 2)), &mut listing);
+        list(&cache, &mut listing, vec![map("x", "a", 1)]);
+        assert_eq!((take(&told), cache.len()), (Vec::new(), 1));
+    }
+
+    #[test]
+    fn the_watch_of_one_namespace_says_nothing_of_others_and_all_have_to_be_complete() {
+        let (cache, told) = followed(2);
+        let listing = |namespace: &str| Listing { namespace: Some(namespace.to_owned()), ..Listing::default() };
+        let (mut x, mut y) = (listing("x"), listing("y"));
+        list(&cache, &mut x, vec![map("x", "a", 1)]);
+        assert!(!cache.is_synced());
+        list(&cache, &mut y, vec![map("y", "b", 2)]);
+        assert!(cache.is_synced());
+        take(&told);
+        list(&cache, &mut y, Vec::new());
+        assert_eq!((take(&told), cache.len()), (vec!["b: 2 -> ".to_owned()], 1));
+    }
+
+    #[test]
+    fn an_object_that_was_replaced_by_one_of_the_same_name_changed() {
+        let ((cache, told), mut listing) = (followed(1), Listing::default());
+        list(&cache, &mut listing, vec![map("x", "a", 1)]);
+        take(&told);
+        let mut other = map("x", "a", 1);
+        other.metadata.uid = Some("other".to_owned());
+        cache.apply(Event::Apply(other), &mut listing);
+        cache.apply(Event::Delete(map("x", "a", 2)), &mut listing);
+        cache.apply(Event::Delete(map("x", "a", 2)), &mut listing);
+        assert_eq!(take(&told), ["a: 1 -> ", "a: 1 -> 1"]);
+    }
+
+    #[test]
+    fn what_an_owner_controls_follows_every_change() {
+        use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+        let ((cache, _), mut listing) = (followed(1), Listing::default());
+        let owned = |name: &str, version: u32, uid: &str| {
+            let mut map = map("x", name, version);
+            let reference = OwnerReference { uid: uid.to_owned(), controller: Some(true), ..OwnerReference::default() };
+            map.metadata.owner_references = Some(vec![reference]);
+            map
+        };
+        let names = |uid: &str| {
+            let mut names: Vec<_> = cache.owned_by(uid).iter().map(|map| map.name_any()).collect();
+            names.sort();
+            names
+        };
+        list(&cache, &mut listing, vec![owned("a", 1, "one"), owned("b", 2, "one"), map("x", "c", 3)]);
+        assert_eq!(names("one"), ["a", "b"]);
+        cache.apply(Event::Apply(owned("a", 4, "other")), &mut listing);
+        cache.apply(Event::Delete(owned("b", 5, "one")), &mut listing);
+        assert_eq!((names("one"), names("other")), (vec![], vec!["a".to_owned()]));
+        list(&cache, &mut listing, vec![owned("c", 6, "one")]);
+        assert_eq!((names("one"), names("other")), (vec!["c".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn the_answer_to_a_write_counts_until_the_watch_tells_more_and_brings_nothing_back() {
+        let ((cache, told), mut listing) = (followed(1), Listing::default());
+        list(&cache, &mut listing, vec![map("x", "a", 5)]);
+        take(&told);
+        let version = || cache.get(&Key::namespaced("x", "a")).and_then(|map| map.resource_version());
+        let lists = cache.lists();
+        cache.learn(map("x", "a", 9), lists);
+        assert_eq!((version().as_deref(), take(&told)), (Some("9"), vec!["a: 5 -> 9".to_owned()]));
+        // The watch comes to what was before it, and to itself.
+        cache.apply(Event::Apply(map("x", "a", 7)), &mut listing);
+        cache.apply(Event::Apply(map("x", "a", 9)), &mut listing);
+        assert_eq!((version().as_deref(), take(&told)), (Some("9"), vec![]));
+        // It is gone before the answer to another write comes.
+        cache.apply(Event::Delete(map("x", "a", 12)), &mut listing);
+        cache.learn(map("x", "a", 11), lists);
+        assert_eq!((version(), take(&told)), (None, vec!["a: 9 -> ".to_owned()]));
+        // It was gone in a list that was made in the meantime.
+        list(&cache, &mut listing, Vec::new());
+        cache.learn(map("x", "a", 13), lists);
+        assert_eq!((version(), take(&told)), (None, vec![]));
+    }
+}

@@ -1,0 +1,126 @@
+//! Bounds how often a watch is opened.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::Request;
+use tokio::time::Instant;
+use tower::{BoxError, Layer, Service};
+
+/// So many at once, after a time without any.
+const BURST: u32 = 3;
+/// After that, one in so long.
+const REFILL: Duration = Duration::from_secs(1);
+
+/// Opens each watch three times at once, and then once a second; other requests pass.
+///
+/// kube-runtime's watcher opens a watch that has ended anew, without delay if it ended in order. A proxy that ends every watch at once
+/// would make that a loop at full speed. Watches of other objects, and with other selectors, do not count.
+#[derive(Clone, Debug, Default)]
+pub struct Pace {
+    opened: Arc<Mutex<HashMap<String, Instant>>>,
+}
+
+impl Pace {
+    /// When a watch that is to be opened now may be.
+    fn turn(&self, watch: String, now: Instant) -> Instant {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        // Each opening takes a second of the time in which there was none, of which at most some are saved.
+        let floor = now.checked_sub(REFILL * (BURST - 1)).unwrap_or(now);
+        let turn = opened.get(&watch).map_or(floor, |last| (*last + REFILL).max(floor));
+        opened.retain(|_, last| *last > floor);
+        opened.insert(watch, turn);
+        turn.max(now)
+    }
+}
+
+/// What is watched, if it is a watch: the path and the selectors.
+fn watched(uri: &http::Uri) -> Option<String> {
+    let mut parameters = uri.query()?.split('&');
+    if !parameters.clone().any(|parameter| matches!(parameter, "watch=true" | "watch=1" | "watch")) {
+        return None;
+    }
+    let mut name = uri.path().to_owned();
+    parameters.by_ref().filter(|p| p.starts_with("labelSelector=") || p.starts_with("fieldSelector=")).for_each(
+        |selector| {
+            name.push('&');
+            name.push_str(selector);
+        },
+    );
+    Some(name)
+}
+
+impl<S> Layer<S> for Pace {
+    type Service = Paced<S>;
+
+    fn layer(&self, inner: S) -> Paced<S> {
+        Paced { inner, pace: self.clone() }
+    }
+}
+
+/// A service behind a [`Pace`].
+#[derive(Clone, Debug)]
+pub struct Paced<S> {
+    inner: S,
+    pace: Pace,
+}
+
+impl<S, B> Service<Request<B>> for Paced<S>
+where
+    S: Service<Request<B>>,
+    S::Future: Send + 'static,
+    S::Response: 'static,
+    S::Error: Into<BoxError>,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let turn = watched(request.uri()).map(|watch| self.pace.turn(watch, Instant::now()));
+        let answer = self.inner.call(request);
+        async move {
+            if let Some(turn) = turn {
+                tokio::time::sleep_until(turn).await;
+            }
+            answer.await.map_err(Into::into)
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_is_its_path_and_its_selectors() {
+        let of = |uri: &str| watched(&uri.parse().unwrap());
+        let pods = "/api/v1/pods?&watch=true&labelSelector=a%3Db&timeoutSeconds=290&resourceVersion=";
+        assert_eq!(of(&format!("{pods}7")), of(&format!("{pods}8")));
+        assert_eq!(of(&format!("{pods}7")).as_deref(), Some("/api/v1/pods&labelSelector=a%3Db"));
+        assert_ne!(of("/api/v1/pods?watch=true"), of("/api/v1/namespaces/a/pods?watch=true"));
+        assert_eq!(of("/api/v1/pods?limit=500"), None);
+        assert_eq!(of("/api/v1/pods"), None);
+    }
+
+    #[test]
+    fn three_at_once_then_one_a_second_and_three_again_after_a_while() {
+        let (pace, now) = (Pace::default(), Instant::now());
+        let waits = |now| pace.turn("pods".to_owned(), now) - now;
+        let seconds = |seconds| Duration::from_secs(seconds);
+        let first: Vec<_> = (0..5).map(|_| waits(now)).collect();
+        assert_eq!(first, [0, 0, 0, 1, 2].map(seconds));
+        let later = now + seconds(10);
+        assert_eq!([waits(later), waits(later), waits(later), waits(later)], [0, 0, 0, 1].map(seconds));
+        assert_eq!(pace.turn("secrets".to_owned(), now), now);
+    }
+}

@@ -1,0 +1,112 @@
+//! What a change means for the queue.
+
+use crate::cache::Change;
+use crate::object::Reach;
+use crate::queue::Cause;
+use crate::{Key, Object};
+
+/// Why an object is to be reconciled that changed itself. Not because of its status: who writes that would trigger itself.
+pub(super) fn cause<K: Object>(change: &Change<'_, K>) -> Option<Cause> {
+    let (before, after) = match (change.before, change.after) {
+        // Nothing is left to do; what it owned is collected.
+        (_, None) => return None,
+        (None, Some(_)) if change.initial => return Some(Cause::Resync),
+        (None, Some(_)) => return Some(Cause::Wanted),
+        (Some(before), Some(after)) => (before.meta(), after.meta()),
+    };
+    let replaced = before.uid != after.uid;
+    // Kinds without generations, such as ConfigMaps, have no status either.
+    let wanted = before.generation != after.generation || after.generation.is_none();
+    if replaced || wanted || before.deletion_timestamp != after.deletion_timestamp {
+        return Some(Cause::Wanted);
+    }
+    let described = before.labels != after.labels || before.annotations != after.annotations;
+    (described || before.finalizers != after.finalizers).then_some(Cause::Changed)
+}
+
+/// The object of kind `K` that controls this one.
+pub(super) fn owner<K: Object, C: Object>(object: &C) -> Option<Key> {
+    let metadata = object.meta();
+    let references = metadata.owner_references.iter().flatten();
+    let controller = references.clone().find(|reference| reference.controller == Some(true))?;
+    // The version may be another one of the same kind.
+    let group = controller.api_version.split_once('/').map_or("", |(group, _)| group);
+    if group != K::group(&()) || controller.kind != K::kind(&()) {
+        return None;
+    }
+    Some(match metadata.namespace.as_deref().filter(|_| K::Scope::NAMESPACED) {
+        Some(namespace) => Key::namespaced(namespace, &controller.name),
+        None => Key::cluster(&controller.name),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+    use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+    use super::*;
+
+    fn deployment(change: impl FnOnce(&mut ObjectMeta)) -> Deployment {
+        let mut deployment = Deployment::default();
+        deployment.metadata.generation = Some(1);
+        deployment.metadata.resource_version = Some("1".to_owned());
+        change(&mut deployment.metadata);
+        deployment
+    }
+
+    fn changed(change: impl FnOnce(&mut ObjectMeta)) -> Option<Cause> {
+        let (before, after) = (deployment(|_| {}), deployment(change));
+        cause(&Change { before: Some(&before), after: Some(&after), initial: false })
+    }
+
+    #[test]
+    fn a_change_of_the_status_alone_triggers_nothing() {
+        assert_eq!(changed(|metadata| metadata.resource_version = Some("2".to_owned())), None);
+        assert_eq!(changed(|metadata| metadata.generation = Some(2)), Some(Cause::Wanted));
+        assert_eq!(changed(|metadata| metadata.uid = Some("other".to_owned())), Some(Cause::Wanted));
+        assert_eq!(
+            changed(|metadata| metadata.labels = Some([("a".to_owned(), "b".to_owned())].into())),
+            Some(Cause::Changed)
+        );
+        assert_eq!(changed(|metadata| metadata.finalizers = Some(vec!["a/b".to_owned()])), Some(Cause::Changed));
+    }
+
+    #[test]
+    fn new_objects_are_wanted_those_of_the_first_list_a_resync_and_deleted_ones_nothing() {
+        let (object, map) = (deployment(|_| {}), ConfigMap::default());
+        let change = |before, after, initial| cause(&Change { before, after, initial });
+        assert_eq!(change(None, Some(&object), true), Some(Cause::Resync));
+        assert_eq!(change(None, Some(&object), false), Some(Cause::Wanted));
+        assert_eq!(change(Some(&object), None, false), None);
+        let kind_without_generations = Change { before: Some(&map), after: Some(&map), initial: false };
+        assert_eq!(cause(&kind_without_generations), Some(Cause::Wanted));
+    }
+
+    #[test]
+    fn the_owner_is_the_controller_of_the_right_kind_in_the_right_place() {
+        let reference = |api_version: &str, kind: &str, controller| OwnerReference {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            name: "it".to_owned(),
+            uid: "1".to_owned(),
+            controller: Some(controller),
+            block_owner_deletion: None,
+        };
+        let pod = |references| {
+            let mut pod = Pod::default();
+            pod.metadata.namespace = Some("x".to_owned());
+            pod.metadata.owner_references = Some(references);
+            pod
+        };
+        let set = pod(vec![reference("v1", "Node", false), reference("apps/v1", "ReplicaSet", true)]);
+        assert_eq!(owner::<ReplicaSet, _>(&set), Some(Key::namespaced("x", "it")));
+        assert_eq!((owner::<Deployment, _>(&set), owner::<Node, _>(&set)), (None, None));
+        assert_eq!(owner::<ReplicaSet, _>(&pod(vec![reference("other/v1", "ReplicaSet", true)])), None);
+        assert_eq!(owner::<ReplicaSet, _>(&pod(vec![reference("apps/v1", "ReplicaSet", false)])), None);
+        let mirror = pod(vec![reference("v1", "Node", true)]);
+        assert_eq!(owner::<Node, _>(&mirror), Some(Key::cluster("it")));
+        assert_eq!(owner::<Node, _>(&Pod::default()), None);
+    }
+}

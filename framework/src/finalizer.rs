@@ -1,0 +1,101 @@
+//! Keeps an object until it is cleaned up after.
+//!
+//! kube-runtime's `finalizer` takes a clean-up that succeeded for one that is complete. Here it may say that it is under way.
+
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Resource};
+use serde_json::json;
+
+use crate::Object;
+
+/// What an object is in for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// To be reconciled.
+    Alive,
+    /// To be reconciled, after the finalizer is put on.
+    Unprotected,
+    /// To be cleaned up after, before the finalizer is taken off.
+    Ending,
+    /// Others still hold it; we have nothing to do with it any more.
+    LetGo,
+}
+
+/// Where an object is on its way, as far as `finalizer` says; without a finalizer nobody cleans up.
+pub fn stage(object: &impl Resource, finalizer: Option<&str>) -> Stage {
+    let metadata = object.meta();
+    let protected =
+        finalizer.is_some_and(|ours| metadata.finalizers.iter().flatten().any(|finalizer| finalizer == ours));
+    match (metadata.deletion_timestamp.is_some(), protected) {
+        (false, false) if finalizer.is_some() => Stage::Unprotected,
+        (false, _) => Stage::Alive,
+        (true, true) => Stage::Ending,
+        (true, false) => Stage::LetGo,
+    }
+}
+
+/// Puts the finalizer on.
+///
+/// # Errors
+/// A conflict, if the object is not as it is here; its change triggers the next try.
+pub async fn put_on<K: Object>(api: &Api<K>, object: &K, finalizer: &str) -> kube::Result<()> {
+    let mut finalizers = object.meta().finalizers.clone().unwrap_or_default();
+    finalizers.push(finalizer.to_owned());
+    patch(api, object, &finalizers).await
+}
+
+/// Takes the finalizer off; others stay.
+///
+/// # Errors
+/// As [`put_on`].
+pub async fn take_off<K: Object>(api: &Api<K>, object: &K, finalizer: &str) -> kube::Result<()> {
+    let mut finalizers = object.meta().finalizers.clone().unwrap_or_default();
+    finalizers.retain(|other| other != finalizer);
+    match patch(api, object, &finalizers).await {
+        // Somebody was faster.
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        result => result,
+    }
+}
+
+async fn patch<K: Object>(api: &Api<K>, object: &K, finalizers: &[String]) -> kube::Result<()> {
+    let metadata = object.meta();
+    // A merge patch replaces the whole list: with the version, only the list that we know. The uid keeps it from an object of the same name.
+    let patch = json!({"metadata": {
+        "uid": metadata.uid,
+        "resourceVersion": metadata.resource_version,
+        "finalizers": finalizers,
+    }});
+    let name = metadata.name.as_deref().unwrap_or_default();
+    api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn what_an_object_is_in_for_follows_from_its_finalizers_and_its_deletion() {
+        let object = |deleted: bool, finalizers: &[&str]| {
+            let mut map = ConfigMap::default();
+            map.metadata.deletion_timestamp = deleted.then_some(Time(Timestamp::UNIX_EPOCH));
+            map.metadata.finalizers = Some(finalizers.iter().map(ToString::to_string).collect());
+            map
+        };
+        for (deleted, finalizers, with, without) in [
+            (false, [].as_slice(), Stage::Unprotected, Stage::Alive),
+            (false, &["x/other"], Stage::Unprotected, Stage::Alive),
+            (false, &["x/other", "x/ours"], Stage::Alive, Stage::Alive),
+            (true, &["x/other", "x/ours"], Stage::Ending, Stage::LetGo),
+            (true, &["x/other"], Stage::LetGo, Stage::LetGo),
+        ] {
+            let object = object(deleted, finalizers);
+            assert_eq!(stage(&object, Some("x/ours")), with, "{deleted} {finalizers:?}");
+            assert_eq!(stage(&object, None), without, "{deleted} {finalizers:?}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a replica does about the lease: a pure function of what it has seen, and for how long.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+
+/// What a lease says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Who holds it; empty if it was released.
+    pub holder: String,
+    /// For how long it is to be left alone.
+    pub duration: Duration,
+    /// When it was taken, by the holder's clock. Only compared for equality.
+    pub acquired: String,
+    /// When it was renewed, by the holder's clock. Only compared for equality.
+    pub renewed: String,
+    /// How often it changed hands.
+    pub transitions: i32,
+}
+
+/// What to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There is no lease: make one.
+    Create,
+    /// It is ours: renew it.
+    Renew,
+    /// It was released, or nobody has renewed it for as long as it says: take it.
+    Take,
+    /// It is somebody else's for at least that long.
+    Leave(Duration),
+}
+
+/// The record that was seen last, and since when it has been the same.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    identity: String,
+    seen: Option<(Record, Moment)>,
+}
+
+impl Candidate {
+    /// Nothing seen yet.
+    pub fn new(identity: impl Into<String>) -> Self {
+        Self { identity: identity.into(), seen: None }
+    }
+
+    /// Takes note of the lease as a request answered it that was sent at `sent` and answered at `now`, and says what to do.
+    ///
+    /// A record counts as seen when its answer came: earlier would be unsafe, since it may have been written while the request was under way.
+    pub fn saw(&mut self, record: Option<Record>, now: Moment) -> Step {
+        let Some(record) = record else {
+            self.seen = None;
+            return Step::Create;
+        };
+        let since = match &self.seen {
+            Some((before, since)) if *before == record => *since,
+            _ => now,
+        };
+        let left = record.duration.saturating_sub(now.since(since));
+        let step = if record.holder == self.identity {
+            Step::Renew
+        } else if record.holder.is_empty() || left.is_zero() {
+            Step::Take
+        } else {
+            Step::Leave(left)
+        };
+        self.seen = Some((record, since));
+        step
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::since_start(Duration::from_secs(seconds))
+    }
+
+    fn held_by(holder: &str, renewed: &str) -> Record {
+        let (holder, renewed) = (holder.to_owned(), renewed.to_owned());
+        Record { holder, renewed, duration: Duration::from_secs(15), ..Record::default() }
+    }
+
+    #[test]
+    fn a_lease_is_taken_when_it_was_watched_unchanged_for_as_long_as_it_says() {
+        let mut candidate = Candidate::new("me");
+        assert_eq!(candidate.saw(Some(held_by("other", "1")), at(100)), Step::Leave(Duration::from_secs(15)));
+        assert_eq!(candidate.saw(Some(held_by("other", "1")), at(110)), Step::Leave(Duration::from_secs(5)));
+        assert_eq!(candidate.saw(Some(held_by("other", "2")), at(114)), Step::Leave(Duration::from_secs(15)));
+        assert_eq!(candidate.saw(Some(held_by("other", "2")), at(128)), Step::Leave(Duration::from_secs(1)));
+        assert_eq!(candidate.saw(Some(held_by("other", "2")), at(129)), Step::Take);
+    }
+
+    #[test]
+    fn times_of_day_in_a_lease_do_not_matter() {
+        for renewed in ["1970-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z", "nonsense"] {
+            let mut candidate = Candidate::new("me");
+            assert_eq!(candidate.saw(Some(held_by("other", renewed)), at(1)), Step::Leave(Duration::from_secs(15)));
+        }
+    }
+
+    #[test]
+    fn a_released_lease_is_taken_at_once_and_ours_is_renewed_however_old() {
+        let mut candidate = Candidate::new("me");
+        assert_eq!(candidate.saw(Some(held_by("", "1")), at(1)), Step::Take);
+        assert_eq!(candidate.saw(Some(held_by("me", "2")), at(2)), Step::Renew);
+        assert_eq!(candidate.saw(Some(held_by("me", "2")), at(1000)), Step::Renew);
+        assert_eq!(candidate.saw(None, at(1001)), Step::Create);
+    }
+}

@@ -1,0 +1,229 @@
+//! Takes the lease, renews it, and gives it back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use tokio::sync::watch;
+
+use super::candidate::{Candidate, Record, Step};
+use super::{Fence, Settings, Unsafe};
+use crate::clock::Clock;
+
+/// What this replica may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Another one works, or nobody knows.
+    Standby,
+    /// This one works, for the n-th time since it was started.
+    Leading {
+        /// From 1 on.
+        term: u64,
+    },
+}
+
+/// One replica's part in an election. Nothing happens before [`run`](Self::run).
+pub struct Election {
+    api: Api<Lease>,
+    settings: Settings,
+    clock: Arc<dyn Clock>,
+    fence: Fence,
+    role: watch::Sender<Role>,
+    terms: AtomicU64,
+}
+
+/// What an attempt to take or renew the lease came to.
+enum Attempt {
+    Held(Box<Lease>),
+    Others,
+}
+
+impl Election {
+    /// `client` is for the lease itself: it must not be behind the fence.
+    ///
+    /// # Errors
+    /// [`Unsafe`] if two replicas with these times could work at once.
+    pub fn new(client: Client, settings: Settings, clock: Arc<dyn Clock>) -> Result<Self, Unsafe> {
+        settings.check()?;
+        let api = Api::namespaced(client, &settings.namespace);
+        let (role, _) = watch::channel(Role::Standby);
+        Ok(Self { api, settings, fence: Fence::new(clock.clone()), clock, role, terms: AtomicU64::new(0) })
+    }
+
+    /// What every request of the work has to pass.
+    pub fn fence(&self) -> Fence {
+        self.fence.clone()
+    }
+
+    /// Follows what this replica may do. When it is told of a loss, the fence is closed already.
+    pub fn role(&self) -> watch::Receiver<Role> {
+        self.role.subscribe()
+    }
+
+    /// Takes part until `stop` is ready, then closes the fence and gives the lease back, so that another replica has it within a renewal's
+    /// time. End the work first.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let mut held = None;
+        tokio::select! {
+            () = self.hold(&mut held) => {}
+            () = self.watch_over() => {}
+            () = stop => {}
+        }
+        self.fence.close();
+        self.stand_by("stopped");
+        if let Some(lease) = held {
+            self.release(lease).await;
+        }
+    }
+
+    /// Takes and renews, for ever.
+    async fn hold(&self, held: &mut Option<Lease>) {
+        let mut candidate = Candidate::new(&self.settings.identity);
+        loop {
+            let asked = self.clock.now();
+            // Half of the time to work, so that one request which hangs does not cost the lease.
+            let attempt =
+                tokio::time::timeout(self.settings.work / 2, self.attempt(held.clone(), &mut candidate)).await;
+            match attempt.unwrap_or_else(|elapsed| Err(kube::Error::Service(elapsed.into()))) {
+                Ok(Attempt::Held(lease)) => {
+                    *held = Some(*lease);
+                    self.fence.open_until(asked + self.settings.work);
+                    self.lead();
+                }
+                Ok(Attempt::Others) => {
+                    *held = None;
+                    self.fence.close();
+                    self.stand_by("somebody else holds the lease");
+                }
+                Err(error) => {
+                    // Whether it was written is not known: look at it before the next try.
+                    *held = None;
+                    let left = self.fence.left();
+                    tracing::warn!(lease = self.settings.name, ?left, %error, "cannot take or renew the lease");
+                }
+            }
+            tokio::time::sleep(self.settings.every).await;
+        }
+    }
+
+    async fn attempt(&self, held: Option<Lease>, candidate: &mut Candidate) -> kube::Result<Attempt> {
+        let lease = match held {
+            Some(lease) => Some(lease),
+            None => self.api.get_opt(&self.settings.name).await?,
+        };
+        let step = candidate.saw(lease.as_ref().map(record), self.clock.now());
+        let (lease, taken) = match (step, lease) {
+            (Step::Leave(_), _) => return Ok(Attempt::Others),
+            (Step::Renew, Some(lease)) => (lease, false),
+            (_, Some(lease)) => (lease, true),
+            (_, None) => (self.first(), true),
+        };
+        let next = self.held_by_us(lease, taken);
+        // With its resource version, or as a creation: who was faster wins.
+        let written = match next.metadata.resource_version {
+            Some(_) => self.api.replace(&self.settings.name, &PostParams::default(), &next).await,
+            None => self.api.create(&PostParams::default(), &next).await,
+        };
+        match written {
+            Ok(lease) => {
+                candidate.saw(Some(record(&lease)), self.clock.now());
+                Ok(Attempt::Held(Box::new(lease)))
+            }
+            // Somebody touched it. If it is ours all the same, the fence is open for a while still and the next look tells.
+            Err(kube::Error::Api(status)) if status.code == 409 && step == Step::Renew => Err(kube::Error::Api(status)),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Attempt::Others),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn first(&self) -> Lease {
+        let metadata = ObjectMeta { name: Some(self.settings.name.clone()), ..ObjectMeta::default() };
+        Lease { metadata, spec: None }
+    }
+
+    fn held_by_us(&self, mut lease: Lease, taken: bool) -> Lease {
+        let now = Some(MicroTime(Timestamp::now()));
+        let spec = lease.spec.get_or_insert_default();
+        if taken {
+            spec.lease_transitions = Some(spec.lease_transitions.map_or(0, |before| before.saturating_add(1)));
+            spec.acquire_time.clone_from(&now);
+        }
+        spec.holder_identity = Some(self.settings.identity.clone());
+        spec.lease_duration_seconds = i32::try_from(self.settings.duration.as_secs()).ok();
+        spec.renew_time = now;
+        lease
+    }
+
+    /// Ends the term when its time is over, whatever the renewal is doing.
+    async fn watch_over(&self) {
+        let mut role = self.role.subscribe();
+        loop {
+            if *role.borrow_and_update() == Role::Standby {
+                // The sender is ours, so it is there.
+                let _changed = role.changed().await;
+                continue;
+            }
+            match self.fence.left() {
+                Duration::ZERO => self.stand_by("it could not be renewed in time"),
+                left => tokio::time::sleep(left).await,
+            }
+        }
+    }
+
+    fn lead(&self) {
+        self.role.send_if_modified(|role| match role {
+            Role::Leading { .. } => false,
+            Role::Standby => {
+                tracing::info!(lease = self.settings.name, identity = self.settings.identity, "leading");
+                *role = Role::Leading { term: self.terms.fetch_add(1, Ordering::Relaxed) + 1 };
+                true
+            }
+        });
+    }
+
+    fn stand_by(&self, reason: &'static str) {
+        self.role.send_if_modified(|role| match role {
+            Role::Standby => false,
+            Role::Leading { .. } => {
+                tracing::info!(lease = self.settings.name, reason, "standing by");
+                *role = Role::Standby;
+                true
+            }
+        });
+    }
+
+    async fn release(&self, mut lease: Lease) {
+        let spec = lease.spec.get_or_insert_default();
+        spec.holder_identity = Some(String::new());
+        // As client-go does: also those who do not understand an empty holder need not wait.
+        spec.lease_duration_seconds = Some(1);
+        spec.renew_time = Some(MicroTime(Timestamp::now()));
+        let parameters = PostParams::default();
+        let replaced = self.api.replace(&self.settings.name, &parameters, &lease);
+        match tokio::time::timeout(self.settings.work / 2, replaced).await {
+            Ok(Ok(_)) => tracing::info!(lease = self.settings.name, "released the lease"),
+            Ok(Err(error)) => {
+                tracing::warn!(lease = self.settings.name, %error, "cannot release the lease; it runs out");
+            }
+            Err(_) => tracing::warn!(lease = self.settings.name, "cannot release the lease in time; it runs out"),
+        }
+    }
+}
+
+fn record(lease: &Lease) -> Record {
+    let LeaseSpec { holder_identity, lease_duration_seconds, acquire_time, renew_time, lease_transitions, .. } =
+        lease.spec.clone().unwrap_or_default();
+    let text = |time: Option<MicroTime>| time.map(|MicroTime(time)| time.to_string()).unwrap_or_default();
+    Record {
+        holder: holder_identity.unwrap_or_default(),
+        duration: Duration::from_secs(lease_duration_seconds.unwrap_or_default().max(0).unsigned_abs().into()),
+        acquired: text(acquire_time),
+        renewed: text(renew_time),
+        transitions: lease_transitions.unwrap_or_default(),
+    }
+}

@@ -1,0 +1,205 @@
+//! Two replicas on clocks that run at different speeds, on a network that delays and loses, with sleep in between: never do both work.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::Settings;
+use super::candidate::{Candidate, Record, Step};
+use crate::clock::Moment;
+
+/// Milliseconds of true time.
+type Time = u64;
+
+const TICK: Time = 50;
+
+/// How a replica's machine and network are.
+#[derive(Clone, Debug)]
+struct Conditions {
+    /// Thousandths of the true speed.
+    clock_speed: u64,
+    clock_start: u64,
+    /// The machine sleeps in these times: nothing is done, the clock goes on.
+    sleeps: Vec<(Time, Time)>,
+    /// How long the requests are under way to the server, and back; used in turn. The longest are as good as lost.
+    delays: Vec<(Time, Time)>,
+}
+
+fn conditions() -> impl Strategy<Value = Conditions> {
+    let delay = prop_oneof![6 => 0..200_u64, 1 => 0..40_000_u64];
+    let sleep = (0..200_000_u64, 0..60_000_u64).prop_map(|(from, length)| (from, from + length));
+    (
+        850..1150_u64,
+        0..1_000_000_u64,
+        prop::collection::vec(sleep, 0..4),
+        prop::collection::vec((delay.clone(), delay), 1..40),
+    )
+        .prop_map(|(clock_speed, clock_start, sleeps, delays)| Conditions {
+            clock_speed,
+            clock_start,
+            sleeps,
+            delays,
+        })
+}
+
+#[derive(Default)]
+struct Server {
+    record: Option<Record>,
+    version: u64,
+}
+
+#[derive(Clone)]
+enum Request {
+    Read,
+    /// With the version that it replaces.
+    Write(Record, u64),
+}
+
+#[derive(Clone)]
+enum Answer {
+    Is(Option<Record>, u64),
+    Written,
+    Conflict,
+}
+
+struct Flight {
+    asked: Moment,
+    request: Request,
+    arrives: Time,
+    back: Time,
+    answer: Option<Answer>,
+    /// Nobody waits for the answer any more.
+    given_up: bool,
+}
+
+struct Replica {
+    name: &'static str,
+    conditions: Conditions,
+    settings: Settings,
+    candidate: Candidate,
+    flights: Vec<Flight>,
+    next: Moment,
+    works_until: Moment,
+    sent: usize,
+    led: bool,
+}
+
+impl Replica {
+    fn new(name: &'static str, conditions: Conditions) -> Self {
+        let zero = Moment::since_start(Duration::ZERO);
+        let settings = Settings::new("test", "test");
+        let candidate = Candidate::new(name);
+        Self {
+            name,
+            conditions,
+            settings,
+            candidate,
+            flights: Vec::new(),
+            next: zero,
+            works_until: zero,
+            sent: 0,
+            led: false,
+        }
+    }
+
+    fn clock(&self, now: Time) -> Moment {
+        let Conditions { clock_speed, clock_start, .. } = self.conditions;
+        Moment::since_start(Duration::from_millis(clock_start + now * clock_speed / 1000))
+    }
+
+    fn works(&self, now: Time) -> bool {
+        !self.works_until.since(self.clock(now)).is_zero()
+    }
+
+    fn sleeps(&self, now: Time) -> bool {
+        self.conditions.sleeps.iter().any(|(from, until)| (*from..*until).contains(&now))
+    }
+
+    fn send(&mut self, request: Request, asked: Moment, now: Time) {
+        let (there, back) = self.conditions.delays[self.sent % self.conditions.delays.len()];
+        self.sent += 1;
+        let arrives = now + there;
+        self.flights.push(Flight { asked, request, arrives, back: arrives + back, answer: None, given_up: false });
+    }
+
+    fn step(&mut self, now: Time) {
+        let local = self.clock(now);
+        let waits = self.flights.iter().position(|flight| !flight.given_up);
+        match waits {
+            Some(index) if self.flights[index].back <= now && self.flights[index].answer.is_some() => {
+                let flight = self.flights.remove(index);
+                self.answered(flight, local, now);
+            }
+            Some(index) if local.since(self.flights[index].asked) >= self.settings.work / 2 => {
+                // What was sent may still be done.
+                self.flights[index].given_up = true;
+                self.next = local + self.settings.every;
+            }
+            None if local >= self.next => self.send(Request::Read, local, now),
+            _ => {}
+        }
+    }
+
+    fn answered(&mut self, flight: Flight, local: Moment, now: Time) {
+        self.next = local + self.settings.every;
+        match flight.answer.expect("it was looked at") {
+            Answer::Is(record, version) => match self.candidate.saw(record.clone(), local) {
+                Step::Leave(_) => self.works_until = Moment::since_start(Duration::ZERO),
+                Step::Create | Step::Renew | Step::Take => {
+                    let before = record.unwrap_or_default();
+                    let renewed = self.sent.to_string();
+                    let duration = self.settings.duration;
+                    let next = Record { holder: self.name.to_owned(), renewed, duration, ..before };
+                    self.send(Request::Write(next, version), flight.asked, now);
+                }
+            },
+            Answer::Written => {
+                self.works_until = flight.asked + self.settings.work;
+                self.led = true;
+            }
+            Answer::Conflict => {}
+        }
+    }
+}
+
+fn serve(server: &mut Server, flight: &mut Flight) {
+    flight.answer = Some(match &flight.request {
+        Request::Read => Answer::Is(server.record.clone(), server.version),
+        Request::Write(record, version) if *version == server.version => {
+            server.record = Some(record.clone());
+            server.version += 1;
+            Answer::Written
+        }
+        Request::Write(..) => Answer::Conflict,
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #[test]
+    fn never_do_two_replicas_work_at_once(one in conditions(), other in conditions()) {
+        let mut server = Server::default();
+        let mut replicas = [Replica::new("one", one), Replica::new("other", other)];
+        for now in (0..300_000).step_by(TICK as usize) {
+            let mut arriving: Vec<_> = replicas.iter_mut().flat_map(|replica| &mut replica.flights)
+                .filter(|flight| flight.answer.is_none() && flight.arrives <= now).collect();
+            arriving.sort_by_key(|flight| flight.arrives);
+            for flight in arriving {
+                serve(&mut server, flight);
+            }
+            for replica in &mut replicas {
+                if !replica.sleeps(now) {
+                    replica.step(now);
+                }
+                replica.flights.retain(|flight| !(flight.given_up && flight.answer.is_some()));
+            }
+            let working = replicas.iter().filter(|replica| replica.works(now)).count();
+            prop_assert!(working < 2, "both work at {now}");
+        }
+        // Else the property is true of replicas that never lead.
+        let calm = |replica: &Replica| replica.conditions.delays.iter().all(|(there, back)| there + back < 1000);
+        if replicas.iter().all(calm) {
+            prop_assert!(replicas.iter().any(|replica| replica.led));
+        }
+    }
+}

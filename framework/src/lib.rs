@@ -1,0 +1,41 @@
+//! What kube-runtime leaves to every Kubernetes controller, done once.
+//!
+//! You write a [`Reconciler`]: a kind, and a function that makes the world as an object of that kind says. A [`Controller`] says what
+//! triggers it, and a [`Manager`] runs controllers. What they promise is written where it is kept:
+//!
+//! | module | promises |
+//! |---|---|
+//! | [`queue`] | never two at once for one object; back-off that ends with a success; who fails starves nobody |
+//! | [`cache`] | everything is known before the first reconcile; what vanished unseen is noticed |
+//! | [`lease`] | nobody works without the lease, also after a sleep |
+//! | [`client`] | no hot loop against a server in trouble |
+//! | [`apply`] | what is wanted is written if it is not there, and only then; what is no longer wanted goes |
+//! | [`status`] | written on success and failure, if it says something new; an event for each transition |
+//! | [`finalizer`] | nothing goes before it is cleaned up after |
+//! | [`health`] | ready when it is, dead when it is stuck |
+//! | [`metrics`] | the names of controller-runtime |
+//!
+//! Each can be used alone, with kube and kube-runtime as they are. `docs/design/framework.md` says what is taken from them, and why the
+//! rest is not.
+
+pub mod apply;
+pub mod cache;
+pub mod client;
+pub mod clock;
+mod controller;
+mod error;
+pub mod finalizer;
+pub mod health;
+mod key;
+pub mod lease;
+mod manager;
+pub mod metrics;
+mod object;
+pub mod queue;
+pub mod status;
+
+pub use self::controller::{CleanedUp, Context, Controller, Next, Reconciler};
+pub use self::error::{Failure, Retry};
+pub use self::key::Key;
+pub use self::manager::{Manager, RunError};
+pub use self::object::{Object, Reach};

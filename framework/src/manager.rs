@@ -1,0 +1,242 @@
+//! Runs controllers: one program, one client, one lease.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::{Client, Config};
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
+
+use crate::cache::{Cache, Caches, Scope};
+use crate::client::connect;
+use crate::controller::{Controller, Driver, Orders, Reconciler, Runs};
+use crate::health::{Awaited, Health};
+use crate::lease::{self, Election, Fence, Role};
+use crate::metrics::Metrics;
+use crate::{Object, clock};
+
+/// Runs controllers until it is told to stop.
+///
+/// - Every cache has everything before the first reconcile. The lease is taken after that: whoever has it works at once.
+/// - Without the lease nothing is sent. If it is lost, what is being reconciled is cancelled; the caches stay warm, and with the next term
+///   everything is reconciled.
+/// - When it is to stop, what is being reconciled may end, then the lease is given back.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use trishanku_framework::{Context, Controller, Manager, Next, Reconciler, lease};
+///
+/// struct Tank;
+///
+/// impl Reconciler for Tank {
+///     type Object = ConfigMap;
+///     type Error = kube::Error;
+///
+///     async fn reconcile(&self, tank: Arc<ConfigMap>, context: Context) -> Result<Next, kube::Error> {
+///         println!("{} has {} entries", context.key, tank.data.as_ref().map_or(0, |data| data.len()));
+///         Ok(Next::Change)
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let stop = async { drop(tokio::signal::ctrl_c().await) };
+/// Manager::new(kube::Config::infer().await?)
+///     .leader_election(lease::Settings::new("default", "tank"))
+///     .controller(Controller::new("tank", Tank).selecting("kind=tank"))
+///     .run(stop)
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Manager {
+    config: Config,
+    caches: Caches,
+    controllers: Vec<Arc<dyn Runs>>,
+    lease: Option<lease::Settings>,
+    grace: Duration,
+    health: Health,
+    metrics: Metrics,
+    /// Until it runs: nobody may take it for ready before.
+    start: Option<Awaited>,
+}
+
+/// Why controllers do not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// No client can be made of the configuration.
+    #[error("cannot make a client")]
+    Client(#[source] Box<kube::Error>),
+    /// The lease's times make no sense.
+    #[error(transparent)]
+    Lease(#[from] lease::Unsafe),
+    /// A part of the program has a defect; the process should end, and be started again.
+    #[error("a task ended that must not")]
+    Task(#[source] JoinError),
+    /// As [`Task`](Self::Task), without a panic.
+    #[error("{0} ended by itself")]
+    Ended(&'static str),
+}
+
+impl Manager {
+    /// Watches all namespaces.
+    pub fn new(config: Config) -> Self {
+        Self::with_scope(config, Scope::All)
+    }
+
+    /// Watches what `scope` says.
+    pub fn with_scope(config: Config, scope: Scope) -> Self {
+        let health = Health::default();
+        Self {
+            config,
+            start: Some(health.wait_for("the start")),
+            caches: Caches::new(scope),
+            controllers: Vec::new(),
+            lease: None,
+            grace: Duration::from_secs(20),
+            health,
+            metrics: Metrics::default(),
+        }
+    }
+
+    /// Works only while it holds this lease.
+    #[must_use]
+    pub fn leader_election(mut self, settings: lease::Settings) -> Self {
+        self.lease = Some(settings);
+        self
+    }
+
+    /// How long reconciles may take to end after [`run`](Self::run) is to stop; then they are cancelled. Unless told otherwise, 20 seconds: less than
+    /// the 30 that Kubernetes gives a pod.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Runs this controller too.
+    #[must_use]
+    pub fn controller<R: Reconciler>(mut self, controller: Controller<R>) -> Self {
+        self.controllers.push(Driver::new(controller, &self.caches, &self.metrics));
+        self
+    }
+
+    /// The cache of a kind, for reconcilers that read it: the same one that controllers use that own or watch the kind.
+    pub fn cache<K: Object>(&self) -> Arc<Cache<K>> {
+        self.caches.of(None)
+    }
+
+    /// The cache of the objects of a kind with these labels: the same one that a controller uses that is [selecting](Controller::selecting) them.
+    pub fn cache_selecting<K: Object>(&self, labels: &str) -> Arc<Cache<K>> {
+        self.caches.of(Some(labels))
+    }
+
+    /// Whether it is ready and alive, for probes. Others may announce what they need to be ready.
+    pub fn health(&self) -> Health {
+        self.health.clone()
+    }
+
+    /// The controllers' figures, for a page that is scraped.
+    pub fn metrics(&self) -> Metrics {
+        self.metrics.clone()
+    }
+
+    /// Runs until `stop` is ready, and everything has ended after that.
+    ///
+    /// # Errors
+    /// [`RunError`]. A cluster that cannot be reached is none: that is tried until it can.
+    pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+        let open = self.client(&Fence::open())?;
+        let (stopping, stopped) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        for feed in self.caches.feeds(&open) {
+            tasks.spawn(async {
+                feed.await;
+                "a watch"
+            });
+        }
+        let mut stop = pin!(stop);
+        tokio::select! {
+            () = self.synced() => {}
+            () = &mut stop => return Ok(()),
+            ended = tasks.join_next(), if !tasks.is_empty() => return Err(defect(ended)),
+        }
+        if let Some(start) = self.start.take() {
+            start.ready();
+        }
+        // Nothing else may be sent by who is not elected.
+        let (fence, role, election) = self.election(open)?;
+        let (releasing, released) = watch::channel(false);
+        let mut electing = JoinSet::new();
+        election.map(|election| electing.spawn(election.run(told(released))));
+        let client = self.client(&fence)?;
+        let mut working = JoinSet::new();
+        for controller in &self.controllers {
+            let (client, role, stop) = (client.clone(), role.clone(), stopped.clone());
+            let pulse = self.health.pulse(controller.name());
+            working.spawn(controller.clone().run(Orders { client, role, stop, grace: self.grace, pulse }));
+        }
+        let outcome = tokio::select! {
+            () = &mut stop => Ok(()),
+            ended = tasks.join_next(), if !tasks.is_empty() => Err(defect(ended)),
+            Some(ended) = working.join_next() => Err(defect(Some(ended.map(|()| "a controller")))),
+            Some(ended) = electing.join_next() => Err(defect(Some(ended.map(|()| "the election")))),
+        };
+        let _nobody_runs = stopping.send(true);
+        while working.join_next().await.is_some() {}
+        let _no_lease = releasing.send(true);
+        while let Some(ended) = electing.join_next().await {
+            ended.map_err(RunError::Task)?;
+        }
+        outcome
+    }
+
+    fn client(&self, fence: &Fence) -> Result<Client, RunError> {
+        connect(self.config.clone(), fence).map_err(|error| RunError::Client(Box::new(error)))
+    }
+
+    async fn synced(&self) {
+        let awaited: Vec<_> = self
+            .caches
+            .synced()
+            .into_iter()
+            .map(|(kind, synced)| (self.health.wait_for(format!("the cache of {kind}")), synced))
+            .collect();
+        let one = |(awaited, synced): (Awaited, futures::future::BoxFuture<'static, ()>)| async move {
+            synced.await;
+            awaited.ready();
+        };
+        futures::future::join_all(awaited.into_iter().map(one)).await;
+    }
+
+    fn election(&self, client: Client) -> Result<(Fence, watch::Receiver<Role>, Option<Election>), RunError> {
+        let Some(settings) = self.lease.clone() else {
+            return Ok((Fence::open(), watch::channel(Role::Leading { term: 1 }).1, None));
+        };
+        let election = Election::new(client, settings, clock::boottime())?;
+        Ok((election.fence(), election.role(), Some(election)))
+    }
+}
+
+impl std::fmt::Debug for Manager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let controllers: Vec<_> = self.controllers.iter().map(|controller| controller.name()).collect();
+        f.debug_struct("Manager").field("controllers", &controllers).field("lease", &self.lease).finish_non_exhaustive()
+    }
+}
+
+async fn told(mut receiver: watch::Receiver<bool>) {
+    // Who drops the sender is gone, and cannot want anything else.
+    let _gone = receiver.wait_for(|told| *told).await;
+}
+
+fn defect(ended: Option<Result<&'static str, JoinError>>) -> RunError {
+    match ended {
+        Some(Err(error)) => RunError::Task(error),
+        Some(Ok(what)) => RunError::Ended(what),
+        None => RunError::Ended("everything"),
+    }
+}

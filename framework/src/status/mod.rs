@@ -1,0 +1,233 @@
+//! What an object's status says: conditions that people, `kubectl wait` and kstatus read.
+//!
+//! A [`Report`] is what a reconcile came to. It becomes the conditions `Ready`, `Reconciling` and `Stalled`: `Ready` is always there, the other
+//! two only while they are true, as kstatus expects. Whether something *changed* follows from the conditions that were there, so a report that says
+//! the same again writes nothing, and an event is sent for transitions alone.
+//!
+//! [`Writer::write`] puts it all into the status: on success and on failure, since who looks at a failing object wants to know why.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+//! use kube::{CustomResource, ResourceExt};
+//! use schemars::JsonSchema;
+//! use serde::{Deserialize, Serialize};
+//! use trishanku_framework::status::{Conditions, Report, Writer, conditions_schema};
+//! use trishanku_framework::cache::Cache;
+//! use trishanku_framework::{Context, Next};
+//!
+//! #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+//! #[kube(group = "example.org", version = "v1", kind = "Tank", namespaced, status = "TankStatus")]
+//! struct TankSpec {
+//!     level: i32,
+//! }
+//!
+//! #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+//! #[serde(rename_all = "camelCase")]
+//! struct TankStatus {
+//!     observed_generation: Option<i64>,
+//!     #[serde(default)]
+//!     #[schemars(schema_with = "conditions_schema")]
+//!     conditions: Vec<Condition>,
+//! }
+//!
+//! impl Conditions for TankStatus {
+//!     fn conditions(&mut self) -> &mut Vec<Condition> {
+//!         &mut self.conditions
+//!     }
+//!
+//!     fn observed_generation(&mut self) -> &mut Option<i64> {
+//!         &mut self.observed_generation
+//!     }
+//! }
+//!
+//! # async fn converge(tank: &Tank) -> Result<Next, kube::Error> { Ok(Next::Change) }
+//! async fn reconcile(writer: &Writer, tanks: &Cache<Tank>, tank: Arc<Tank>, context: Context) -> Result<Next, kube::Error> {
+//!     let result = converge(&tank).await;
+//!     let status = tank.status.clone().unwrap_or_default();
+//!     writer.write(&context.client, tanks, &*tank, tank.status.as_ref(), status, &Report::of(&result)).await?;
+//!     result
+//! }
+//! ```
+
+mod writer;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+pub use self::writer::{Conditions, Writer};
+use crate::{Failure, Next, Retry};
+
+/// The object is as it should be.
+pub const READY: &str = "Ready";
+/// It is on its way there.
+pub const RECONCILING: &str = "Reconciling";
+/// It will not get there before something changes.
+pub const STALLED: &str = "Stalled";
+
+/// What a reconcile came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    stage: Stage,
+    reason: String,
+    message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Ready,
+    Reconciling,
+    Stalled,
+}
+
+/// A condition that is not as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// Which condition.
+    pub condition: &'static str,
+    /// `True`, `False`, or empty if it was not there.
+    pub from: String,
+    /// `True`, `False`, or empty if it is not there any more.
+    pub to: String,
+}
+
+impl Report {
+    /// It is as it should be. `reason` is a word in upper camel case.
+    pub fn ready(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { stage: Stage::Ready, reason: reason.into(), message: message.into() }
+    }
+
+    /// It is on its way: something is being made, or is tried again after a failure.
+    pub fn reconciling(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { stage: Stage::Reconciling, reason: reason.into(), message: message.into() }
+    }
+
+    /// It does not go on before something changes.
+    pub fn stalled(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { stage: Stage::Stalled, reason: reason.into(), message: message.into() }
+    }
+
+    /// What the result of a reconcile says by itself: a success is ready, a failure is stalled if only a change helps.
+    pub fn of<E: Failure>(result: &Result<Next, E>) -> Self {
+        let Err(error) = result else { return Self::ready("Succeeded", "") };
+        match error.retry() {
+            Retry::AfterChange => Self::stalled(error.reason(), crate::error::chain(error)),
+            Retry::Waiting { on, .. } => Self::reconciling(error.reason(), format!("waiting for {on}")),
+            Retry::BackOff | Retry::NotBefore(_) => Self::reconciling(error.reason(), crate::error::chain(error)),
+        }
+    }
+
+    /// Puts the report among `conditions`, for this generation of the object; says what changed its state. Conditions of other types stay.
+    pub fn put_on(&self, conditions: &mut Vec<Condition>, generation: Option<i64>, now: Timestamp) -> Vec<Transition> {
+        let wanted = [
+            (READY, if self.stage == Stage::Ready { "True" } else { "False" }),
+            (RECONCILING, if self.stage == Stage::Reconciling { "True" } else { "" }),
+            (STALLED, if self.stage == Stage::Stalled { "True" } else { "" }),
+        ];
+        let mut transitions = Vec::new();
+        for (condition, to) in wanted {
+            let index = conditions.iter().position(|there| there.type_ == condition);
+            let from = index.map_or(String::new(), |index| conditions[index].status.clone());
+            let since = index.filter(|_| from == to).map(|index| conditions[index].last_transition_time.clone());
+            let next = Condition {
+                type_: condition.to_owned(),
+                status: to.to_owned(),
+                reason: self.reason.clone(),
+                message: self.message.clone(),
+                observed_generation: generation,
+                // A second is what an object can say; anything finer would differ when it is read back.
+                last_transition_time: since.unwrap_or_else(|| Time(whole_seconds(now))),
+            };
+            match (index, to) {
+                (None, "") => {}
+                (Some(index), "") => drop(conditions.remove(index)),
+                (Some(index), _) => conditions[index] = next,
+                (None, _) => conditions.push(next),
+            }
+            if from != to {
+                transitions.push(Transition { condition, from, to: to.to_owned() });
+            }
+        }
+        transitions
+    }
+}
+
+fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+/// The schema of a list of conditions, for `#[schemars(schema_with = "…")]`. It says that conditions are told apart by their type, so that
+/// several controllers can each have their own.
+pub fn conditions_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "type": "object",
+            "required": ["type", "status", "reason", "message", "lastTransitionTime"],
+            "properties": {
+                "type": {"type": "string", "maxLength": 316},
+                "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+                "reason": {"type": "string", "minLength": 1, "maxLength": 1024},
+                "message": {"type": "string", "maxLength": 32768},
+                "lastTransitionTime": {"type": "string", "format": "date-time"},
+                "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0}
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    fn shown(conditions: &[Condition]) -> Vec<String> {
+        let show = |condition: &Condition| {
+            let Time(since) = condition.last_transition_time;
+            format!("{}={} {} since {}", condition.type_, condition.status, condition.reason, since.as_second())
+        };
+        conditions.iter().map(show).collect()
+    }
+
+    #[test]
+    fn ready_is_always_there_and_the_others_while_they_are_true() {
+        let mut conditions = Vec::new();
+        Report::reconciling("Filling", "").put_on(&mut conditions, Some(1), second(10));
+        assert_eq!(shown(&conditions), ["Ready=False Filling since 10", "Reconciling=True Filling since 10"]);
+        Report::stalled("Broken", "").put_on(&mut conditions, Some(1), second(20));
+        assert_eq!(shown(&conditions), ["Ready=False Broken since 10", "Stalled=True Broken since 20"]);
+        Report::ready("Full", "").put_on(&mut conditions, Some(2), second(30));
+        assert_eq!(shown(&conditions), ["Ready=True Full since 30"]);
+        assert_eq!(conditions[0].observed_generation, Some(2));
+    }
+
+    #[test]
+    fn the_same_again_changes_nothing_and_only_transitions_are_told() {
+        let mut conditions = vec![Condition { type_: "Theirs".to_owned(), status: "True".to_owned(), ..other() }];
+        let told = Report::ready("Full", "").put_on(&mut conditions, Some(1), second(10));
+        let expected = Transition { condition: READY, from: String::new(), to: "True".to_owned() };
+        assert_eq!(told, [expected]);
+        let before = conditions.clone();
+        assert!(Report::ready("Full", "").put_on(&mut conditions, Some(1), second(20)).is_empty());
+        assert_eq!(conditions, before);
+        assert!(Report::ready("Fuller", "").put_on(&mut conditions, Some(1), second(20)).is_empty());
+        assert_eq!(shown(&conditions), ["Theirs=True x since 0", "Ready=True Fuller since 10"]);
+    }
+
+    fn other() -> Condition {
+        Condition {
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
+            message: String::new(),
+            observed_generation: None,
+            reason: "x".to_owned(),
+            status: String::new(),
+            type_: String::new(),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Writes a report, if it says something new.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use serde::Serialize;
+use serde_json::json;
+
+use super::{READY, RECONCILING, Report, STALLED, Stage, Transition};
+use crate::cache::Cache;
+use crate::object::Reach;
+use crate::{Key, Object};
+
+/// What the events API takes of a text.
+const MOST_NOTE_BYTES: usize = 1024;
+
+/// A status with conditions.
+pub trait Conditions {
+    /// `status.conditions`.
+    fn conditions(&mut self) -> &mut Vec<Condition>;
+    /// `status.observedGeneration`.
+    fn observed_generation(&mut self) -> &mut Option<i64>;
+}
+
+/// Writes the statuses of one controller's objects, and sends events about them.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    manager: String,
+    instance: Option<String>,
+    own: BTreeSet<String>,
+}
+
+impl Writer {
+    /// In the name of this controller, which is also the manager of the fields. It must stay the same for ever.
+    pub fn new(controller: impl Into<String>) -> Self {
+        let own = [READY, RECONCILING, STALLED].map(ToOwned::to_owned).into();
+        Self { manager: controller.into(), instance: None, own }
+    }
+
+    /// Writes conditions of this type too. Those of types that are not named belong to others, and are left to them.
+    #[must_use]
+    pub fn condition(mut self, condition: impl Into<String>) -> Self {
+        self.own.insert(condition.into());
+        self
+    }
+
+    /// The replica that events come from, such as the pod's name.
+    #[must_use]
+    pub fn instance(mut self, instance: impl Into<String>) -> Self {
+        self.instance = Some(instance.into());
+        self
+    }
+
+    /// Writes `status` with the report in it, unless `before` says the same; answers whether it was written. `cache` is where `object` comes from:
+    /// it learns what was written. An event is sent for each
+    /// transition of `Ready` or to `Stalled`; one that cannot be sent is only logged.
+    ///
+    /// By server-side apply: a field that is not in `status` any more goes, and those of others stay.
+    ///
+    /// # Errors
+    /// What the apiserver said. An object that is gone is none.
+    pub async fn write<K, S>(
+        &self,
+        client: &Client,
+        cache: &Cache<K>,
+        object: &K,
+        before: Option<&S>,
+        mut status: S,
+        report: &Report,
+    ) -> kube::Result<bool>
+    where
+        K: Object,
+        S: Conditions + Serialize,
+    {
+        let (metadata, lists) = (object.meta(), cache.lists());
+        let transitions = report.put_on(status.conditions(), metadata.generation, Timestamp::now());
+        *status.observed_generation() = metadata.generation;
+        let mut status = serde_json::to_value(&status).map_err(kube::Error::SerdeError)?;
+        let before = before.map(serde_json::to_value).transpose().map_err(kube::Error::SerdeError)?;
+        if before.as_ref() == Some(&status) {
+            return Ok(false);
+        }
+        if let Some(conditions) = status.get_mut("conditions").and_then(serde_json::Value::as_array_mut) {
+            let ours =
+                |condition: &serde_json::Value| condition["type"].as_str().is_some_and(|of| self.own.contains(of));
+            conditions.retain(ours);
+        }
+        let key = Key::of(object);
+        let api = K::Scope::api(client.clone(), key.namespace());
+        let patch = json!({
+            "apiVersion": K::api_version(&()),
+            "kind": K::kind(&()),
+            // Not an object of the same name that somebody made in the meantime.
+            "metadata": {"name": key.name(), "uid": metadata.uid},
+            "status": status,
+        });
+        let parameters = PatchParams::apply(&self.manager).force();
+        match api.patch_status(key.name(), &parameters, &Patch::Apply(patch)).await {
+            // The next reconcile of this object may come before the watch tells, and would tell the same again.
+            Ok(written) => cache.learn(written, lists),
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        for transition in transitions {
+            self.tell(client, object, report, &transition).await;
+        }
+        Ok(true)
+    }
+
+    async fn tell<K: Object>(&self, client: &Client, object: &K, report: &Report, transition: &Transition) {
+        let told = match transition.condition {
+            // An object that begins its life unready is nothing to tell.
+            READY => transition.to == "True" || transition.from == "True",
+            STALLED => transition.to == "True",
+            _ => false,
+        };
+        if !told {
+            return;
+        }
+        let reporter = Reporter { controller: self.manager.clone(), instance: self.instance.clone() };
+        let event = Event {
+            type_: if report.stage == Stage::Ready { EventType::Normal } else { EventType::Warning },
+            reason: report.reason.clone(),
+            note: Some(note(&report.message)).filter(|note| !note.is_empty()),
+            action: "Reconcile".to_owned(),
+            secondary: None,
+        };
+        let sent = Recorder::new(client.clone(), reporter).publish(&event, &object.object_ref(&())).await;
+        if let Err(error) = sent {
+            tracing::warn!(object = %Key::of(object), %error, "cannot send an event");
+        }
+    }
+}
+
+fn note(message: &str) -> String {
+    let mut end = message.len().min(MOST_NOTE_BYTES);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    message[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_cut_where_a_letter_ends() {
+        let message = "ä".repeat(1000);
+        assert_eq!(note(&message).len(), 1024);
+        assert_eq!(note(&format!("a{message}")).len(), 1023);
+        assert_eq!(note("short"), "short");
+    }
+}

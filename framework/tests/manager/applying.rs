@@ -1,0 +1,184 @@
+//! What an owner should own, and nothing more, with no write too many.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use trishanku_framework::apply::{Applied, ApplyError, Set};
+use trishanku_framework::cache::{Cache, Scope};
+use trishanku_framework::{Context, Failure, Manager, Next};
+use trishanku_testkit::{TestCluster, wait};
+
+use crate::support::{Log, Problem, Running, Tank, cluster, controller, create, owned, run, tanks};
+
+const USER: &str = "applier-of";
+
+fn map(name: &str, data: &[(&str, String)]) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(name.to_owned());
+    map.data = Some(data.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect());
+    map
+}
+
+/// With what a server adds to and writes in its own way: defaults, and a list of containers.
+fn pump() -> Deployment {
+    serde_json::from_value(json!({
+        "metadata": {"name": "pump", "labels": {"app": "pump"}},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": "pump"}},
+            "template": {
+                "metadata": {"labels": {"app": "pump"}},
+                "spec": {
+                    "containers": [{
+                        "name": "pump", "image": "pump:1", "ports": [{"containerPort": 80}],
+                        "resources": {"requests": {"cpu": "100m"}}
+                    }],
+                    "volumes": [{"name": "data", "emptyDir": {}}]
+                }
+            }
+        }
+    }))
+    .unwrap()
+}
+
+struct Caches {
+    maps: Arc<Cache<ConfigMap>>,
+    pumps: Arc<Cache<Deployment>>,
+}
+
+/// At level 0: `level`, `keys` with two keys, `old`, `fixed`, `pump`. At others without the second key and without `old`.
+async fn apply(tank: &Tank, context: &Context, caches: &Caches) -> Result<(), ApplyError> {
+    let (level, mut set) = (tank.spec.level, Set::of(tank, context.client.clone(), "test"));
+    let mut keys = vec![("always", "yes".to_owned())];
+    if level == 0 {
+        keys.push(("extra", "yes".to_owned()));
+        set.apply(map("old", &[]), &caches.maps).await?;
+    }
+    set.apply(map("keys", &keys), &caches.maps).await?;
+    set.apply(map("level", &[("level", level.to_string())]), &caches.maps).await?;
+    let mut fixed = map("fixed", &[("level", level.to_string())]);
+    fixed.immutable = Some(true);
+    if set.apply_or_recreate(fixed, &caches.maps).await? == Applied::Deleted {
+        // Its end is a change.
+        return Ok(());
+    }
+    set.apply(pump(), &caches.pumps).await?;
+    set.prune(&caches.maps).await.map(drop)
+}
+
+fn start(cluster: &TestCluster, namespace: &str, log: &Log) -> Running {
+    let mut config = cluster.config();
+    config.auth_info.impersonate = Some(format!("{USER}-{namespace}"));
+    config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
+    let manager = Manager::with_scope(config, Scope::namespaces([namespace]));
+    let caches = Arc::new(Caches { maps: manager.cache(), pumps: manager.cache() });
+    let logs = log.clone();
+    let reconcile = move |tank: Arc<Tank>, context: Context| {
+        let (caches, logs) = (caches.clone(), logs.clone());
+        async move {
+            match apply(&tank, &context, &caches).await {
+                Ok(()) => {
+                    logs.add(format!("applied for {:?}", tank.annotations().get("round")));
+                    Ok(Next::Change)
+                }
+                Err(error) => {
+                    logs.add(format!("{}: {error}", error.reason()));
+                    Err(Problem::Broken)
+                }
+            }
+        }
+    };
+    run(manager.controller(controller(reconcile).owns::<ConfigMap>().owns::<Deployment>()))
+}
+
+fn writes(cluster: &TestCluster, namespace: &str) -> Vec<String> {
+    let user = format!("{USER}-{namespace}");
+    let written = cluster.audit().into_iter().filter(|entry| entry.is_write() && entry.user() == user);
+    written.map(|entry| format!("{} {} {}", entry.verb, entry.resource(), entry.name())).collect()
+}
+
+#[tokio::test]
+async fn what_is_wanted_is_there_what_is_not_goes_and_nothing_is_written_twice() {
+    let (cluster, namespace) = cluster("apply").await;
+    let (api, log) = (tanks(cluster.client(), &namespace), Log::default());
+    let (maps, pumps) = (
+        Api::<ConfigMap>::namespaced(cluster.client(), &namespace),
+        Api::<Deployment>::namespaced(cluster.client(), &namespace),
+    );
+    // Looks like a member, and belongs to nobody.
+    let mut stranger = map("stranger", &[]);
+    stranger.metadata.labels =
+        Some([(trishanku_framework::apply::PART_OF.to_owned(), "applyset-x-v1".to_owned())].into());
+    maps.create(&PostParams::default(), &stranger).await.unwrap();
+    create(&api, &["tank"]).await;
+    // The tank's, but not made by its controller.
+    let by_hand = owned(&api.get("tank").await.unwrap(), "by-hand");
+    maps.create(&PostParams::default(), &by_hand).await.unwrap();
+    let running = start(cluster, &namespace, &log);
+    wait::until_object(&pumps, "pump", "it is there", |_| true).await.unwrap();
+    let is_owned = |map: &ConfigMap| map.owner_references().iter().any(|owner| owner.kind == "Tank");
+    wait::until_object(&maps, "old", "it is owned", is_owned).await.unwrap();
+
+    // Once everything has come back through the watches, there is nothing to write.
+    let quiet = async |round: &str| {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {"round": round}}}));
+        api.patch("tank", &PatchParams::default(), &patch).await.unwrap();
+        log.until(1, &format!("applied for {:?}", Some(round))).await;
+    };
+    quiet("settle").await;
+    let before = writes(cluster, &namespace);
+    assert_eq!(before.iter().filter(|write| write.ends_with("pump")).count(), 1, "{before:?}");
+    for round in ["1", "2", "3"] {
+        quiet(round).await;
+    }
+    // A write that would be logged after those of the rounds.
+    maps.delete("level", &DeleteParams::default()).await.unwrap();
+    let made_again = wait::until_object(&maps, "level", "it was made again", |_| true).await.unwrap();
+    let again = wait::until("the write in the log", async || {
+        let after = writes(cluster, &namespace);
+        if after.len() > before.len() { Ok(after) } else { Err("it is not there") }
+    });
+    assert_eq!(again.await.unwrap()[before.len()..], ["patch configmaps level"]);
+    assert_eq!(made_again.data.map(|data| data.len()), Some(1));
+
+    // Drift.
+    let patch = Patch::Merge(json!({"data": {"level": "99", "theirs": "stays"}}));
+    maps.patch("level", &PatchParams::default(), &patch).await.unwrap();
+    let mended =
+        |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["level"] == "0" && data["theirs"] == "stays");
+    wait::until_object(&maps, "level", "the drift is mended, and what others added is left", mended).await.unwrap();
+
+    // Less is wanted: a key, an object, and another value where none can be changed.
+    let patch = Patch::Merge(json!({"spec": {"level": 1}}));
+    api.patch("tank", &PatchParams::default(), &patch).await.unwrap();
+    let less = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data.contains_key("always") && data.len() == 1);
+    wait::until_object(&maps, "keys", "the key is gone", less).await.unwrap();
+    wait::until_gone(&maps, "old").await.unwrap();
+    let changed = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["level"] == "1");
+    wait::until_object(&maps, "fixed", "it was made anew", changed).await.unwrap();
+    for left in ["stranger", "by-hand"] {
+        assert!(maps.get_opt(left).await.unwrap().is_some(), "{left}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn what_belongs_to_somebody_else_is_left_alone_and_said() {
+    let (cluster, namespace) = cluster("foreign").await;
+    let (api, log) = (tanks(cluster.client(), &namespace), Log::default());
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), &namespace);
+    maps.create(&PostParams::default(), &map("level", &[("a", "user's".to_owned())])).await.unwrap();
+    let running = start(cluster, &namespace, &log);
+    create(&api, &["tank"]).await;
+    let remedy = "give the wanted one another name, or remove it";
+    log.until(2, &format!("NotOurs: ConfigMap {namespace}/level is there and belongs to nobody; {remedy}")).await;
+    assert_eq!(maps.get("level").await.unwrap().data.unwrap()["a"], "user's");
+    maps.delete("level", &DeleteParams::default()).await.unwrap();
+    let ours = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["level"] == "0");
+    wait::until_object(&maps, "level", "it is ours", ours).await.unwrap();
+    running.stop().await;
+}

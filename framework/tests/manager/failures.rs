@@ -1,0 +1,117 @@
+//! Reconciles that fail, hang, panic or wait.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use trishanku_framework::cache::Scope;
+use trishanku_framework::{Manager, Next};
+
+use crate::support::{Log, Problem, cluster, controller, create, run, tanks};
+
+#[tokio::test]
+async fn objects_that_fail_panic_and_hang_are_tried_again_and_starve_nobody() {
+    let (cluster, namespace) = cluster("failing").await;
+    let (api, log) = (tanks(cluster.client(), &namespace), Log::default());
+    let (logs, busy) = (log.clone(), Arc::new(Mutex::new(BTreeSet::new())));
+    let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
+    let reconcile = move |tank: Arc<crate::support::Tank>, _| {
+        let (logs, busy, name) = (logs.clone(), busy.clone(), tank.name_any());
+        async move {
+            logs.add(&name);
+            assert!(busy.lock().unwrap().insert(name.clone()), "never two at once for {name}");
+            let _done = Done(busy, name.clone());
+            tokio::task::yield_now().await;
+            match name.as_str() {
+                "fails" => Err(Problem::Broken),
+                "panics" => panic!("on purpose"),
+                "hangs" => std::future::pending().await,
+                _ => Ok(Next::Change),
+            }
+        }
+    };
+    let metrics = manager.metrics();
+    let running = run(manager.controller(controller(reconcile).concurrency(2).time_limit(Duration::from_millis(300))));
+    create(&api, &["fails", "panics", "hangs"]).await;
+    for name in ["fails", "panics", "hangs"] {
+        log.until(4, name).await;
+    }
+    for name in ["good", "better", "best"] {
+        create(&api, &[name]).await;
+        log.until(1, name).await;
+    }
+    assert!(log.times("fails").len() < 200, "no hot loop");
+    running.stop().await;
+    let text = metrics.text();
+    let figure = |name: &str| {
+        let name = format!("controller_runtime_{name} ");
+        let mut figures = text.lines().filter_map(|line| line.strip_prefix(&name)?.parse::<u64>().ok());
+        figures.next_back().unwrap_or_else(|| panic!("no {name} in {text}"))
+    };
+    let of = r#"{controller="test"}"#;
+    assert_eq!(figure(&format!("reconcile_panics_total{of}")) as usize, log.times("panics").len());
+    assert!(figure(&format!("reconcile_errors_total{of}")) >= 12);
+    assert!(figure(r#"reconcile_total{controller="test",result="success"}"#) >= 3);
+    assert_eq!(figure(&format!("active_workers{of}")), 0);
+}
+
+struct Done(Arc<Mutex<BTreeSet<String>>>, String);
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().remove(&self.1);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_succeed_waits_for_a_change_and_what_waits_looks_again() {
+    let (cluster, namespace) = cluster("hopeless").await;
+    let (api, log) = (tanks(cluster.client(), &namespace), Log::default());
+    let logs = log.clone();
+    let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
+    let running = run(manager.controller(controller(move |tank, context| {
+        logs.add(format!("{} {} {}", tank.name_any(), tank.spec.level, context.failures));
+        async move {
+            match (tank.name_any().as_str(), tank.spec.level) {
+                ("hopeless", 0) => Err(Problem::Hopeless),
+                ("waits", _) => Err(Problem::NoPump),
+                _ => Ok(Next::Change),
+            }
+        }
+    })));
+    create(&api, &["hopeless", "waits"]).await;
+    log.until(4, "waits 0 0").await;
+    assert_eq!(log.times("hopeless 0 0").len(), 1);
+    let patch = Patch::Merge(json!({"spec": {"level": 1}}));
+    api.patch("hopeless", &PatchParams::default(), &patch).await.unwrap();
+    log.until(1, "hopeless 1 0").await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_stop_lets_what_is_under_way_end_and_starts_nothing() {
+    let (cluster, namespace) = cluster("drain").await;
+    let (api, log) = (tanks(cluster.client(), &namespace), Log::default());
+    let logs = log.clone();
+    let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
+    let reconcile = move |tank: Arc<crate::support::Tank>, _| {
+        let logs = logs.clone();
+        async move {
+            logs.add(format!("{} begins", tank.name_any()));
+            // Work that takes its time.
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            logs.add(format!("{} ends", tank.name_any()));
+            Ok(Next::Change)
+        }
+    };
+    let running = run(manager.controller(controller(reconcile).concurrency(1)));
+    create(&api, &["a"]).await;
+    log.until(1, "a begins").await;
+    // It waits for its turn, which does not come.
+    create(&api, &["b"]).await;
+    running.stop().await;
+    assert_eq!(log.all(), ["a begins", "a ends"]);
+}

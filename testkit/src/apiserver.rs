@@ -1,0 +1,163 @@
+//! One kube-apiserver process.
+
+use std::ffi::OsString;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use kube::{Client, Config};
+
+use crate::certs;
+use crate::cluster::StartError;
+use crate::guard::Program;
+
+/// Longer than it takes on a machine that does much else.
+const READY_WITHIN: Duration = Duration::from_mins(2);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How many ports are tried that somebody else takes between the choice and the start.
+const PORTS: usize = 5;
+
+const AUDIT_POLICY: &str = r#"{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}"#;
+
+/// What it is started with.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) program: PathBuf,
+    /// Where its files are; `certs::write` has been there.
+    pub(crate) folder: PathBuf,
+    /// The authority's certificate.
+    pub(crate) authority: Vec<u8>,
+    pub(crate) store_url: String,
+    pub(crate) flags: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ApiServer {
+    port: u16,
+    _program: Program,
+}
+
+impl ApiServer {
+    /// Starts it on `port`, or on a free one; it is ready on return.
+    pub(crate) async fn start(settings: &Settings, port: Option<u16>) -> Result<Self, StartError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let chosen = port.map_or_else(free_port, Ok).map_err(StartError::System)?;
+            match Self::start_on(settings, chosen).await {
+                Err(StartError::Ended { log }) if tries < PORTS && log.contains("address already in use") => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn start_on(settings: &Settings, port: u16) -> Result<Self, StartError> {
+        let folder = &settings.folder;
+        let (log, ended) = (log(folder), folder.join("apiserver.ended"));
+        match std::fs::remove_file(&ended) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(StartError::System(error)),
+            _ => {}
+        }
+        std::fs::write(folder.join("audit-policy.json"), AUDIT_POLICY).map_err(StartError::System)?;
+        let mut command = Command::new(&settings.program);
+        command.args(flags(settings, port));
+        let program = Program::start(&command, &log, &ended).map_err(StartError::System)?;
+        let client =
+            Client::try_from(config(port, &settings.authority)).map_err(|error| StartError::Client(Box::new(error)))?;
+        let deadline = Instant::now() + READY_WITHIN;
+        loop {
+            let asked = http::Request::get("/readyz").body(Vec::new()).map(|request| client.request_text(request));
+            let answer = asked.map_err(|error| StartError::System(io::Error::other(error)))?.await;
+            if answer.is_ok() {
+                return Ok(Self { port, _program: program });
+            }
+            if ended.exists() {
+                return Err(StartError::Ended { log: last_lines(&log) });
+            }
+            if Instant::now() > deadline {
+                return Err(StartError::NotReady { within: READY_WITHIN, log: last_lines(&log) });
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+/// How to reach it, as somebody who may do everything.
+pub(crate) fn config(port: u16, authority: &[u8]) -> Config {
+    let url = http::Uri::builder().scheme("https").authority(format!("127.0.0.1:{port}")).path_and_query("/").build();
+    let mut config = Config::new(url.expect("a number makes no address wrong"));
+    config.root_cert = Some(vec![authority.to_owned()]);
+    config.auth_info.token = Some(certs::TOKEN.to_owned().into());
+    // A test wants to see what was answered.
+    config.default_retry = false;
+    config
+}
+
+pub(crate) fn audit_log(folder: &Path) -> PathBuf {
+    folder.join("audit.log")
+}
+
+fn log(folder: &Path) -> PathBuf {
+    folder.join("apiserver.log")
+}
+
+fn last_lines(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}
+
+fn flags(settings: &Settings, port: u16) -> Vec<OsString> {
+    let file = |flag: &str, name: &str| {
+        let mut flag = OsString::from(format!("--{flag}="));
+        flag.push(settings.folder.join(name));
+        flag
+    };
+    let mut flags = vec![
+        file("tls-cert-file", "server.crt"),
+        file("tls-private-key-file", "server.key"),
+        file("token-auth-file", "tokens.csv"),
+        file("service-account-key-file", "service-accounts.pub"),
+        file("service-account-signing-key-file", "service-accounts.key"),
+        file("cert-dir", "."),
+        file("audit-policy-file", "audit-policy.json"),
+        file("audit-log-path", "audit.log"),
+    ];
+    let plain = [
+        format!("--etcd-servers={}", settings.store_url),
+        format!("--secure-port={port}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        // Without it the address of the default route is advertised, which a machine without network has not.
+        "--advertise-address=127.0.0.1".to_owned(),
+        "--endpoint-reconciler-type=none".to_owned(),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        "--authorization-mode=RBAC".to_owned(),
+        // Nobody makes the service accounts that it asks for.
+        "--disable-admission-plugins=ServiceAccount".to_owned(),
+        "--storage-media-type=application/json".to_owned(),
+    ];
+    flags.extend(plain.into_iter().chain(settings.flags.iter().cloned()).map(OsString::from));
+    flags
+}
+
+/// A loopback port that was free just now, outside of those that outgoing connections get.
+fn free_port() -> io::Result<u16> {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let first = range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768_u16);
+    if first <= 12_000 {
+        return TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr().map(|address| address.port());
+    }
+    // Random: those who choose at the same time choose differently.
+    let span = first - 11_000;
+    let random = |_| 11_000 + (RandomState::new().hash_one(()) % u64::from(span)) as u16;
+    let free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    (0..200).map(random).find(free).ok_or_else(|| io::Error::other("there is no free loopback port"))
+}

@@ -1,0 +1,42 @@
+//! Keys and certificates of one test cluster, good for a day.
+
+use std::path::Path;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+
+/// Everybody who has it may do everything. The server listens on loopback only, and lives as long as a test.
+pub(crate) const TOKEN: &str = "trishanku-testkit";
+
+/// Writes the files that kube-apiserver wants into `dir`; returns the authority's certificate in DER.
+pub(crate) fn write(dir: &Path) -> std::io::Result<Vec<u8>> {
+    let (authority, server, server_key) = issue().map_err(std::io::Error::other)?;
+    let service_accounts = KeyPair::generate().map_err(std::io::Error::other)?;
+    let files = [
+        ("server.crt", server),
+        ("server.key", server_key),
+        ("service-accounts.key", service_accounts.serialize_pem()),
+        ("service-accounts.pub", service_accounts.public_key_pem()),
+        ("tokens.csv", format!("{TOKEN},test,test,system:masters\n")),
+    ];
+    for (name, content) in files {
+        std::fs::write(dir.join(name), content)?;
+    }
+    Ok(authority)
+}
+
+fn issue() -> Result<(Vec<u8>, String, String), rcgen::Error> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "trishanku-testkit");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    let key = KeyPair::generate()?;
+    let authority = params.self_signed(&key)?.der().to_vec();
+    let issuer = Issuer::new(params, key);
+
+    let mut params = CertificateParams::new(["127.0.0.1".to_owned(), "localhost".to_owned()])?;
+    params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+    let key = KeyPair::generate()?;
+    Ok((authority, params.signed_by(&key, &issuer)?.pem(), key.serialize_pem()))
+}

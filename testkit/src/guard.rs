@@ -1,0 +1,157 @@
+//! Nothing outlives the test process, however it ends.
+//!
+//! What a test starts is started through a shell that holds the other end of a pipe. When the test lets go of its end, by dropping it or by
+//! ending (also by a signal that nobody can catch, and with statics that are never dropped), the shell cleans up.
+
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+// Ctrl-C goes to these shells too: they end when the test has.
+const KILL_PROGRAM: &str = r#"
+trap '' HUP INT TERM
+log=$1 ended=$2; shift 2
+exec 3<&0 >>"$log" 2>&1
+"$@" </dev/null 3<&- & program=$!
+{ read -r _ <&3; kill -KILL "$program"; } 2>/dev/null & reader=$!
+exec 3<&- </dev/null
+wait "$program" 2>/dev/null; echo "$?" >"$ended"
+kill -KILL "$reader" 2>/dev/null
+"#;
+
+const REMOVE_FOLDER: &str = r#"
+trap '' HUP INT TERM
+read -r _
+rm -rf "$1" 2>/dev/null || { sleep 1; rm -rf "$1"; }
+"#;
+
+/// A program that is killed when this is dropped, and gone when that returns; or when the process ends.
+#[derive(Debug)]
+pub(crate) struct Program(Option<Child>);
+
+impl Program {
+    /// Starts `command`; its output is appended to `log`, and `ended` gets its status when it has ended.
+    pub(crate) fn start(command: &Command, log: &Path, ended: &Path) -> io::Result<Self> {
+        let mut shell = shell(KILL_PROGRAM);
+        shell.arg(log).arg(ended).arg(command.get_program()).args(command.get_args());
+        Ok(Self(Some(shell.spawn()?)))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _status = end(self.0.take());
+    }
+}
+
+/// A folder that is removed when this is dropped or the process ends.
+#[derive(Debug)]
+pub(crate) struct Folder(Option<Child>);
+
+impl Folder {
+    /// Looks after `folder`, which exists.
+    pub(crate) fn guard(folder: &Path) -> io::Result<Self> {
+        Ok(Self(Some(shell(REMOVE_FOLDER).arg(folder).spawn()?)))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _status = end(self.0.take());
+    }
+}
+
+fn shell(script: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "testkit-guard"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    shell
+}
+
+/// Lets go of the shell's standard input, and waits until it has cleaned up.
+fn end(shell: Option<Child>) -> io::Result<ExitStatus> {
+    match shell {
+        // Closes its input first.
+        Some(mut shell) => shell.wait(),
+        None => Ok(ExitStatus::default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the process with the id in `file` is there; a zombie has no command line.
+    fn runs(file: &Path) -> bool {
+        let pid = std::fs::read_to_string(file).unwrap();
+        std::fs::read(format!("/proc/{}/cmdline", pid.trim())).is_ok_and(|line| !line.is_empty())
+    }
+
+    fn until(mut condition: impl FnMut() -> bool) {
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while !condition() {
+            assert!(std::time::Instant::now() < deadline, "it never happened");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn a_program_is_killed_with_its_guard_and_an_end_of_its_own_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| dir.path().join(name);
+        let mut forever = Command::new("sh");
+        forever.args(["-c", r#"echo $$ >"$0"; exec sleep 600"#]).arg(file("pid"));
+        let program = Program::start(&forever, &file("log"), &file("ended")).unwrap();
+        until(|| std::fs::read_to_string(file("pid")).is_ok_and(|pid| pid.ends_with('\n')));
+        assert!(runs(&file("pid")) && !file("ended").exists());
+        drop(program);
+        assert!(!runs(&file("pid")));
+        assert_eq!(std::fs::read_to_string(file("ended")).unwrap(), "137\n");
+
+        let mut short = Command::new("sh");
+        short.args(["-c", "echo out of order; exit 3"]);
+        let _program = Program::start(&short, &file("log"), &file("ended-too")).unwrap();
+        until(|| std::fs::read_to_string(file("ended-too")).is_ok_and(|status| status == "3\n"));
+        assert_eq!(std::fs::read_to_string(file("log")).unwrap(), "out of order\n");
+    }
+
+    #[test]
+    fn a_folder_goes_with_its_guard() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("a folder");
+        std::fs::create_dir_all(folder.join("more")).unwrap();
+        drop(Folder::guard(&folder).unwrap());
+        assert!(!folder.exists());
+    }
+
+    const VARIABLE: &str = "TESTKIT_GUARD_FOLDER";
+
+    #[test]
+    #[ignore = "another test runs it in a process of its own, and kills that"]
+    fn what_the_killed_process_does() {
+        let outer = std::path::PathBuf::from(std::env::var_os(VARIABLE).expect("it is run by another test"));
+        let folder = outer.join("a folder");
+        std::fs::create_dir(&folder).unwrap();
+        let _folder = Folder::guard(&folder).unwrap();
+        let mut forever = Command::new("sh");
+        forever.args(["-c", r#"echo $$ >"$0"; exec sleep 600"#]).arg(outer.join("pid"));
+        let _program = Program::start(&forever, &outer.join("log"), &outer.join("ended")).unwrap();
+        std::thread::sleep(std::time::Duration::from_mins(10));
+    }
+
+    #[test]
+    fn nothing_outlives_a_process_that_is_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "guard::tests::what_the_killed_process_does", "--ignored"])
+            .env(VARIABLE, dir.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = dir.path().join("pid");
+        until(|| std::fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
+        assert!(runs(&pid) && dir.path().join("a folder").exists());
+        process.kill().unwrap();
+        process.wait().unwrap();
+        until(|| !runs(&pid) && !dir.path().join("a folder").exists());
+    }
+}

@@ -1,0 +1,39 @@
+//! A real kube-apiserver for tests: no cluster, no containers, no etcd.
+//!
+//! [`TestCluster::start`] runs kube-apiserver on a [gitcd](gitcd::server::Server) in this process, with ports and folders of its own, so that
+//! tests run in parallel. [`TestCluster::shared`] starts one for all tests of a binary; each takes a [namespace](TestCluster::namespace).
+//! [`wait`] looks until something is so, and tells what it saw last if it never is. [`Proxy`] stands in front of the apiserver and makes
+//! it fail, hang and cut watches. [`Audit`](audit::Entry) tells who did what, as the apiserver saw it.
+//!
+//! The programs are those that envtest uses: in `$KUBEBUILDER_ASSETS` (or `$TRISHANKU_ASSETS`), or in the cache that `make assets` fills.
+//! As with envtest, there are no controllers: nobody collects garbage, ends namespaces, or makes pods.
+//!
+//! ```no_run
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::Api;
+//! use kube::api::PostParams;
+//! use trishanku_testkit::{TestCluster, wait};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let cluster = TestCluster::shared().await;
+//! let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), &cluster.namespace("example").await);
+//! maps.create(&PostParams::default(), &serde_json::from_str(r#"{"metadata": {"name": "a"}}"#)?).await?;
+//! wait::until_object(&maps, "a", "it has data", |map: &ConfigMap| map.data.is_some()).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod apiserver;
+pub mod audit;
+mod certs;
+mod cluster;
+mod guard;
+mod programs;
+mod proxy;
+mod store;
+pub mod wait;
+
+pub use self::cluster::{StartError, TestCluster};
+pub use self::programs::ProgramsError;
+pub use self::proxy::{Fault, Proxy, Rule, Seen};

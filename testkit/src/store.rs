@@ -1,0 +1,99 @@
+//! gitcd in this process, on a thread of its own: the runtime of a test ends before a shared cluster does.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use gitcd::config::{Branches, DEFAULT_PEER_URL, listen_urls};
+use gitcd::recovery::{self, Beginning};
+use gitcd::server::{Config, Server};
+use gitcd::store::revision::Revision;
+use tokio::sync::oneshot;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// A running store; stopped when dropped.
+#[derive(Debug)]
+pub(crate) struct Store {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Store {
+    /// Serves a new branch in the repository `folder` on a free loopback port.
+    pub(crate) fn start(folder: &Path) -> Result<Self, Failure> {
+        let config = config(folder)?;
+        let (started, start) = mpsc::channel();
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("testkit-gitcd".to_owned()).spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+            match runtime {
+                Ok(runtime) => runtime.block_on(serve(config, &started, stopped)),
+                Err(error) => drop(started.send(Err(error.into()))),
+            }
+        })?;
+        let address = start.recv()??;
+        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// What `--etcd-servers` is told.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It panicked, and the test has seen why.
+            let _panicked = thread.join();
+        }
+    }
+}
+
+async fn serve(config: Config, started: &mpsc::Sender<Result<SocketAddr, Failure>>, stopped: oneshot::Receiver<()>) {
+    let server = match Server::start(config).await {
+        Ok(server) => server,
+        Err(error) => return drop(started.send(Err(error.into()))),
+    };
+    let address = server.addresses().first().copied().ok_or_else(|| Failure::from("gitcd listens nowhere"));
+    let _nobody_waits = started.send(address);
+    let _dropped = stopped.await;
+    // The folder goes now, so nothing has to be in Git.
+    let _uncommitted = server.stop().await;
+}
+
+fn config(folder: &Path) -> Result<Config, Failure> {
+    let branches = Branches {
+        repository: folder.to_owned(),
+        prefixes: gitcd::config::PerBranch::parse("key-prefixes", "default=/registry")?,
+        committer_name: "testkit".to_owned(),
+        committer_email: "testkit@localhost".to_owned(),
+        ..Branches::default()
+    };
+    let branch = branches.branch(gitcd::config::DEFAULT_NAME);
+    recovery::init(&branch, Beginning { revision: Revision::INITIAL, version: 1, force: false })?;
+    Ok(Config {
+        branch,
+        listen: listen_urls("http://127.0.0.1:0")?,
+        advertise: Vec::new(),
+        advertise_peer: vec![DEFAULT_PEER_URL.to_owned()],
+        cluster_id: None,
+        member_id: None,
+        limits: gitcd::api::Limits::default(),
+        journal_segment_bytes: 32 << 20,
+        store: gitcd::store::Limits::default(),
+        committer: gitcd::committer::Settings::default(),
+        progress_interval: Duration::from_mins(10),
+        retention: None,
+        transport: gitcd::transport::Transport::default(),
+        origins: gitcd::gateway::Origins::parse(""),
+        tls: None,
+        pull: gitcd::pull::Config::default(),
+        lease: None,
+        served: gitcd::pull::owner::Served::default(),
+    })
+}
