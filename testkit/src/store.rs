@@ -78,7 +78,7 @@ fn config(folder: &Path) -> Result<Config, Failure> {
     recovery::init(&branch, Beginning { revision: Revision::INITIAL, version: 1, force: false })?;
     Ok(Config {
         branch,
-        listen: listen_urls("http://127.0.0.1:0")?,
+        listen: listen_urls("listen-urls", "http://127.0.0.1:0")?,
         advertise: Vec::new(),
         advertise_peer: vec![DEFAULT_PEER_URL.to_owned()],
         cluster_id: None,
