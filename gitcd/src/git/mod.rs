@@ -22,6 +22,7 @@ mod pair;
 pub mod path;
 pub(crate) mod pkt_line;
 mod reader;
+pub(crate) mod received;
 pub mod refs;
 mod state;
 pub mod transfer;

@@ -10,7 +10,6 @@ mod decide;
 mod plain;
 mod quarantine;
 mod report;
-mod sizes;
 mod unpack;
 
 use std::path::PathBuf;

@@ -4,19 +4,17 @@
 //! complete for them, too. Whatever does not pass is left to them.
 
 use std::collections::{HashMap, HashSet};
-use std::io::Write as _;
 use std::path::Path;
 
-use git2::{Indexer, ObjectType, Odb, Oid, Repository};
-use sha1::{Digest as _, Sha1};
+use git2::{ObjectType, Odb, Oid, Repository};
 
 use super::super::input::Input;
 use super::super::problem::Problem;
 use super::quarantine::Quarantine;
-use super::sizes;
 use crate::git::changes;
 use crate::git::graph::Graph;
 use crate::git::object;
+use crate::git::received::{self, Bounds};
 
 /// A larger pack is Git's.
 const MAX_BYTES: usize = 4 << 20;
@@ -64,42 +62,27 @@ fn empty(packs: &Path) {
 }
 
 fn take(repository: &Path, folder: &Path, pack: &[u8], wanted: &[Wanted]) -> Result<bool, git2::Error> {
-    let Some((content, checksum)) = pack.split_last_chunk::<20>() else { return Ok(false) };
-    let count = content.get(8..12).and_then(|count| count.first_chunk()).map(|count| u32::from_be_bytes(*count));
-    let Some(count) = count.filter(|count| (1..=MAX_OBJECTS).contains(count)) else { return Ok(false) };
-    if Sha1::digest(content)[..] != checksum[..] || !sizes::are_within(content, count, MAX_CONTENT) {
-        return Ok(false);
-    }
     let here = Repository::open(repository)?;
     let odb = here.odb()?;
-    let mut indexer = Indexer::new(Some(&odb), &folder.join("pack"), 0, false)?;
-    if indexer.write_all(pack).is_err() {
-        return Ok(false);
-    }
-    indexer.commit()?;
-    let new = Odb::new()?;
-    new.add_disk_alternate(&folder.to_string_lossy())?;
-    odb.add_disk_alternate(&folder.to_string_lossy())?;
-    let mut check = Check { here: &here, odb, new: HashMap::new(), graph: Graph::default(), trees: HashSet::new() };
-    let mut ids = Vec::new();
-    new.foreach(|oid| {
-        ids.push(*oid);
-        true
-    })?;
-    for oid in ids {
-        let object = new.read(oid)?;
-        let is_plain = match object.kind() {
+    let bounds = Bounds { objects: MAX_OBJECTS, bytes: MAX_CONTENT };
+    let Ok(received) = received::read(pack, &odb, bounds) else { return Ok(false) };
+    let mut new = HashMap::new();
+    for (kind, oid, content) in received.objects() {
+        let is_plain = match kind {
             ObjectType::Blob => true,
-            ObjectType::Tree => changes::is_plain(object.data()),
-            ObjectType::Commit => is_plain_commit(object.data()),
+            ObjectType::Tree => changes::is_plain(content),
+            ObjectType::Commit => is_plain_commit(content),
             _ => false,
         };
         if !is_plain {
             return Ok(false);
         }
-        check.new.insert(oid, object.kind());
+        new.insert(oid, kind);
     }
-    check.are_complete(wanted)
+    received.show(&odb)?;
+    let mut check = Check { here: &here, odb, new, graph: Graph::default(), trees: HashSet::new() };
+    // What cannot be written Git cannot write either, and says why.
+    Ok(check.are_complete(wanted)? && received.write(&folder.join("pack")).is_ok())
 }
 
 /// Whether a commit is as Git itself writes it: nothing but a tree, parents, an author and a committer in the head.

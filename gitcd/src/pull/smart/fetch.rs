@@ -10,18 +10,28 @@ use tempfile::TempDir;
 use super::Exchange;
 use super::lines::{Line, Lines};
 use crate::git::pkt_line;
+use crate::git::received::{self, Bounds, Received, Refused};
 use crate::pull::program::Failed;
 use crate::pull::status::Condition;
 
 /// A pack that is not a part of the repository yet: what is in it has not been looked at.
 #[derive(Debug)]
 pub(in crate::pull) struct Incoming {
-    folder: TempDir,
+    place: Place,
     pub(in crate::pull) bytes: u64,
+}
+
+#[derive(Debug)]
+enum Place {
+    Memory(Received),
+    Folder(TempDir),
 }
 
 /// `git prune` removes folders with such names when a crash leaves them behind.
 const PREFIX: &str = "tmp_objdir-fetch-";
+/// A larger pack goes through a file.
+const IN_MEMORY: usize = 8 << 20;
+const BOUNDS: Bounds = Bounds { objects: 65_536, bytes: 64 << 20 };
 const DATA: u8 = 1;
 const ERROR: u8 = 3;
 /// What is kept of what the other side says.
@@ -59,35 +69,55 @@ impl Exchange<'_> {
                 None => return Err(Failed { condition: Condition::Unreachable, said: "it sent no pack".to_owned() }),
             }
         }
-        let incoming = Incoming::new(here)?;
-        incoming.receive(here, lines).await.map(Some)
+        Incoming::receive(here, lines).await.map(Some)
     }
 }
 
 impl Incoming {
-    fn new(here: &Repository) -> Result<Self, Failed> {
+    async fn receive(here: &Repository, mut lines: Lines) -> Result<Self, Failed> {
+        let odb = here.odb().map_err(|error| failed(&error))?;
+        let (mut told, mut pack) = (String::new(), Vec::new());
+        let mut is_whole = false;
+        while pack.len() <= IN_MEMORY && !is_whole {
+            match part(&mut lines, &mut told).await? {
+                Some(part) => pack.extend_from_slice(&part),
+                None => is_whole = true,
+            }
+        }
+        if is_whole {
+            match received::read(&pack, &odb, BOUNDS) {
+                Ok(received) => return Ok(Self { bytes: pack.len() as u64, place: Place::Memory(received) }),
+                Err(Refused::Elsewhere) => {}
+                Err(error) => return Err(full_or_damaged(&error.to_string())),
+            }
+        }
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(here.commondir().join("objects"));
         let folder = folder.and_then(|folder| std::fs::create_dir(folder.path().join("pack")).map(|()| folder));
-        Ok(Self { folder: folder.map_err(|error| full_or_failed(&error.to_string()))?, bytes: 0 })
-    }
-
-    async fn receive(mut self, here: &Repository, mut lines: Lines) -> Result<Self, Failed> {
-        let odb = here.odb().map_err(|error| failed(&error))?;
-        let packs = self.folder.path().join("pack");
-        let mut indexer = Indexer::new(Some(&odb), &packs, 0, false).map_err(|error| failed(&error))?;
-        let mut told = String::new();
-        while let Some(part) = part(&mut lines, &mut told).await? {
-            self.bytes += part.len() as u64;
-            indexer.write_all(&part).map_err(|error| full_or_damaged(&error.to_string()))?;
+        let folder = folder.map_err(|error| full_or_failed(&error.to_string()))?;
+        let mut indexer =
+            Indexer::new(Some(&odb), &folder.path().join("pack"), 0, false).map_err(|error| failed(&error))?;
+        let mut bytes = pack.len() as u64;
+        indexer.write_all(&pack).map_err(|error| full_or_damaged(&error.to_string()))?;
+        while !is_whole {
+            match part(&mut lines, &mut told).await? {
+                Some(part) => {
+                    bytes += part.len() as u64;
+                    indexer.write_all(&part).map_err(|error| full_or_damaged(&error.to_string()))?;
+                }
+                None => is_whole = true,
+            }
         }
         indexer.commit().map_err(|error| full_or_damaged(error.message()))?;
-        Ok(self)
+        Ok(Self { place: Place::Folder(folder), bytes })
     }
 
     /// Everything that is here, with what has come.
     pub(in crate::pull) fn with(&self, here: &Path) -> Result<Repository, git2::Error> {
         let repository = Repository::open(here)?;
-        repository.odb()?.add_disk_alternate(&self.folder.path().to_string_lossy())?;
+        match &self.place {
+            Place::Memory(received) => received.show(&repository.odb()?)?,
+            Place::Folder(folder) => repository.odb()?.add_disk_alternate(&folder.path().to_string_lossy())?,
+        }
         Ok(repository)
     }
 }

@@ -1,0 +1,347 @@
+//! A pack that somebody sent, read whole in memory.
+//!
+//! Source: `gitformat-pack(5)`. What is read here is as sound as what `git index-pack --fix-thin` takes: the checksum, every length, every
+//! delta and its base; the ids are computed, not believed. Whatever is large, or has tags, is left to Git ([`Refused::Elsewhere`]).
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use flate2::{Decompress, FlushDecompress, Status};
+use git2::{ObjectType, Odb, Oid};
+use sha1::{Digest as _, Sha1};
+
+use super::object;
+use super::pack::{self, Kind};
+use super::pack_file::WriteError;
+
+/// What is read at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Objects.
+    pub(crate) objects: u32,
+    /// Bytes of all of them, and of their deltas.
+    pub(crate) bytes: usize,
+}
+
+/// Why a pack was not read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    /// It is beyond the bounds, or has something that only Git knows.
+    #[error("it is for Git")]
+    Elsewhere,
+    /// It is damaged.
+    #[error("{0}")]
+    Damaged(&'static str),
+    /// A delta's base is neither in the pack nor here.
+    #[error("the base {0} of a delta is missing")]
+    NoBase(Oid),
+}
+
+/// The objects of a pack, in its order.
+#[derive(Debug)]
+pub(crate) struct Received(Vec<Object>);
+
+#[derive(Debug)]
+struct Object {
+    kind: Kind,
+    oid: Oid,
+    content: Vec<u8>,
+    /// The delta and the one in this pack that it is against.
+    delta: Option<(Vec<u8>, usize)>,
+}
+
+/// An entry as it is in the pack.
+struct Entry {
+    form: Form,
+    content: Vec<u8>,
+}
+
+enum Form {
+    Whole(Kind),
+    /// Against the entry of this number.
+    Near(usize),
+    Against(Oid),
+}
+
+const HEADER: usize = 12;
+/// Programs put bases before what is against them; whoever does not, is Git's.
+const MOST_PASSES: usize = 64;
+const TAG: u8 = 4;
+const OFS_DELTA: u8 = 6;
+const REF_DELTA: u8 = 7;
+const TOO_SHORT: Refused = Refused::Damaged("the pack ends too early");
+
+/// Reads a pack; `odb` has the bases that a thin one leaves out.
+///
+/// # Errors
+/// [`Refused`].
+pub(crate) fn read(pack: &[u8], odb: &Odb<'_>, bounds: Bounds) -> Result<Received, Refused> {
+    let (content, checksum) = pack.split_last_chunk::<20>().ok_or(TOO_SHORT)?;
+    let (head, entries) = content.split_first_chunk::<HEADER>().ok_or(TOO_SHORT)?;
+    let count = u32::from_be_bytes([head[8], head[9], head[10], head[11]]);
+    if &head[..8] != b"PACK\0\0\0\x02" || count > bounds.objects {
+        return Err(Refused::Elsewhere);
+    }
+    if Sha1::digest(content)[..] != checksum[..] {
+        return Err(Refused::Damaged("the pack's checksum is another one"));
+    }
+    let mut room = bounds.bytes;
+    let entries = unpack(entries, count, &mut room)?;
+    Resolver { odb, room, done: entries.iter().map(|_| None).collect(), by_id: HashMap::new() }.resolve(entries)
+}
+
+fn unpack(mut rest: &[u8], count: u32, room: &mut usize) -> Result<Vec<Entry>, Refused> {
+    let whole = rest.len();
+    let (mut entries, mut numbers): (Vec<Entry>, HashMap<usize, usize>) = (Vec::new(), HashMap::new());
+    let mut inflater = Decompress::new(true);
+    for number in 0..count as usize {
+        let offset = whole - rest.len();
+        let (kind, size) = head(&mut rest)?;
+        *room = room.checked_sub(size).ok_or(Refused::Elsewhere)?;
+        let form = match kind {
+            1 => Form::Whole(Kind::Commit),
+            2 => Form::Whole(Kind::Tree),
+            3 => Form::Whole(Kind::Blob),
+            TAG => return Err(Refused::Elsewhere),
+            OFS_DELTA => {
+                let base = offset.checked_sub(distance(&mut rest)?).and_then(|base| numbers.get(&base));
+                Form::Near(*base.ok_or(Refused::Damaged("a delta is against no object"))?)
+            }
+            REF_DELTA => {
+                let (id, after) = rest.split_first_chunk::<20>().ok_or(TOO_SHORT)?;
+                rest = after;
+                Form::Against(Oid::from_bytes(id).map_err(|_| TOO_SHORT)?)
+            }
+            _ => return Err(Refused::Damaged("an object is of no known kind")),
+        };
+        // One more, so that the end is found.
+        let mut content = vec![0; size + 1];
+        inflater.reset(true);
+        let status = inflater.decompress(rest, &mut content, FlushDecompress::Finish);
+        if !matches!(status, Ok(Status::StreamEnd)) || inflater.total_out() != size as u64 {
+            return Err(Refused::Damaged("an object cannot be inflated"));
+        }
+        content.truncate(size);
+        rest = rest.get(inflater.total_in() as usize..).ok_or(TOO_SHORT)?;
+        numbers.insert(offset, number);
+        entries.push(Entry { form, content });
+    }
+    if rest.is_empty() { Ok(entries) } else { Err(Refused::Damaged("something follows the last object")) }
+}
+
+struct Resolver<'o, 'r> {
+    odb: &'o Odb<'r>,
+    room: usize,
+    done: Vec<Option<Object>>,
+    by_id: HashMap<Oid, usize>,
+}
+
+impl Resolver<'_, '_> {
+    fn resolve(mut self, entries: Vec<Entry>) -> Result<Received, Refused> {
+        let mut waiting: Vec<(usize, Entry)> = entries.into_iter().enumerate().collect();
+        for _ in 0..MOST_PASSES {
+            let before = waiting.len();
+            let mut later = Vec::new();
+            for (number, entry) in waiting {
+                if let Some(entry) = self.one(number, entry)? {
+                    later.push((number, entry));
+                }
+            }
+            // Bases may come later in a pack, but not in a circle.
+            if later.len() == before && before > 0 {
+                let base = later.iter().find_map(|(_, entry)| match entry.form {
+                    Form::Against(base) => Some(base),
+                    _ => None,
+                });
+                return Err(base.map_or(Refused::Damaged("deltas are against one another"), Refused::NoBase));
+            }
+            waiting = later;
+            if waiting.is_empty() {
+                return Ok(Received(self.done.into_iter().flatten().collect()));
+            }
+        }
+        Err(Refused::Elsewhere)
+    }
+
+    /// Resolves an entry; gives it back if its base is not known yet.
+    fn one(&mut self, number: usize, entry: Entry) -> Result<Option<Entry>, Refused> {
+        let (kind, content, base) = match &entry.form {
+            Form::Whole(kind) => {
+                self.put(number, *kind, entry.content, None);
+                return Ok(None);
+            }
+            Form::Near(base) => match &self.done[*base] {
+                Some(object) => (object.kind, patched(&object.content, &entry.content, &mut self.room)?, Some(*base)),
+                None => return Ok(Some(entry)),
+            },
+            Form::Against(id) => match self.by_id.get(id) {
+                Some(base) => {
+                    let object = self.done[*base].as_ref().expect("those with ids are done");
+                    (object.kind, patched(&object.content, &entry.content, &mut self.room)?, Some(*base))
+                }
+                None => match object::read(self.odb, *id) {
+                    Ok(object) => {
+                        let kind = kind(object.kind()).ok_or(Refused::Elsewhere)?;
+                        (kind, patched(object.data(), &entry.content, &mut self.room)?, None)
+                    }
+                    Err(_) => return Ok(Some(entry)),
+                },
+            },
+        };
+        self.put(number, kind, content, base.map(|base| (entry.content, base)));
+        Ok(None)
+    }
+
+    fn put(&mut self, number: usize, kind: Kind, content: Vec<u8>, delta: Option<(Vec<u8>, usize)>) {
+        let oid = pack::id(kind, &content);
+        self.by_id.insert(oid, number);
+        self.done[number] = Some(Object { kind, oid, content, delta });
+    }
+}
+
+impl Received {
+    /// Kind, id and content of each.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = (ObjectType, Oid, &[u8])> {
+        self.0.iter().map(|object| (object_type(object.kind), object.oid, &*object.content))
+    }
+
+    /// Lets a repository's readers find them, without writing anything.
+    ///
+    /// # Errors
+    /// libgit2's.
+    pub(crate) fn show(&self, odb: &Odb<'_>) -> Result<(), git2::Error> {
+        // In front of everything that could write a file.
+        let _memory = odb.add_new_mempack_backend(1000)?;
+        self.objects().try_for_each(|(kind, _, content)| odb.write(kind, content).map(drop))
+    }
+
+    /// Writes them as a pack of their own into a folder, durably: nothing in it refers to what is elsewhere.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub(crate) fn write(&self, folder: &Path) -> Result<(), WriteError> {
+        let mut writer = pack::Writer::default();
+        let mut placed = HashMap::new();
+        // A base may come after what is against it.
+        let mut waiting: Vec<usize> = (0..self.0.len()).collect();
+        while !waiting.is_empty() {
+            waiting.retain(|number| {
+                let object = &self.0[*number];
+                let base = object.delta.as_ref().map(|(delta, base)| (delta, placed.get(base)));
+                let place = match base {
+                    Some((_, None)) => return true,
+                    Some((delta, Some(base))) => writer.delta(object.oid, delta, *base),
+                    None => None,
+                };
+                let place = place.unwrap_or_else(|| writer.whole(object.kind, object.oid, &object.content));
+                placed.insert(*number, place);
+                false
+            });
+        }
+        writer.finish(folder).map(drop)
+    }
+}
+
+fn kind(of: ObjectType) -> Option<Kind> {
+    match of {
+        ObjectType::Commit => Some(Kind::Commit),
+        ObjectType::Tree => Some(Kind::Tree),
+        ObjectType::Blob => Some(Kind::Blob),
+        _ => None,
+    }
+}
+
+fn object_type(kind: Kind) -> ObjectType {
+    match kind {
+        Kind::Commit => ObjectType::Commit,
+        Kind::Tree => ObjectType::Tree,
+        Kind::Blob => ObjectType::Blob,
+    }
+}
+
+fn take(rest: &mut &[u8]) -> Result<u8, Refused> {
+    let (first, after) = rest.split_first().ok_or(TOO_SHORT)?;
+    *rest = after;
+    Ok(*first)
+}
+
+/// Kind and size of an entry.
+fn head(rest: &mut &[u8]) -> Result<(u8, usize), Refused> {
+    let first = take(rest)?;
+    let size = if first & 0x80 == 0 { 0 } else { number(rest)? };
+    let size = size.checked_mul(16).and_then(|size| size.checked_add(usize::from(first & 0xf)));
+    Ok((first >> 4 & 7, size.ok_or(Refused::Elsewhere)?))
+}
+
+/// A number in groups of seven bits, the lowest first.
+fn number(rest: &mut &[u8]) -> Result<usize, Refused> {
+    let (mut number, mut shift) = (0_usize, 0_u32);
+    loop {
+        let byte = take(rest)?;
+        // No size of a pack that is read here has so many bits.
+        if shift > 49 {
+            return Err(Refused::Elsewhere);
+        }
+        number |= usize::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok(number);
+        }
+        shift += 7;
+    }
+}
+
+/// How far back a base lies: the highest group first, and each that follows counts from one.
+fn distance(rest: &mut &[u8]) -> Result<usize, Refused> {
+    let mut byte = take(rest)?;
+    let mut back = usize::from(byte & 0x7f);
+    while byte & 0x80 != 0 {
+        byte = take(rest)?;
+        back = back.checked_add(1).and_then(|back| back.checked_mul(128)).ok_or(TOO_SHORT)? + usize::from(byte & 0x7f);
+    }
+    Ok(back)
+}
+
+/// What a delta makes of its base.
+fn patched(base: &[u8], mut delta: &[u8], room: &mut usize) -> Result<Vec<u8>, Refused> {
+    const WRONG: Refused = Refused::Damaged("a delta does not fit its base");
+    if number(&mut delta)? != base.len() {
+        return Err(WRONG);
+    }
+    let size = number(&mut delta)?;
+    *room = room.checked_sub(size).ok_or(Refused::Elsewhere)?;
+    let mut new = Vec::with_capacity(size);
+    while let Some((command, after)) = delta.split_first() {
+        delta = after;
+        let part = if command & 0x80 == 0 {
+            let (part, after) = delta.split_at_checked(usize::from(*command)).ok_or(WRONG)?;
+            delta = after;
+            // Zero is reserved.
+            if part.is_empty() {
+                return Err(WRONG);
+            }
+            part
+        } else {
+            let (mut from, mut length) = (0_usize, 0_usize);
+            for bit in 0..4 {
+                if command >> bit & 1 != 0 {
+                    from |= usize::from(take(&mut delta)?) << (8 * bit);
+                }
+            }
+            for bit in 0..3 {
+                if command >> (4 + bit) & 1 != 0 {
+                    length |= usize::from(take(&mut delta)?) << (8 * bit);
+                }
+            }
+            let length = if length == 0 { 0x1_0000 } else { length };
+            base.get(from..).and_then(|rest| rest.get(..length)).ok_or(WRONG)?
+        };
+        if new.len() + part.len() > size {
+            return Err(WRONG);
+        }
+        new.extend_from_slice(part);
+    }
+    if new.len() == size { Ok(new) } else { Err(WRONG) }
+}
+
+#[cfg(test)]
+mod tests;
