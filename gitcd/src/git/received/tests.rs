@@ -147,7 +147,7 @@ fn nothing_makes_room_for_more_than_is_allowed() {
     assert_eq!(within(&pack(&[other.clone(), entry(6, modest.len(), &[back], &modest)]), 200), Some(2));
     // What lies about its size, what is cut, what is against itself or nothing, too many, another version, more behind the end.
     let itself = entry(6, modest.len(), &[0], &modest);
-    let mut newer = pack(&[other.clone()]);
+    let mut newer = pack(std::slice::from_ref(&other));
     newer.truncate(newer.len() - 20);
     newer[7] = 4;
     for wrong in [

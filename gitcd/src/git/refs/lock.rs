@@ -49,7 +49,7 @@ impl Lock {
         let staged = stage(refs, &staging_folder(refs, name), format!("{new}\n").as_bytes())?;
         let path = lock_file(refs, name);
         let deadline = Instant::now() + refs.patience;
-        let mut pause = FIRST_PAUSE;
+        let (mut pause, mut has_looked) = (FIRST_PAUSE, false);
         loop {
             let error = match fs::hard_link(&staged.path, &path) {
                 Ok(()) => {
@@ -59,6 +59,11 @@ impl Lock {
             };
             let is_late = Instant::now() >= deadline;
             match error.kind() {
+                // Nobody holds a lock for so long, unless it was killed: in a repository that no gitcd serves only we can tell.
+                ErrorKind::AlreadyExists if !has_looked && (is_late || pause >= LONGEST_PAUSE) => {
+                    has_looked = true;
+                    let (_released, _folders) = release_in(refs, &staging_folder(refs, name))?;
+                }
                 ErrorKind::AlreadyExists if is_late => return Err(RefError::Locked { path }),
                 ErrorKind::AlreadyExists => {
                     std::thread::sleep(pause);

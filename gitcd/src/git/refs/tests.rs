@@ -142,12 +142,15 @@ fn a_lock_that_gitcd_left_in_a_crash_is_released() {
     refs.update(MAIN, ids[0], None).unwrap();
     let lock = super::Lock::acquire(&refs, MAIN, ids[1]).unwrap();
     assert!(!refs.release(MAIN).unwrap(), "whoever holds it lives");
-    lock.abandon();
     let update = || refs.update(MAIN, ids[1], Some(ids[0]));
-    assert!(matches!(update(), Err(RefError::Locked { .. })));
+    assert!(matches!(update(), Err(RefError::Locked { .. })), "whoever holds it lives");
+    lock.abandon();
     assert!(refs.release(MAIN).unwrap());
     assert!(!refs.release(MAIN).unwrap());
     update().unwrap();
+    // Nobody need have released it: whoever wants the reference finds out.
+    super::Lock::acquire(&refs, MAIN, ids[0]).unwrap().abandon();
+    refs.update(MAIN, ids[0], Some(ids[1])).unwrap();
     // A kill after the rename leaves the reference and its staged twin.
     let lock = super::Lock::acquire(&refs, MAIN, ids[0]).unwrap();
     fs::rename(folder.path().join("refs/heads/main.lock"), folder.path().join(MAIN)).unwrap();
