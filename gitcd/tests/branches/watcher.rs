@@ -90,7 +90,9 @@ impl Watcher {
 async fn follow(address: SocketAddr, seen: Arc<Mutex<Seen>>) {
     loop {
         let from = seen.lock().revision + 1;
-        let Some((mut answers, _open)) = open(address, from).await else {
+        // A server in this process that ends may take a connection and never answer.
+        let opened = tokio::time::timeout(Duration::from_secs(2), open(address, from)).await;
+        let Some((mut answers, _open)) = opened.ok().flatten() else {
             // The server is being restarted.
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
