@@ -126,7 +126,7 @@ impl Pack {
                 .collect();
             let entries = changes::added(tree, object.data(), &old)
                 .map_err(|error| TransferError::Read { oid: error.oid, said: error.problem })?;
-            // One in the pack is found by its place there or not at all: not everybody looks for it in both.
+            // What is in the pack already is no base from elsewhere.
             let mut elsewhere = old.iter().filter(|(oid, _)| self.is_thin && !self.seen.contains(oid));
             let base = elsewhere.next().map(|(oid, content)| (*oid, content.to_vec()));
             (object.data().to_vec(), entries, base)
@@ -299,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    /// libgit2 looks for what a delta names elsewhere only, Git also in the pack.
+    /// Where a chain of deltas ends, the next one begins.
     #[test]
     fn a_thin_pack_of_more_commits_than_deltas_in_a_row_is_understood_by_libgit2() {
         let folder = tempfile::tempdir().unwrap();
