@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use flate2::{Decompress, FlushDecompress, Status};
-use git2::{ObjectType, Odb, Oid};
+use git2::{ObjectType, Odb, Oid, Repository};
 use sha1::{Digest as _, Sha1};
 
 use super::object;
@@ -205,14 +205,18 @@ impl Received {
         self.0.iter().map(|object| (object_type(object.kind), object.oid, &*object.content))
     }
 
-    /// Lets a repository's readers find them, without writing anything.
+    /// Lets an opened repository's readers find them, without writing anything.
     ///
     /// # Errors
     /// libgit2's.
-    pub(crate) fn show(&self, odb: &Odb<'_>) -> Result<(), git2::Error> {
-        // In front of everything that could write a file.
-        let _memory = odb.add_new_mempack_backend(1000)?;
-        self.objects().try_for_each(|(kind, _, content)| odb.write(kind, content).map(drop))
+    pub(crate) fn show(&self, repository: &Repository) -> Result<(), git2::Error> {
+        let odb = Odb::new()?;
+        let memory = odb.add_new_mempack_backend(1000)?;
+        // While nothing else is in it: before a write every other place is looked at, and read anew when it is not there.
+        self.objects().try_for_each(|(kind, _, content)| odb.write(kind, content).map(drop))?;
+        drop(memory);
+        odb.add_disk_alternate(&repository.commondir().join("objects").to_string_lossy())?;
+        repository.set_odb(&odb)
     }
 
     /// Writes them as a pack of their own into a folder, durably: nothing in it refers to what is elsewhere.

@@ -79,8 +79,8 @@ fn take(repository: &Path, folder: &Path, pack: &[u8], wanted: &[Wanted]) -> Res
         }
         new.insert(oid, kind);
     }
-    received.show(&odb)?;
-    let mut check = Check { here: &here, odb, new, graph: Graph::default(), trees: HashSet::new() };
+    received.show(&here)?;
+    let mut check = Check { here: &here, odb: here.odb()?, new, graph: Graph::default(), trees: HashSet::new() };
     // What cannot be written Git cannot write either, and says why.
     Ok(check.are_complete(wanted)? && received.write(&folder.join("pack")).is_ok())
 }

@@ -115,7 +115,7 @@ impl Incoming {
     pub(in crate::pull) fn with(&self, here: &Path) -> Result<Repository, git2::Error> {
         let repository = Repository::open(here)?;
         match &self.place {
-            Place::Memory(received) => received.show(&repository.odb()?)?,
+            Place::Memory(received) => received.show(&repository)?,
             Place::Folder(folder) => repository.odb()?.add_disk_alternate(&folder.path().to_string_lossy())?,
         }
         Ok(repository)
