@@ -79,9 +79,19 @@ pub(crate) fn make_folder_in(root: &Path, folder: &Path) -> Result<(), Error> {
 /// # Errors
 /// [`Error`], among others if there is such a file; a part of it may be there then.
 pub(crate) fn create(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
-    let mut file =
-        OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(Error::of("create", path))?;
-    finish(&mut file, path, content)
+    finish(&mut create_new(path, mode)?, path, content)
+}
+
+/// The same without the fsync, which is the caller's, too.
+///
+/// # Errors
+/// [`Error`], as [`create`].
+pub(crate) fn draft(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
+    create_new(path, mode)?.write_all(content).map_err(Error::of("write", path))
+}
+
+fn create_new(path: &Path, mode: u32) -> Result<File, Error> {
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(Error::of("create", path))
 }
 
 /// Gives a file this content, whether it was there or not: after a crash at any moment it has the former content or this

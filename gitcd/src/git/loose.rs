@@ -3,13 +3,40 @@
 //! A crash of whoever wrote one may leave it cut, and libgit2 reads such a file for ever. So what is copied from where others
 //! write is looked at first.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use git2::Oid;
 use libdeflater::{DecompressionError, Decompressor};
 
-/// What is wrong with an object's file, if it has one in this folder of objects.
-pub(crate) fn problem(objects: &Path, oid: Oid) -> Option<String> {
+/// The objects of a repository that have files of their own.
+#[derive(Debug)]
+pub(crate) struct Loose {
+    objects: PathBuf,
+    /// Whether there is a folder for ids that begin with this byte: mostly there is none, and then nothing has to be opened.
+    folders: [bool; 256],
+}
+
+impl Loose {
+    /// For a repository's folder of objects, as it is now.
+    pub(crate) fn of(objects: PathBuf) -> Self {
+        let mut folders = [false; 256];
+        for entry in std::fs::read_dir(&objects).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let byte = name.to_str().filter(|name| name.len() == 2).and_then(|name| u8::from_str_radix(name, 16).ok());
+            if let Some(byte) = byte {
+                folders[usize::from(byte)] = true;
+            }
+        }
+        Self { objects, folders }
+    }
+
+    /// What is wrong with an object's file, if it has one.
+    pub(crate) fn problem(&self, oid: Oid) -> Option<String> {
+        if self.folders[usize::from(oid.as_bytes()[0])] { problem(&self.objects, oid) } else { None }
+    }
+}
+
+fn problem(objects: &Path, oid: Oid) -> Option<String> {
     let name = oid.to_string();
     let file = std::fs::read(objects.join(&name[..2]).join(&name[2..])).ok()?;
     if file.is_empty() {
@@ -35,17 +62,17 @@ mod tests {
         let repository = git2::Repository::init_bare(folder.path()).unwrap();
         let objects = folder.path().join("objects");
         let large = repository.blob(&vec![b'x'; 100_000]).unwrap();
-        assert_eq!(problem(&objects, large), None, "it can become much larger");
+        assert_eq!(Loose::of(objects.clone()).problem(large), None, "it can become much larger");
         let oid = repository.blob(b"a value").unwrap();
-        assert_eq!(problem(&objects, oid), None);
+        assert_eq!(Loose::of(objects.clone()).problem(oid), None);
         let name = oid.to_string();
         let path = objects.join(&name[..2]).join(&name[2..]);
         let file = std::fs::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(problem(&objects, oid), None, "it may be in a pack");
+        assert_eq!(Loose::of(objects.clone()).problem(oid), None, "it may be in a pack");
         for length in 0..file.len() {
             std::fs::write(&path, &file[..length]).unwrap();
-            assert!(problem(&objects, oid).is_some(), "{length}");
+            assert!(Loose::of(objects.clone()).problem(oid).is_some(), "{length}");
         }
     }
 }

@@ -76,6 +76,20 @@ impl Writer {
         Ok(finished)
     }
 
+    /// Writes the pack and its index into a folder that nobody reads yet, and begins the next pack. The caller makes both durable.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub(super) fn draft(&mut self, folder: &Path) -> Result<(), WriteError> {
+        let pack = self.seal();
+        let path = folder.join(format!("pack-{}.pack", name(&pack)));
+        let written = [(pack.bytes, path.clone()), (&index(&pack)[..], path.with_extension("idx"))]
+            .iter()
+            .try_for_each(|(bytes, path)| durable::draft(path, 0o444, bytes));
+        self.restart();
+        Ok(written?)
+    }
+
     /// Whether the pack that was written last goes on.
     pub(super) fn is_open(&self) -> bool {
         self.written.is_some()
@@ -83,12 +97,7 @@ impl Writer {
 }
 
 fn write(pack: &Sealed<'_>, folder: &Path) -> Result<Finished, WriteError> {
-    let mut name = String::with_capacity(40);
-    for byte in pack.checksum {
-        use std::fmt::Write as _;
-        write!(name, "{byte:02x}").expect("a string takes everything");
-    }
-    let index = index(pack);
+    let (name, index) = (name(pack), index(pack));
     durable::make_folder_in(folder.parent().unwrap_or(folder), folder)?;
     // Names that begin with `tmp_` are what `git prune` removes when a crash leaves them behind. Others may write the same pack
     // at this moment: then the one replaces the other, and nobody sees a difference.
@@ -104,6 +113,16 @@ fn write(pack: &Sealed<'_>, folder: &Path) -> Result<Finished, WriteError> {
         index_bytes: index.len() as u64,
         objects: pack.entries.len(),
     })
+}
+
+/// The pack's checksum, which its files are called by.
+fn name(pack: &Sealed<'_>) -> String {
+    use std::fmt::Write as _;
+    let mut name = String::with_capacity(40);
+    for byte in pack.checksum {
+        write!(name, "{byte:02x}").expect("a string takes everything");
+    }
+    name
 }
 
 /// The index: fan-out by first byte, ids, checksums, places, and a table for places beyond 2 GiB.

@@ -211,19 +211,19 @@ impl Received {
     /// libgit2's.
     pub(crate) fn show(&self, repository: &Repository) -> Result<(), git2::Error> {
         let odb = Odb::new()?;
-        let memory = odb.add_new_mempack_backend(1000)?;
+        let _memory = odb.add_new_mempack_backend(1000)?;
         // While nothing else is in it: before a write every other place is looked at, and read anew when it is not there.
         self.objects().try_for_each(|(kind, _, content)| odb.write(kind, content).map(drop))?;
-        drop(memory);
         odb.add_disk_alternate(&repository.commondir().join("objects").to_string_lossy())?;
         repository.set_odb(&odb)
     }
 
-    /// Writes them as a pack of their own into a folder, durably: nothing in it refers to what is elsewhere.
+    /// Writes them as a pack of their own into a folder that nobody reads yet; the caller makes it durable. Nothing in it refers to
+    /// what is elsewhere.
     ///
     /// # Errors
     /// [`WriteError`].
-    pub(crate) fn write(&self, folder: &Path) -> Result<(), WriteError> {
+    pub(crate) fn draft(&self, folder: &Path) -> Result<(), WriteError> {
         let mut writer = pack::Writer::default();
         let mut placed = HashMap::new();
         // A base may come after what is against it.
@@ -242,7 +242,7 @@ impl Received {
                 false
             });
         }
-        writer.finish(folder).map(drop)
+        writer.draft(folder)
     }
 }
 

@@ -10,7 +10,7 @@ use git2::{ObjectType, Odb, OdbLookupFlags, Oid, Repository, Sort};
 
 use super::changes::{self, Entry as TreeEntry};
 use super::delta;
-use super::loose;
+use super::loose::Loose;
 use super::object;
 use super::pack::{self, Kind, Placed};
 use super::pack_file::WriteError;
@@ -48,8 +48,8 @@ pub struct Pack {
     last: HashMap<Vec<u8>, Version>,
     path: Vec<u8>,
     scratch: Vec<u8>,
-    /// The folder of objects of a repository to which not only gitcd writes, where a file may be cut.
-    loose: Option<PathBuf>,
+    /// Those of a repository to which not only gitcd writes, where a file may be cut.
+    loose: Option<Loose>,
 }
 
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Pack {
 
     /// Looks at objects that are files of their own in this folder before they are read.
     pub fn distrust(&mut self, objects: PathBuf) {
-        self.loose = Some(objects);
+        self.loose = Some(Loose::of(objects));
     }
 
     fn read<'o>(&self, odb: &'o Odb<'_>, oid: Oid, kind: ObjectType) -> Result<git2::OdbObject<'o>, TransferError> {
@@ -85,7 +85,7 @@ impl Pack {
     /// # Errors
     /// [`TransferError::Read`].
     pub fn check(&self, oid: Oid) -> Result<(), TransferError> {
-        let problem = self.loose.as_deref().and_then(|objects| loose::problem(objects, oid));
+        let problem = self.loose.as_ref().and_then(|loose| loose.problem(oid));
         problem.map_or(Ok(()), |said| Err(TransferError::Read { oid, said }))
     }
 

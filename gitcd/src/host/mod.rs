@@ -27,6 +27,7 @@ mod push;
 mod refusals;
 mod route;
 pub mod server;
+mod upkeep;
 
 use std::io;
 use std::path::PathBuf;
@@ -135,6 +136,7 @@ struct Inner {
     followed: events::Followed,
     kept: push::Kept,
     refusals: refusals::Refusals,
+    upkeep: upkeep::Upkeep,
     stop: watch::Sender<bool>,
 }
 
@@ -168,6 +170,7 @@ impl Host {
             followed: events::Followed::default(),
             kept: push::Kept::default(),
             refusals: refusals::Refusals::default(),
+            upkeep: upkeep::Upkeep::default(),
             stop: watch::Sender::new(false),
         })))
     }

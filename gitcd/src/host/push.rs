@@ -34,6 +34,7 @@ use super::input::Input;
 use super::name::Name;
 use super::problem::Problem;
 use super::route::{Service, answer};
+use super::upkeep;
 use crate::git::pkt_line;
 use crate::git::refs::{RefError, Refs};
 
@@ -109,7 +110,7 @@ pub(super) async fn serve(
     Ok(answer(Service::ReceivePack.result_type(), Body::from(report)))
 }
 
-async fn receive(host: &Inner, target: Target, by: By, mut input: Input) -> Result<Vec<u8>, Problem> {
+async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) -> Result<Vec<u8>, Problem> {
     let Some(push) = Push::read(&mut input, MAX_COMMAND_BYTES).await? else {
         // A client that asks whether it would be let in.
         return Ok(pkt_line::FLUSH.to_vec());
@@ -161,7 +162,11 @@ async fn receive(host: &Inner, target: Target, by: By, mut input: Input) -> Resu
             kept.clear();
         }
         apply::apply(host, &repository, created, &by, &push, &mut report).await;
+        let has_packs = !kept.is_empty();
         drop(kept);
+        if has_packs {
+            upkeep::after_push(host, repository.clone());
+        }
     }
     for (at, command) in push.commands.iter().enumerate() {
         let (repository, reference, user) = (shown.display(), &command.reference, by.user.as_deref());

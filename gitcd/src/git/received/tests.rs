@@ -58,7 +58,7 @@ fn packs_of_git_are_read_and_written_again() {
         let to = tempfile::tempdir().unwrap();
         let to = Repository::init_bare(to.path()).unwrap();
         let whole = packed(&from, &["--delta-base-offset"], first, None);
-        read(&whole, &to.odb().unwrap(), BOUNDS).unwrap().write(&to.path().join("objects/pack")).unwrap();
+        read(&whole, &to.odb().unwrap(), BOUNDS).unwrap().draft(&to.path().join("objects/pack")).unwrap();
         let pack = packed(&from, options, last, Some(first));
         let odb = to.odb().unwrap();
         let received = read(&pack, &odb, BOUNDS).unwrap();
@@ -72,10 +72,10 @@ fn packs_of_git_are_read_and_written_again() {
         assert_eq!(count, u32::from_be_bytes(pack[8..12].try_into().unwrap()), "{options:?}");
         assert!(to.find_commit(last).is_err());
         let seen = Repository::open(to.path()).unwrap();
-        received.show(&seen.odb().unwrap()).unwrap();
+        received.show(&seen).unwrap();
         assert_eq!(seen.find_commit(last).unwrap().tree().unwrap().len(), 100);
         assert!(Repository::open(to.path()).unwrap().find_commit(last).is_err(), "nothing is written");
-        received.write(&to.path().join("objects/pack")).unwrap();
+        received.draft(&to.path().join("objects/pack")).unwrap();
         to.reference("refs/heads/main", last, true, "test").unwrap();
         let checked =
             Command::new("git").arg("-C").arg(to.path()).args(["fsck", "--full", "--strict"]).output().unwrap();

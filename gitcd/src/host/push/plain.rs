@@ -82,7 +82,7 @@ fn take(repository: &Path, folder: &Path, pack: &[u8], wanted: &[Wanted]) -> Res
     received.show(&here)?;
     let mut check = Check { here: &here, odb: here.odb()?, new, graph: Graph::default(), trees: HashSet::new() };
     // What cannot be written Git cannot write either, and says why.
-    Ok(check.are_complete(wanted)? && received.write(&folder.join("pack")).is_ok())
+    Ok(check.are_complete(wanted)? && received.draft(&folder.join("pack")).is_ok())
 }
 
 /// Whether a commit is as Git itself writes it: nothing but a tree, parents, an author and a committer in the head.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -170,15 +170,15 @@ impl Kept {
         } else {
             let error = |action| durable::Error::of(action, &path);
             // Somebody else may keep it already, and then this is not ours to remove.
-            match durable::create(&path, 0o644, KEEP.as_bytes()) {
-                Ok(()) => {
-                    let file = File::open(&path).map_err(error("open"))?;
+            // Nobody needs it after a crash.
+            match File::create_new(&path).and_then(|mut file| file.write_all(KEEP.as_bytes()).map(|()| file)) {
+                Ok(file) => {
                     rustix::fs::flock(&file, FlockOperation::LockExclusive)
                         .map_err(|errno| error("lock")(errno.into()))?;
                     kept.insert(path.clone(), (1, file));
                 }
-                Err(found) if found.source.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(found) => return Err(found),
+                Err(found) if found.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(found) => return Err(error("create")(found)),
             }
         }
         drop(kept);

@@ -1,0 +1,172 @@
+//! Few packs: every push brings one, and each makes all that is read later a little slower.
+//!
+//! When there are too many, `git repack --geometric` joins the small ones, so that each is at least twice as large as all
+//! smaller ones together: over time, every object is written again a logarithmic number of times, and nothing is thrown away.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::Inner;
+use super::program::{Running, complaint};
+
+/// Fewer are never worth it, whatever is configured.
+const FEW: usize = 10;
+/// `gc.autoPackLimit`, unless the repository says otherwise: Git's own default.
+const PACK_LIMIT: i64 = 50;
+/// A repack of a repository of any size has ended by then, or hangs.
+const LIMIT: Duration = Duration::from_hours(1);
+/// Others come first.
+const NICE: i32 = 10;
+
+/// The repositories that are being repacked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Upkeep(Arc<Mutex<HashSet<PathBuf>>>);
+
+/// One of them, until it is dropped.
+struct Turn<'u>(&'u Upkeep, PathBuf);
+
+impl Upkeep {
+    fn begin(&self, repository: &Path) -> Option<Turn<'_>> {
+        self.0.lock().insert(repository.to_owned()).then(|| Turn(self, repository.to_owned()))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().remove(&self.1);
+    }
+}
+
+/// Joins packs in the background if a push has made them too many. Whoever serves a repository as a branch keeps it in order by itself.
+pub(super) fn after_push(host: &Arc<Inner>, repository: PathBuf) {
+    if host.owner.is_some() {
+        return;
+    }
+    let host = host.clone();
+    tokio::spawn(async move {
+        let Some(turn) = host.upkeep.begin(&repository) else { return };
+        let looked_at = repository.clone();
+        let are_many = tokio::task::spawn_blocking(move || are_many(&looked_at));
+        if !are_many.await.unwrap_or(false) {
+            return;
+        }
+        let mut stopped = host.stop.subscribe();
+        tokio::select! {
+            repacked = tokio::time::timeout(LIMIT, repack(&host, &repository)) => match repacked {
+                Ok(Ok(())) => tracing::debug!(repository = %repository.display(), "joined small packs"),
+                Ok(Err(said)) => tracing::warn!(
+                    repository = %repository.display(),
+                    said,
+                    "cannot join packs, so reading becomes slower; run `git repack -d --geometric=2` there to see why"
+                ),
+                Err(_) => tracing::warn!(repository = %repository.display(), "joining packs was given up after {LIMIT:?}"),
+            },
+            // What it has not finished `git prune` removes.
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+        }
+        drop(turn);
+    });
+}
+
+/// Whether there are more packs than `gc.autoPackLimit`, and neither `gc.auto` nor `receive.autogc` forbids to join them.
+fn are_many(repository: &Path) -> bool {
+    let packs = packs(&repository.join("objects/pack"));
+    if packs <= FEW {
+        return false;
+    }
+    let Ok(config) = git2::Config::open(&repository.join("config")) else { return false };
+    let limit = config.get_i64("gc.autopacklimit").unwrap_or(PACK_LIMIT);
+    limit > 0
+        && i64::try_from(packs).is_ok_and(|packs| packs > limit)
+        && config.get_i64("gc.auto").unwrap_or(1) > 0
+        && config.get_bool("receive.autogc").unwrap_or(true)
+}
+
+/// Packs that may be joined with others.
+fn packs(folder: &Path) -> usize {
+    let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| PathBuf::from(entry.file_name()));
+    let (mut packs, mut kept) = (0_usize, 0);
+    for name in names {
+        match name.extension().and_then(|extension| extension.to_str()) {
+            Some("pack") => packs += 1,
+            Some("keep") => kept += 1,
+            _ => {}
+        }
+    }
+    packs.saturating_sub(kept)
+}
+
+async fn repack(host: &Inner, repository: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let settings = ["-c", "pack.threads=1", "-c", "repack.writeBitmaps=false"];
+    let words = ["repack", "--geometric=2", "-d", "-l", "-q"];
+    let mut command = host.git.command(&[&settings[..], &words].concat());
+    let mut running = Running::start(command.env("GIT_DIR", repository)).map_err(failed)?;
+    if let Some(pid) = running.child().id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
+        // It is as good without.
+        let _ended = rustix::process::setpriority_process(Some(pid), NICE);
+    }
+    let said = match running.child().stderr.take() {
+        Some(stderr) => complaint(stderr).await,
+        None => String::new(),
+    };
+    let status = running.child().wait().await.map_err(failed)?;
+    if status.success() { Ok(()) } else { Err(said) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_packs(packs: usize) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        git2::Repository::init_bare(folder.path()).unwrap();
+        for pack in 0..packs {
+            std::fs::write(folder.path().join(format!("objects/pack/pack-{pack}.pack")), "").unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn packs_are_many_when_git_says_so() {
+        let limit = usize::try_from(PACK_LIMIT).unwrap();
+        let folder = with_packs(limit);
+        assert!(!are_many(folder.path()));
+        std::fs::write(folder.path().join("objects/pack/pack-more.pack"), "").unwrap();
+        assert!(are_many(folder.path()));
+        std::fs::write(folder.path().join("objects/pack/pack-more.keep"), "").unwrap();
+        assert!(!are_many(folder.path()), "one may not be joined");
+    }
+
+    #[test]
+    fn the_repository_says_whether_and_when() {
+        let folder = with_packs(30);
+        let set = |name: &str, value: &str| {
+            let mut config = git2::Config::open(&folder.path().join("config")).unwrap();
+            config.set_str(name, value).unwrap();
+        };
+        set("gc.autoPackLimit", "20");
+        assert!(are_many(folder.path()));
+        for (name, off, on) in
+            [("gc.autoPackLimit", "0", "20"), ("gc.auto", "0", "6700"), ("receive.autogc", "false", "true")]
+        {
+            set(name, off);
+            assert!(!are_many(folder.path()), "{name}");
+            set(name, on);
+            assert!(are_many(folder.path()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_repository_is_repacked_once_at_a_time() {
+        let upkeep = Upkeep::default();
+        let turn = upkeep.begin(Path::new("a"));
+        assert!(turn.is_some() && upkeep.begin(Path::new("a")).is_none() && upkeep.begin(Path::new("b")).is_some());
+        drop(turn);
+        assert!(upkeep.begin(Path::new("a")).is_some());
+    }
+}
