@@ -39,7 +39,10 @@ pub(crate) enum Refused {
 
 /// The objects of a pack, in its order.
 #[derive(Debug)]
-pub(crate) struct Received(Vec<Object>);
+pub(crate) struct Received {
+    objects: Vec<Object>,
+    by_id: HashMap<Oid, usize>,
+}
 
 #[derive(Debug)]
 struct Object {
@@ -157,7 +160,7 @@ impl Resolver<'_, '_> {
             }
             waiting = later;
             if waiting.is_empty() {
-                return Ok(Received(self.done.into_iter().flatten().collect()));
+                return Ok(Received { objects: self.done.into_iter().flatten().collect(), by_id: self.by_id });
             }
         }
         Err(Refused::Elsewhere)
@@ -202,7 +205,18 @@ impl Resolver<'_, '_> {
 impl Received {
     /// Kind, id and content of each.
     pub(crate) fn objects(&self) -> impl Iterator<Item = (ObjectType, Oid, &[u8])> {
-        self.0.iter().map(|object| (object_type(object.kind), object.oid, &*object.content))
+        self.objects.iter().map(|object| (object_type(object.kind), object.oid, &*object.content))
+    }
+
+    /// Kind and content of one.
+    pub(crate) fn get(&self, oid: Oid) -> Option<(ObjectType, &[u8])> {
+        let object = &self.objects[*self.by_id.get(&oid)?];
+        Some((object_type(object.kind), &object.content))
+    }
+
+    /// Bytes of all contents.
+    pub(crate) fn len(&self) -> usize {
+        self.objects.iter().map(|object| object.content.len()).sum()
     }
 
     /// Lets an opened repository's readers find them, without writing anything.
@@ -227,10 +241,10 @@ impl Received {
         let mut writer = pack::Writer::default();
         let mut placed = HashMap::new();
         // A base may come after what is against it.
-        let mut waiting: Vec<usize> = (0..self.0.len()).collect();
+        let mut waiting: Vec<usize> = (0..self.objects.len()).collect();
         while !waiting.is_empty() {
             waiting.retain(|number| {
-                let object = &self.0[*number];
+                let object = &self.objects[*number];
                 let base = object.delta.as_ref().map(|(delta, base)| (delta, placed.get(base)));
                 let place = match base {
                     Some((_, None)) => return true,

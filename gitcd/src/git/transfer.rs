@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use git2::{ObjectType, Odb, OdbLookupFlags, Oid, Repository, Sort};
 
@@ -14,6 +15,7 @@ use super::loose::Loose;
 use super::object;
 use super::pack::{self, Kind, Placed};
 use super::pack_file::WriteError;
+use super::received::Received;
 
 /// Objects could not be copied.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +52,23 @@ pub struct Pack {
     scratch: Vec<u8>,
     /// Those of a repository to which not only gitcd writes, where a file may be cut.
     loose: Option<Loose>,
+    /// What needs not be read from files.
+    recent: Vec<Arc<Received>>,
+}
+
+/// An object, wherever it was found.
+enum Found<'o> {
+    Stored(git2::OdbObject<'o>),
+    Recent(Arc<Received>, Oid),
+}
+
+impl Found<'_> {
+    fn data(&self) -> &[u8] {
+        match self {
+            Self::Stored(object) => object.data(),
+            Self::Recent(received, oid) => received.get(*oid).expect("it was found there").1,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -75,9 +94,13 @@ impl Pack {
         self.loose = Some(Loose::of(objects));
     }
 
-    fn read<'o>(&self, odb: &'o Odb<'_>, oid: Oid, kind: ObjectType) -> Result<git2::OdbObject<'o>, TransferError> {
+    fn read<'o>(&self, odb: &'o Odb<'_>, oid: Oid, kind: ObjectType) -> Result<Found<'o>, TransferError> {
+        let is_recent = |received: &&Arc<Received>| received.get(oid).is_some_and(|(found, _)| found == kind);
+        if let Some(received) = self.recent.iter().find(is_recent) {
+            return Ok(Found::Recent(received.clone(), oid));
+        }
         self.check(oid)?;
-        read(odb, oid, kind)
+        read(odb, oid, kind).map(Found::Stored)
     }
 
     /// Whether an object may be read.
@@ -230,19 +253,20 @@ pub struct Bounds {
 }
 
 /// A thin pack, in memory, with what `wanted` needs, for a repository that has what is in the history of those `there` that are here;
-/// `None` if it would be larger than `bounds`.
+/// `None` if it would be larger than `bounds`. What is `recent` is a part of the repository that needs not be read again.
 ///
 /// # Errors
 /// [`TransferError::Read`].
-pub fn thin(
+pub(crate) fn thin(
     here: &Repository,
     wanted: &[Oid],
     there: &[Oid],
+    recent: Vec<Arc<Received>>,
     bounds: Bounds,
 ) -> Result<Option<Vec<u8>>, TransferError> {
     let failed = |error: git2::Error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() };
     let (odb, nothing) = (here.odb().map_err(failed)?, Odb::new().map_err(failed)?);
-    let mut pack = Pack::thin(bounds.bytes);
+    let mut pack = Pack { recent, ..Pack::thin(bounds.bytes) };
     pack.distrust(here.commondir().join("objects"));
     wanted.iter().chain(there).try_for_each(|oid| pack.check(*oid))?;
     let mut walk = here.revwalk().map_err(failed)?;
@@ -332,7 +356,7 @@ mod tests {
         }
         let last = *commits.last().unwrap();
         let bounds = Bounds { commits: 1000, bytes: 32 << 20 };
-        let pack = thin(&from, &[last], &commits[..1], bounds).unwrap().unwrap();
+        let pack = thin(&from, &[last], &commits[..1], Vec::new(), bounds).unwrap().unwrap();
         let odb = to.odb().unwrap();
         let mut indexer = Indexer::new(Some(&odb), &to.path().join("objects/pack"), 0, true).unwrap();
         indexer.write_all(&pack).unwrap();

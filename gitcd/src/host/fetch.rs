@@ -84,7 +84,7 @@ pub(super) async fn serve(
     let idle = host.limits.idle;
     let mut input = Input::open(headers, body, MAX_REQUEST_BYTES, idle).await?;
     if is_second(protocol)
-        && let Some(answered) = plain::serve(repository, &mut input).await?
+        && let Some(answered) = plain::serve(host, repository, &mut input).await?
     {
         return Ok(answer(Service::UploadPack.result_type(), Body::from(answered)));
     }

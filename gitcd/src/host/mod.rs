@@ -24,6 +24,7 @@ mod owner;
 mod problem;
 mod program;
 mod push;
+mod recent;
 mod refusals;
 mod route;
 pub mod server;
@@ -135,6 +136,7 @@ struct Inner {
     followers: Arc<Semaphore>,
     followed: events::Followed,
     kept: push::Kept,
+    recent: recent::Recent,
     refusals: refusals::Refusals,
     upkeep: upkeep::Upkeep,
     stop: watch::Sender<bool>,
@@ -169,6 +171,7 @@ impl Host {
             followers: Arc::new(Semaphore::new(config.limits.max_followers.min(MAX_PERMITS))),
             followed: events::Followed::default(),
             kept: push::Kept::default(),
+            recent: recent::Recent::default(),
             refusals: refusals::Refusals::default(),
             upkeep: upkeep::Upkeep::default(),
             stop: watch::Sender::new(false),

@@ -136,7 +136,7 @@ async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) ->
         let made = Quarantine::make(&repository).await?;
         let outcome = unpack::unpack(host, &repository, &made, &push, &mut report, &mut input).await;
         match outcome {
-            Ok(()) => quarantine = Some(made),
+            Ok(received) => quarantine = Some((made, received)),
             Err(unpack::Failure::Problem(problem)) => {
                 made.remove().await;
                 return Err(problem);
@@ -149,12 +149,18 @@ async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) ->
         }
     }
     if report.is_hopeless() {
-        if let Some(useless) = quarantine {
+        if let Some((useless, _)) = quarantine {
             useless.remove().await;
         }
     } else {
         let mut kept = match quarantine {
-            Some(quarantine) => quarantine.migrate(&host.kept).await?,
+            Some((quarantine, received)) => {
+                let kept = quarantine.migrate(&host.kept).await?;
+                if let Some(received) = received {
+                    host.recent.add(&repository, received);
+                }
+                kept
+            }
             None => Vec::new(),
         };
         // A repository that nobody sees needs no protection, and its folder gets another name.

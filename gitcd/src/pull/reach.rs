@@ -116,7 +116,7 @@ impl Reach<'_> {
             let wanted: Vec<Oid> = updates.iter().map(|(_, new, _)| *new).collect();
             let there: Vec<Oid> = updates.iter().filter_map(|(.., old)| *old).chain(there.iter().copied()).collect();
             let here = Repository::open(self.here).map_err(|error| failed(&error.message()))?;
-            match transfer::thin(&here, &wanted, &there, LARGEST).map_err(|error| failed(&error))? {
+            match transfer::thin(&here, &wanted, &there, Vec::new(), LARGEST).map_err(|error| failed(&error))? {
                 Some(pack) => exchange.push(&updates, pack).await.map(Some),
                 // The program sends while it packs.
                 None => Ok(None),

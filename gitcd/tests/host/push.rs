@@ -161,7 +161,7 @@ fn many_pushes_do_not_leave_many_packs() {
 }
 
 fn packs(repository: &std::path::Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(repository.join("objects/pack")).unwrap();
-    let paths = entries.map(|entry| entry.unwrap().path());
+    let entries = std::fs::read_dir(repository.join("objects/pack")).expect("the folder can be read");
+    let paths = entries.map(|entry| entry.expect("an entry can be read").path());
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "pack")).collect()
 }

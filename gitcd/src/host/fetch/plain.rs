@@ -4,12 +4,15 @@
 //! Source: `gitprotocol-v2(5)`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use git2::{Oid, Repository};
 
+use super::super::Inner;
 use super::super::input::Input;
 use super::super::problem::Problem;
 use crate::git::pkt_line::{self, Head};
+use crate::git::received::Received;
 use crate::git::refs::Refs;
 use crate::git::transfer;
 
@@ -31,10 +34,10 @@ enum Request {
 }
 
 /// The answer; `None`, with nothing read, if it is left to Git.
-pub(super) async fn serve(repository: &Path, input: &mut Input) -> Result<Option<Vec<u8>>, Problem> {
+pub(super) async fn serve(host: &Inner, repository: &Path, input: &mut Input) -> Result<Option<Vec<u8>>, Problem> {
     let Some(body) = input.whole(MAX_REQUEST_BYTES).await? else { return Ok(None) };
     let Some(request) = Request::parse(&body) else { return Ok(None) };
-    let repository = repository.to_owned();
+    let (repository, recent) = (repository.to_owned(), host.recent.of(repository));
     let answered = tokio::task::spawn_blocking(move || {
         let opened = Repository::open(&repository).ok()?;
         if hides(&opened) {
@@ -42,7 +45,7 @@ pub(super) async fn serve(repository: &Path, input: &mut Input) -> Result<Option
         }
         match request {
             Request::References(beginnings) => references(&repository, &beginnings),
-            Request::Objects { wanted, have } => objects(&opened, &wanted, &have),
+            Request::Objects { wanted, have } => objects(&opened, &wanted, &have, recent),
         }
     });
     // What went wrong Git says better.
@@ -124,14 +127,14 @@ fn references(repository: &Path, beginnings: &[String]) -> Option<Vec<u8>> {
     Some(body)
 }
 
-fn objects(repository: &Repository, wanted: &[Oid], have: &[Oid]) -> Option<Vec<u8>> {
+fn objects(repository: &Repository, wanted: &[Oid], have: &[Oid], recent: Vec<Arc<Received>>) -> Option<Vec<u8>> {
     // Who has nothing of what is here gets everything, from Git; and so does who wants a tag, or from where only a part is.
     let is_commit = |oid: &Oid| repository.find_commit(*oid).is_ok();
     if repository.is_shallow() || !have.iter().any(is_commit) || !wanted.iter().all(is_commit) {
         return None;
     }
     let bounds = transfer::Bounds { commits: MAX_COMMITS, bytes: MAX_PACK_BYTES };
-    let pack = transfer::thin(repository, wanted, have, bounds).ok()??;
+    let pack = transfer::thin(repository, wanted, have, recent, bounds).ok()??;
     let mut body = Vec::with_capacity(pack.len() + pack.len() / 1000 + 64);
     pkt_line::put(&mut body, b"packfile\n");
     for part in pack.chunks(BAND_BYTES) {

@@ -14,7 +14,7 @@ use super::quarantine::Quarantine;
 use crate::git::changes;
 use crate::git::graph::Graph;
 use crate::git::object;
-use crate::git::received::{self, Bounds};
+use crate::git::received::{self, Bounds, Received};
 
 /// A larger pack is Git's.
 const MAX_BYTES: usize = 4 << 20;
@@ -29,26 +29,26 @@ pub(super) struct Wanted {
     pub(super) id: Oid,
 }
 
-/// Takes the pack in if all of it is plain; otherwise leaves the quarantine empty and the pack to be read.
+/// Takes the pack in and returns its objects if all of it is plain; otherwise leaves the quarantine empty and the pack to be read.
 pub(super) async fn unpack(
     repository: &Path,
     quarantine: &Quarantine,
     most: u64,
     wanted: Vec<Wanted>,
     input: &mut Input,
-) -> Result<bool, Problem> {
+) -> Result<Option<Received>, Problem> {
     let most = usize::try_from(most).unwrap_or(usize::MAX).min(MAX_BYTES);
-    let Some(pack) = input.whole(most).await? else { return Ok(false) };
+    let Some(pack) = input.whole(most).await? else { return Ok(None) };
     let (repository, folder) = (repository.to_owned(), quarantine.folder().to_owned());
     let taken = tokio::task::spawn_blocking(move || {
-        let taken = take(&repository, &folder, &pack, &wanted).unwrap_or(false);
-        if !taken {
+        let taken = take(&repository, &folder, &pack, &wanted).unwrap_or(None);
+        if taken.is_none() {
             empty(&folder.join("pack"));
         }
         taken
     });
     let taken = taken.await.map_err(|_| Problem::Failed)?;
-    if taken {
+    if taken.is_some() {
         input.drain(u64::MAX).await;
     }
     Ok(taken)
@@ -61,11 +61,11 @@ fn empty(packs: &Path) {
     }
 }
 
-fn take(repository: &Path, folder: &Path, pack: &[u8], wanted: &[Wanted]) -> Result<bool, git2::Error> {
+fn take(repository: &Path, folder: &Path, pack: &[u8], wanted: &[Wanted]) -> Result<Option<Received>, git2::Error> {
     let here = Repository::open(repository)?;
     let odb = here.odb()?;
     let bounds = Bounds { objects: MAX_OBJECTS, bytes: MAX_CONTENT };
-    let Ok(received) = received::read(pack, &odb, bounds) else { return Ok(false) };
+    let Ok(received) = received::read(pack, &odb, bounds) else { return Ok(None) };
     let mut new = HashMap::new();
     for (kind, oid, content) in received.objects() {
         let is_plain = match kind {
@@ -75,14 +75,15 @@ fn take(repository: &Path, folder: &Path, pack: &[u8], wanted: &[Wanted]) -> Res
             _ => false,
         };
         if !is_plain {
-            return Ok(false);
+            return Ok(None);
         }
         new.insert(oid, kind);
     }
     received.show(&here)?;
     let mut check = Check { here: &here, odb: here.odb()?, new, graph: Graph::default(), trees: HashSet::new() };
     // What cannot be written Git cannot write either, and says why.
-    Ok(check.are_complete(wanted)? && received.draft(&folder.join("pack")).is_ok())
+    let is_taken = check.are_complete(wanted)? && received.draft(&folder.join("pack")).is_ok();
+    Ok(is_taken.then_some(received))
 }
 
 /// Whether a commit is as Git itself writes it: nothing but a tree, parents, an author and a committer in the head.

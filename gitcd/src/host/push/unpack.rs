@@ -14,6 +14,7 @@ use super::commands::Push;
 use super::plain;
 use super::quarantine::Quarantine;
 use super::report::Report;
+use crate::git::received::Received;
 
 /// Why a pack is not taken.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ impl From<Problem> for Failure {
 }
 
 /// Reads the pack into the quarantine and checks it, and everything that the new ids lead to; refuses those that lead to
-/// something that is neither in the pack nor here.
+/// something that is neither in the pack nor here. Returns the objects if they were read here, and not by Git.
 pub(super) async fn unpack(
     host: &Inner,
     repository: &Path,
@@ -39,12 +40,13 @@ pub(super) async fn unpack(
     push: &Push,
     report: &mut Report,
     input: &mut Input,
-) -> Result<(), Failure> {
+) -> Result<Option<Received>, Failure> {
     let commits = wanted(push, report)
         .into_iter()
         .map(|Wanted { at, id, .. }| plain::Wanted { reference: push.commands[at].reference.clone(), id });
-    if plain::unpack(repository, quarantine, host.limits.max_pack_bytes, commits.collect(), input).await? {
-        return Ok(());
+    let taken = plain::unpack(repository, quarantine, host.limits.max_pack_bytes, commits.collect(), input).await?;
+    if taken.is_some() {
+        return Ok(taken);
     }
     index(host, repository, quarantine, input).await?;
     for (at, reason) in wrong_kinds(repository, quarantine, wanted(push, report)).await? {
@@ -53,11 +55,11 @@ pub(super) async fn unpack(
     let all = wanted(push, report);
     let ids: Vec<_> = all.iter().map(|wanted| wanted.id).collect();
     if ids.is_empty() || is_connected(host, repository, quarantine, &ids).await? {
-        return Ok(());
+        return Ok(None);
     }
     if all.len() > MAX_SUSPECTS {
         report.refuse_all(MISSING);
-        return Ok(());
+        return Ok(None);
     }
     // Some of them are to blame, and which is worth finding out: the others are good.
     for Wanted { at, id, .. } in all {
@@ -65,7 +67,7 @@ pub(super) async fn unpack(
             report.refuse(at, MISSING);
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// So many references are looked at one by one to find those that lead to missing objects.
