@@ -3,10 +3,10 @@
 //! When there are too many, `git repack --geometric` joins the small ones, so that each is at least twice as large as all
 //! smaller ones together: over time, every object is written again a logarithmic number of times, and nothing is thrown away.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -22,22 +22,38 @@ const LIMIT: Duration = Duration::from_hours(1);
 /// Others come first.
 const NICE: i32 = 10;
 
-/// The repositories that are being repacked.
+/// After a failure a repository is left alone for so long.
+const REST: Duration = Duration::from_mins(10);
+
+/// The repositories that are being repacked, and those that could not be, until when they are left alone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Upkeep(Arc<Mutex<HashSet<PathBuf>>>);
+pub(super) struct Upkeep(Arc<Mutex<HashMap<PathBuf, Option<Instant>>>>);
 
 /// One of them, until it is dropped.
 struct Turn<'u>(&'u Upkeep, PathBuf);
 
 impl Upkeep {
-    fn begin(&self, repository: &Path) -> Option<Turn<'_>> {
-        self.0.lock().insert(repository.to_owned()).then(|| Turn(self, repository.to_owned()))
+    fn begin(&self, repository: &Path, now: Instant) -> Option<Turn<'_>> {
+        let mut all = self.0.lock();
+        all.retain(|_, rests| rests.is_none_or(|until| now < until));
+        if all.contains_key(repository) {
+            return None;
+        }
+        all.insert(repository.to_owned(), None);
+        Some(Turn(self, repository.to_owned()))
+    }
+
+    fn rest(&self, repository: &Path, until: Instant) {
+        self.0.lock().insert(repository.to_owned(), Some(until));
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.0.lock().remove(&self.1);
+        let mut all = self.0.0.lock();
+        if all.get(&self.1).is_some_and(Option::is_none) {
+            all.remove(&self.1);
+        }
     }
 }
 
@@ -48,25 +64,28 @@ pub(super) fn after_push(host: &Arc<Inner>, repository: PathBuf) {
     }
     let host = host.clone();
     tokio::spawn(async move {
-        let Some(turn) = host.upkeep.begin(&repository) else { return };
+        let Some(turn) = host.upkeep.begin(&repository, Instant::now()) else { return };
         let looked_at = repository.clone();
         let are_many = tokio::task::spawn_blocking(move || are_many(&looked_at));
         if !are_many.await.unwrap_or(false) {
             return;
         }
         let mut stopped = host.stop.subscribe();
-        tokio::select! {
-            repacked = tokio::time::timeout(LIMIT, repack(&host, &repository)) => match repacked {
-                Ok(Ok(())) => tracing::debug!(repository = %repository.display(), "joined small packs"),
-                Ok(Err(said)) => tracing::warn!(
+        let repacked = tokio::select! {
+            repacked = tokio::time::timeout(LIMIT, repack(&host, &repository)) => repacked,
+            // What it has not finished `git prune` removes.
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        };
+        match repacked.unwrap_or_else(|_| Err(format!("no end within {LIMIT:?}"))) {
+            Ok(()) => tracing::debug!(repository = %repository.display(), "joined small packs"),
+            Err(said) => {
+                tracing::warn!(
                     repository = %repository.display(),
                     said,
-                    "cannot join packs, so reading becomes slower; run `git repack -d --geometric=2` there to see why"
-                ),
-                Err(_) => tracing::warn!(repository = %repository.display(), "joining packs was given up after {LIMIT:?}"),
-            },
-            // What it has not finished `git prune` removes.
-            _ = stopped.wait_for(|stopped| *stopped) => {}
+                    "cannot join packs, so reading becomes slower; run `git repack -d --geometric=2` there (Git 2.32 or later) to see why"
+                );
+                host.upkeep.rest(&repository, Instant::now() + REST);
+            }
         }
         drop(turn);
     });
@@ -163,10 +182,16 @@ mod tests {
 
     #[test]
     fn a_repository_is_repacked_once_at_a_time() {
-        let upkeep = Upkeep::default();
-        let turn = upkeep.begin(Path::new("a"));
-        assert!(turn.is_some() && upkeep.begin(Path::new("a")).is_none() && upkeep.begin(Path::new("b")).is_some());
+        let (upkeep, now) = (Upkeep::default(), Instant::now());
+        let begin = |name: &str, now| upkeep.begin(Path::new(name), now);
+        let turn = begin("a", now);
+        assert!(turn.is_some() && begin("a", now).is_none() && begin("b", now).is_some());
         drop(turn);
-        assert!(upkeep.begin(Path::new("a")).is_some());
+        let turn = begin("a", now);
+        assert!(turn.is_some());
+        upkeep.rest(Path::new("a"), now + REST);
+        drop(turn);
+        assert!(begin("a", now + REST / 2).is_none(), "it failed");
+        assert!(begin("a", now + REST).is_some());
     }
 }
