@@ -20,7 +20,7 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) {
         container(&path, added, problems);
     }
     for grant in &draft.grants {
-        mount_path("spec.containers[]", &grant.mount.mount_path, problems);
+        mount_path("kubeconfig", &grant.mount.mount_path, problems);
     }
 }
 
@@ -28,7 +28,8 @@ fn name<'a>(path: &str, name: &'a str, names: &mut HashSet<&'a str>, problems: &
     let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if name.is_empty() || name.len() > 63 || !name.chars().all(is_inner) || name.starts_with('-') || name.ends_with('-')
     {
-        let remedy = "a name has at most 63 lower-case letters, digits and '-', and begins and ends with none of the latter";
+        let remedy =
+            "a name has at most 63 lower-case letters, digits and '-', and begins and ends with none of the latter";
         problems.invalid(path.to_owned(), "has no valid name".to_owned(), remedy);
     }
     if !names.insert(name) {
@@ -67,7 +68,8 @@ fn container(path: &str, container: &Container, problems: &mut Problems) {
         let name = port.name.as_deref().unwrap_or_default();
         let path = format!("{path}.ports[{name}]");
         if !is_port_name(name) {
-            let remedy = "it has at most 15 lower-case letters, digits and single '-' between them, and a letter among them";
+            let remedy =
+                "it has at most 15 lower-case letters, digits and single '-' between them, and a letter among them";
             problems.invalid(path.clone(), "has no valid name".to_owned(), remedy);
         }
         if port.container_port == 0 {

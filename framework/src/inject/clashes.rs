@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec};
 
-use super::pod::Ordered;
+use super::pod::Draft;
 use super::port;
 use super::problem::Problems;
 
@@ -51,24 +51,23 @@ fn pairs<'a>(
 }
 
 /// Looks for containers that must not run as root in a pod that runs as root.
-pub(super) fn with_root(ordered: &[Ordered], plain: &[Container], spec: &PodSpec, problems: &mut Problems) {
-    let users = spec.security_context.as_ref().and_then(|context| context.run_as_user);
-    for container in ordered.iter().map(|ordered| &ordered.container).chain(plain) {
-        let Some(context) = container.security_context.as_ref() else { continue };
-        if context.run_as_non_root != Some(true) {
-            continue;
-        }
-        match (context.run_as_user, users) {
-            (Some(0), _) => {
-                let path = format!("{}.securityContext.runAsUser", container.name);
+pub(super) fn with_root(draft: &Draft, spec: &PodSpec, problems: &mut Problems) {
+    let is_root = spec.security_context.as_ref().and_then(|context| context.run_as_user) == Some(0);
+    let mut refusing = Vec::new();
+    for (list, container) in draft.injected() {
+        let context = container.security_context.as_ref().filter(|context| context.run_as_non_root == Some(true));
+        match context.map(|context| context.run_as_user) {
+            Some(Some(0)) => {
+                let path = format!("spec.{list}[{}].securityContext.runAsUser", container.name);
                 problems.invalid(path, "is root, which it must not run as".to_owned(), "give it another user");
             }
-            (None, Some(0)) => {
-                let found = format!("is 0, and injected container {:?} must not run as root", container.name);
-                let remedy = "set the user of the containers that need it instead";
-                problems.collision("spec.securityContext.runAsUser".to_owned(), found, remedy);
-            }
+            Some(None) if is_root => refusing.push(container.name.as_str()),
             _ => {}
         }
+    }
+    if !refusing.is_empty() {
+        let found = format!("is 0, and these injected containers must not run as root: {}", refusing.join(", "));
+        let remedy = "set the user of the containers that need it instead";
+        problems.collision("spec.securityContext.runAsUser".to_owned(), found, remedy);
     }
 }

@@ -151,8 +151,12 @@ impl<'c, 'p, K: Kind> Container<'c, 'p, K> {
     /// what is declared later is not known yet.
     pub fn port_near(&mut self, name: impl Into<String>, from: u16) -> Port<'c> {
         let name = name.into();
-        let declared = self.raw.ports.iter().flatten().map(|port| port.container_port).collect::<Vec<_>>();
-        let number = self.pod.free_port(&self.raw.name, &name, from, &declared);
+        let number = self.pod.free_port(&self.raw, &name, from).unwrap_or_else(|| {
+            let path = format!("spec.{}[{}].ports[{name}]", K::PLACE.list(), self.raw.name);
+            let found = format!("finds no free number from {from}");
+            self.pod.problems().invalid(path, found, "look from a lower one");
+            from
+        });
         self.port(name, number)
     }
 

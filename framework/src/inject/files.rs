@@ -40,8 +40,9 @@ impl Files {
         self
     }
 
-    /// The files' permissions, like `0o400`; if it is not said, Kubernetes' `0o644`. In a [`Projected`](super::Projected) volume it counts for items
-    /// that were named before.
+    /// The files' permissions; if it is not said, Kubernetes' `0o644`. In a [`Projected`](super::Projected) volume it counts for the named items.
+    ///
+    /// The files are root's, unless the pod has an `fsGroup`: others than root cannot read what only its owner may (`0o400`).
     #[must_use]
     pub fn mode(mut self, mode: u16) -> Self {
         self.mode = Some(mode.into());

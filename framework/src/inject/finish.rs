@@ -14,11 +14,11 @@ pub(super) fn finish(mut draft: Draft) -> Result<PodTemplateSpec, InjectError> {
     let mut problems = mem::take(&mut draft.problems);
     checks::check(&draft, &mut problems);
     let injected: HashSet<String> = draft.injected().map(|(_, container)| container.name.clone()).collect();
-    let mut template = draft.template;
+    let mut template = mem::take(&mut draft.template);
     let spec = template.spec.get_or_insert_default();
 
-    misplaced(&draft.init_containers, &draft.containers, spec, &mut problems);
-    clashes::with_root(&draft.init_containers, &draft.containers, spec, &mut problems);
+    misplaced(&draft, spec, &mut problems);
+    clashes::with_root(&draft, spec, &mut problems);
     volumes(draft.volumes, spec, &mut problems);
     in_order(&draft.init_containers, spec, &mut problems);
     for container in draft.containers {
@@ -38,14 +38,12 @@ pub(super) fn finish(mut draft: Draft) -> Result<PodTemplateSpec, InjectError> {
 }
 
 /// Containers have one name space, in three lists.
-fn misplaced(ordered: &[Ordered], plain: &[Container], spec: &PodSpec, problems: &mut Problems) {
+fn misplaced(draft: &Draft, spec: &PodSpec, problems: &mut Problems) {
     let init_containers = spec.init_containers.iter().flatten().map(|present| ("initContainers", &present.name));
     let containers = spec.containers.iter().map(|present| ("containers", &present.name));
     let ephemeral = spec.ephemeral_containers.iter().flatten().map(|present| ("ephemeralContainers", &present.name));
     for (list, present) in init_containers.chain(containers).chain(ephemeral) {
-        let is_ordered = ordered.iter().any(|ordered| ordered.container.name == *present);
-        let is_plain = plain.iter().any(|container| container.name == *present);
-        if (is_ordered && list != "initContainers") || (is_plain && list != "containers") {
+        if draft.injected().any(|(wanted, container)| container.name == *present && wanted != list) {
             let found = "has the name of a container that is injected".to_owned();
             problems.collision(format!("spec.{list}[{present}]"), found, "give it another name");
         }

@@ -58,13 +58,7 @@ fn set(container: &mut Container, variable: &EnvVar, path: &str, problems: &mut 
     }
 }
 
-fn mount_into(
-    container: &mut Container,
-    mount: &VolumeMount,
-    volumes: &[Volume],
-    path: &str,
-    problems: &mut Problems,
-) {
+fn mount_into(container: &mut Container, mount: &VolumeMount, volumes: &[Volume], path: &str, problems: &mut Problems) {
     let mounts = container.volume_mounts.get_or_insert_default();
     let ours = mount.mount_path.trim_end_matches('/');
     for present in mounts.iter() {
@@ -78,10 +72,14 @@ fn mount_into(
             let found = format!("is volume {:?}, where the kubeconfig would be", present.name);
             problems.collision(at(path), found, "mount it elsewhere, or ask for the kubeconfig elsewhere");
         } else if is_within(theirs, ours) && mount.sub_path.is_none() {
-            let found = format!("is inside of {}, where the kubeconfig would be, and nothing can be written", mount.mount_path);
+            let found =
+                format!("is inside of {}, where the kubeconfig would be, and nothing can be written", mount.mount_path);
             problems.collision(at(path), found, "ask for the kubeconfig in another folder, or as a file");
-        } else if is_within(ours, theirs) && volumes.iter().any(|volume| volume.name == present.name && is_files(volume)) {
-            let found = format!("holds {}, where the kubeconfig would be, and nothing can be written", mount.mount_path);
+        } else if is_within(ours, theirs)
+            && volumes.iter().any(|volume| volume.name == present.name && is_files(volume))
+        {
+            let found =
+                format!("holds {}, where the kubeconfig would be, and nothing can be written", mount.mount_path);
             problems.collision(at(path), found, "ask for the kubeconfig in another folder");
         }
     }

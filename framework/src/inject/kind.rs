@@ -21,6 +21,15 @@ pub enum Place {
     Container,
 }
 
+impl Place {
+    pub(super) fn list(self) -> &'static str {
+        match self {
+            Self::Init | Self::Sidecar => "initContainers",
+            Self::Container => "containers",
+        }
+    }
+}
+
 /// What a container is for: [`Init`], [`Sidecar`], [`StartedSidecar`], [`Plain`].
 pub trait Kind: sealed::Sealed {
     /// What [`add`](super::Container::add) returns.

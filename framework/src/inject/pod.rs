@@ -1,6 +1,8 @@
 //! The pod that is being made.
 
-use k8s_openapi::api::core::v1::{Container as Raw, EnvVar, PodSpec, PodTemplateSpec, Volume as RawVolume, VolumeMount};
+use k8s_openapi::api::core::v1::{
+    Container as Raw, EnvVar, PodSpec, PodTemplateSpec, Volume as RawVolume, VolumeMount,
+};
 
 use super::brand::Brand;
 use super::container::Container;
@@ -47,8 +49,8 @@ impl Draft {
 
     /// All injected containers, with the list that they belong into.
     pub(super) fn injected(&self) -> impl Iterator<Item = (&'static str, &Raw)> {
-        let init_containers = self.init_containers.iter().map(|ordered| ("initContainers", &ordered.container));
-        init_containers.chain(self.containers.iter().map(|container| ("containers", container)))
+        let ordered = self.init_containers.iter().map(|ordered| (Place::Init.list(), &ordered.container));
+        ordered.chain(self.containers.iter().map(|container| (Place::Container.list(), container)))
     }
 }
 
@@ -125,21 +127,18 @@ impl<'p> Pod<'p> {
         }
     }
 
-    /// A number from `from` for `port` of `container`, which has `declared` others.
-    pub(super) fn free_port(&mut self, container: &str, port: &str, from: u16, declared: &[i32]) -> u16 {
+    /// A number from `from` for `port` of `container`, which is begun and not added; `None` if there is none.
+    pub(super) fn free_port(&self, container: &Raw, port: &str, from: u16) -> Option<u16> {
         let nothing = PodSpec::default();
         let users = self.draft.template.spec.as_ref().unwrap_or(&nothing);
-        if let Some(number) = port::injected_before(container, port, from, users) {
-            return number;
-        }
-        let ours = self.draft.injected().flat_map(|(_, container)| container.ports.iter().flatten());
-        let ours: Vec<i32> = ours.map(|port| port.container_port).chain(declared.iter().copied()).collect();
-        let is_free = |number: &u16| !ours.contains(&i32::from(*number)) && !port::is_taken(*number, container, users);
-        let free = (from.max(1)..=u16::MAX).find(is_free);
-        free.unwrap_or_else(|| {
-            let path = format!("{container}.ports[{port}]");
-            self.draft.problems.invalid(path, format!("no port is free from {from}"), "look for one from a lower number");
-            from
-        })
+        let ours = self.draft.injected().map(|(_, container)| container).chain([container]);
+        let ours: Vec<_> = ours.flat_map(|container| container.ports.iter().flatten()).collect();
+        let is_ours = |number: u16| ours.iter().any(|port| port.container_port == i32::from(number));
+        let is_free = |number: &u16| !is_ours(*number) && !port::is_taken(*number, &container.name, users);
+        port::injected_before(&container.name, port, from, users).or_else(|| (from.max(1)..=u16::MAX).find(is_free))
+    }
+
+    pub(super) fn problems(&mut self) -> &mut Problems {
+        &mut self.draft.problems
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::quantity;
 
 /// Fields that may be there although they are not wanted, whatever their value: the cluster's choice.
-const FREE: [&str; 4] = ["imagePullPolicy", "resizePolicy", "resources", "hostPort"];
+const FREE: [&str; 3] = ["imagePullPolicy", "resizePolicy", "resources"];
 
 /// Maps that others may add to: quantities that a `LimitRange` fills in.
 const OPEN_MAPS: [&str; 3] = ["resources", "requests", "limits"];
@@ -85,9 +85,11 @@ fn compare(wanted: &Value, present: &Value, at: &Place<'_>, found: &mut Vec<Stri
                 }
             }
             let is_open = OPEN_MAPS.contains(&at.field);
-            let more = present.iter().filter(|(field, _)| !wanted.contains_key(*field));
-            for (field, value) in more {
-                if !is_open && !FREE.contains(&field.as_str()) && !is_default(field, value) && !is_open_list(field) {
+            for (field, value) in present.iter().filter(|(field, _)| !is_open && !wanted.contains_key(*field)) {
+                // Filled in for pods in the network of their node.
+                let is_host_port = field == "hostPort" && present.get("containerPort") == Some(value);
+                let is_free = FREE.contains(&field.as_str()) || is_open_list(field) || is_host_port;
+                if !is_free && !is_default(field, value) {
                     found.push(at.field(field).differs(value));
                 }
             }
@@ -141,7 +143,8 @@ mod tests {
     use super::*;
 
     fn found<T: Serialize + DeserializeOwned>(wanted: &Value, present: &Value) -> Vec<String> {
-        let [wanted, present] = [wanted, present].map(|side| serde_json::from_value::<T>(side.clone()).expect("it is valid"));
+        let [wanted, present] =
+            [wanted, present].map(|side| serde_json::from_value::<T>(side.clone()).expect("it is valid"));
         differences(&wanted, &present)
     }
 
@@ -178,7 +181,11 @@ mod tests {
             ("env", json!([]), "env[X] is not there"),
             ("env", json!([{"name": "X"}, {"name": "X", "value": "last counts"}]), "env[X].value is another one"),
             ("envFrom", json!([{"secretRef": {"name": "s"}}]), "envFrom is another one"),
-            ("volumeMounts", json!([{"name": "v", "mountPath": "/v", "readOnly": true}]), "volumeMounts[/v].readOnly is true"),
+            (
+                "volumeMounts",
+                json!([{"name": "v", "mountPath": "/v", "readOnly": true}]),
+                "volumeMounts[/v].readOnly is true",
+            ),
             ("volumeMounts", json!([{"name": "w", "mountPath": "/v"}]), "volumeMounts[/v].name is \"w\""),
             ("securityContext", json!({"privileged": true}), "securityContext is another one"),
             ("restartPolicy", json!("Always"), "restartPolicy is \"Always\""),
@@ -192,8 +199,10 @@ mod tests {
 
     #[test]
     fn a_volume_of_another_source_is_another_one() {
-        let [dir, secret] =
-            [json!({"name": "v", "emptyDir": {}}), json!({"name": "v", "secret": {"secretName": "s", "defaultMode": 420}})];
+        let [dir, secret] = [
+            json!({"name": "v", "emptyDir": {}}),
+            json!({"name": "v", "secret": {"secretName": "s", "defaultMode": 420}}),
+        ];
         assert_eq!(found::<Volume>(&dir, &secret), ["emptyDir is not there", "secret is another one"]);
         assert_eq!(found::<Volume>(&json!({"name": "v", "secret": {"secretName": "s"}}), &secret), [""; 0]);
         let [half, other] = ["512Mi", "0.5Gi"].map(|limit| json!({"name": "v", "emptyDir": {"sizeLimit": limit}}));

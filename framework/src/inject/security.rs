@@ -19,10 +19,7 @@ impl Security {
             capabilities: Some(Capabilities { add: None, drop }),
             read_only_root_filesystem: Some(true),
             run_as_non_root: Some(true),
-            seccomp_profile: Some(SeccompProfile {
-                localhost_profile: None,
-                type_: "RuntimeDefault".to_owned(),
-            }),
+            seccomp_profile: Some(SeccompProfile { localhost_profile: None, type_: "RuntimeDefault".to_owned() }),
             ..SecurityContext::default()
         };
         Self { context }

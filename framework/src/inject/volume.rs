@@ -167,7 +167,6 @@ impl sealed::Source for Claim<ReadOnly> {
     }
 }
 
-
 /// Files of several origins in one folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Projected {
