@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use k8s_openapi::api::core::v1::Container;
 
+use super::clashes;
 use super::pod::Draft;
 use super::problem::Problems;
 
@@ -19,6 +20,7 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) {
         name(&path, &added.name, &mut names, problems);
         container(&path, added, problems);
     }
+    clashes::of_injected_ports(draft, problems);
     for grant in &draft.grants {
         mount_path("kubeconfig", &grant.mount.mount_path, problems);
     }

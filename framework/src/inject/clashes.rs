@@ -8,43 +8,48 @@ use super::pod::Draft;
 use super::port;
 use super::problem::Problems;
 
-/// Looks for ports that two containers have, one of which is injected.
-pub(super) fn of_ports(injected: &HashSet<String>, spec: &PodSpec, problems: &mut Problems) {
+/// Looks for ports of the user's containers that injected ones have too.
+pub(super) fn of_ports(draft: &Draft, injected: &HashSet<String>, spec: &PodSpec, problems: &mut Problems) {
     let ordered = spec.init_containers.iter().flatten().map(|container| ("initContainers", container));
-    let all: Vec<_> = ordered.chain(spec.containers.iter().map(|container| ("containers", container))).collect();
-    let is_ours = |container: &Container| injected.contains(&container.name);
-    for (index, (_, ours)) in all.iter().enumerate().filter(|(_, (_, container))| is_ours(container)) {
-        for (other_index, (list, other)) in all.iter().enumerate() {
-            // Two that are both injected are looked at once.
-            if index == other_index || (is_ours(other) && other_index < index) {
-                continue;
-            }
-            for (our, their) in pairs(ours, other) {
-                let path = format!("spec.{list}[{}].ports[{}]", other.name, their.container_port);
-                if is_ours(other) {
-                    let found = format!("has the number or name of one of {:?}", ours.name);
-                    problems.invalid(path, found, "give each its own");
-                } else if our.container_port == their.container_port {
-                    let found = format!("is the port that injected container {:?} listens on", ours.name);
-                    problems.collision(path, found, "let it listen on another one");
-                } else {
-                    let name = their.name.as_deref().unwrap_or_default();
-                    let found = format!("has the name {name:?} of a port of injected container {:?}", ours.name);
-                    let remedy = "give it another name, since a Service that asks for it gets the first";
-                    problems.collision(path, found, remedy);
-                }
+    let all = ordered.chain(spec.containers.iter().map(|container| ("containers", container)));
+    // One with an injected name is the same, or a collision already.
+    for (list, users) in all.filter(|(_, container)| !injected.contains(&container.name)) {
+        for (ours, our, their) in draft.injected().flat_map(|(_, ours)| pairs(ours, users)) {
+            let path = format!("spec.{list}[{}].ports[{}]", users.name, their.container_port);
+            if our.container_port == their.container_port {
+                let found = format!("is the port that injected container {ours:?} listens on");
+                problems.collision(path, found, "let it listen on another one");
+            } else {
+                let name = their.name.as_deref().unwrap_or_default();
+                let found = format!("has the name {name:?} of a port of injected container {ours:?}");
+                let remedy = "give it another name, since a Service that asks for it gets the first";
+                problems.collision(path, found, remedy);
             }
         }
     }
 }
 
-/// TCP ports of both with the same number, and ports with the same name.
+/// Looks for ports that two injected containers have.
+pub(super) fn of_injected_ports(draft: &Draft, problems: &mut Problems) {
+    let injected: Vec<_> = draft.injected().collect();
+    for (index, (_, one)) in injected.iter().enumerate() {
+        for (list, other) in &injected[index + 1..] {
+            for (one, _, port) in pairs(one, other) {
+                let path = format!("spec.{list}[{}].ports[{}]", other.name, port.container_port);
+                problems.invalid(path, format!("has the number or name of a port of {one:?}"), "give each its own");
+            }
+        }
+    }
+}
+
+/// TCP ports of both with the same number, and ports with the same name; with the name of the first container.
 fn pairs<'a>(
-    ours: &'a Container,
+    one: &'a Container,
     other: &'a Container,
-) -> impl Iterator<Item = (&'a ContainerPort, &'a ContainerPort)> {
+) -> impl Iterator<Item = (&'a str, &'a ContainerPort, &'a ContainerPort)> {
     let of = |container: &'a Container| container.ports.iter().flatten();
-    of(ours).flat_map(move |our| of(other).map(move |their| (our, their))).filter(|(our, their)| {
+    let all = of(one).flat_map(move |our| of(other).map(move |their| (one.name.as_str(), our, their)));
+    all.filter(|(_, our, their)| {
         let is_number = our.container_port == their.container_port && port::is_tcp(our) && port::is_tcp(their);
         is_number || (our.name.is_some() && our.name == their.name)
     })

@@ -138,10 +138,10 @@ impl<'c, 'p, K: Kind> Container<'c, 'p, K> {
     }
 
     /// Declares that it listens on this TCP port. If another container of the pod declares the same number, that is a collision.
-    pub fn port(&mut self, name: impl Into<String>, number: u16) -> Port<'c> {
+    pub fn port(&mut self, name: impl Into<String>, number: u16) -> Port<'c, 'p> {
         let port = ContainerPort { name: Some(name.into()), container_port: number.into(), ..ContainerPort::default() };
         self.raw.ports.get_or_insert_default().push(port);
-        Port::new(number)
+        Port::new(number, self.pod.brand)
     }
 
     /// Declares that it listens on a TCP port, and finds the number: the first from `from` that no container has declared so far, nor is probed at
@@ -149,7 +149,7 @@ impl<'c, 'p, K: Kind> Container<'c, 'p, K> {
     ///
     /// The same template gives the same number, also one that this was injected into before. Ports that must have a certain number come first:
     /// what is declared later is not known yet.
-    pub fn port_near(&mut self, name: impl Into<String>, from: u16) -> Port<'c> {
+    pub fn port_near(&mut self, name: impl Into<String>, from: u16) -> Port<'c, 'p> {
         let name = name.into();
         let number = self.pod.free_port(&self.raw, &name, from).unwrap_or_else(|| {
             let path = format!("spec.{}[{}].ports[{name}]", K::PLACE.list(), self.raw.name);
@@ -181,30 +181,30 @@ impl<'p, K: Ordered> Container<'_, 'p, K> {
     }
 }
 
-impl<'c, K: LongRunning> Container<'c, '_, K> {
+impl<'c, 'p, K: LongRunning> Container<'c, 'p, K> {
     /// While it fails, the pod is not ready.
-    pub fn readiness(self, probe: Probe<'c>) -> Self {
+    pub fn readiness(self, probe: Probe<'c, 'p>) -> Self {
         self.but(|raw| raw.readiness_probe = Some(probe.raw))
     }
 
     /// When it fails, the container is started anew.
-    pub fn liveness(self, probe: Probe<'c>) -> Self {
+    pub fn liveness(self, probe: Probe<'c, 'p>) -> Self {
         self.but(|raw| raw.liveness_probe = Some(probe.raw))
     }
 }
 
 impl<'c, 'p> Container<'c, 'p, Sidecar> {
     /// It has started when this succeeds, and what comes after it starts only then. When it fails, the container is started anew.
-    pub fn startup(self, probe: Probe<'c>) -> Container<'c, 'p, StartedSidecar> {
+    pub fn startup(self, probe: Probe<'c, 'p>) -> Container<'c, 'p, StartedSidecar> {
         let Self { pod, mut raw, after, .. } = self;
         raw.startup_probe = Some(probe.raw);
         Container { pod, raw, after, kind: PhantomData }
     }
 }
 
-impl<'c> Container<'c, '_, Plain> {
+impl<'c, 'p> Container<'c, 'p, Plain> {
     /// It has started when this succeeds, and is not probed otherwise before. Nobody waits for it.
-    pub fn startup(self, probe: Probe<'c>) -> Self {
+    pub fn startup(self, probe: Probe<'c, 'p>) -> Self {
         self.but(|raw| raw.startup_probe = Some(probe.raw))
     }
 }

@@ -5,7 +5,7 @@ use std::mem;
 
 use k8s_openapi::api::core::v1::{Container, LocalObjectReference, PodSpec, PodTemplateSpec, Volume};
 
-use super::pod::{Draft, Grant, Ordered};
+use super::pod::{Draft, Grant, InOrder};
 use super::problem::{InjectError, Problems};
 use super::{checks, clashes, grants, recognise};
 
@@ -19,12 +19,12 @@ pub(super) fn finish(mut draft: Draft) -> Result<PodTemplateSpec, InjectError> {
 
     misplaced(&draft, spec, &mut problems);
     clashes::with_root(&draft, spec, &mut problems);
+    clashes::of_ports(&draft, &injected, spec, &mut problems);
     volumes(draft.volumes, spec, &mut problems);
     in_order(&draft.init_containers, spec, &mut problems);
     for container in draft.containers {
         beside("containers", container, &mut spec.containers, &mut problems);
     }
-    clashes::of_ports(&injected, spec, &mut problems);
     for Grant { to, mount, variable } in draft.grants {
         grants::give(&to, &mount, &variable, &injected, spec, &mut problems);
     }
@@ -64,13 +64,13 @@ fn volumes(volumes: Vec<Volume>, spec: &mut PodSpec, problems: &mut Problems) {
 }
 
 /// Puts them before the user's, each behind those that were added before it. Those that are there stay where they are.
-fn in_order(ordered: &[Ordered], spec: &mut PodSpec, problems: &mut Problems) {
+fn in_order(ordered: &[InOrder], spec: &mut PodSpec, problems: &mut Problems) {
     if ordered.is_empty() {
         return;
     }
     let present = spec.init_containers.get_or_insert_default();
     let mut next = 0;
-    for Ordered { container, after } in ordered {
+    for InOrder { container, after } in ordered {
         let Some(index) = position(present, &container.name) else {
             present.insert(next, container.clone());
             next += 1;

@@ -18,7 +18,7 @@ use super::volume::{Source, Volume};
 pub(super) struct Draft {
     pub(super) template: PodTemplateSpec,
     pub(super) volumes: Vec<RawVolume>,
-    pub(super) init_containers: Vec<Ordered>,
+    pub(super) init_containers: Vec<InOrder>,
     pub(super) containers: Vec<Raw>,
     pub(super) pull_secrets: Vec<String>,
     pub(super) grants: Vec<Grant>,
@@ -27,7 +27,7 @@ pub(super) struct Draft {
 
 /// One that is started in order, and those that it waits for.
 #[derive(Debug)]
-pub(super) struct Ordered {
+pub(super) struct InOrder {
     pub(super) container: Raw,
     pub(super) after: Vec<String>,
 }
@@ -122,7 +122,7 @@ impl<'p> Pod<'p> {
             container.restart_policy = Some("Always".to_owned());
         }
         match place {
-            Place::Init | Place::Sidecar => self.draft.init_containers.push(Ordered { container, after }),
+            Place::Init | Place::Sidecar => self.draft.init_containers.push(InOrder { container, after }),
             Place::Container => self.draft.containers.push(container),
         }
     }

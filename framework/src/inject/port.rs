@@ -6,18 +6,21 @@ use std::marker::PhantomData;
 use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use super::brand::Brand;
+
 /// A TCP port that a container declares, for the probes of that container. Its [`number`](Self::number) is for everybody.
 ///
 /// It borrows the pod as the container does that it belongs to, so it cannot be used once the next container is begun.
 #[derive(Debug)]
-pub struct Port<'c> {
+pub struct Port<'c, 'p> {
     number: u16,
-    container: PhantomData<&'c mut ()>,
+    _container: PhantomData<&'c mut ()>,
+    _brand: Brand<'p>,
 }
 
-impl Port<'_> {
-    pub(super) fn new(number: u16) -> Self {
-        Self { number, container: PhantomData }
+impl<'p> Port<'_, 'p> {
+    pub(super) fn new(number: u16, brand: Brand<'p>) -> Self {
+        Self { number, _container: PhantomData, _brand: brand }
     }
 
     /// Its number, for arguments and addresses.
@@ -27,7 +30,7 @@ impl Port<'_> {
 }
 
 /// The number.
-impl fmt::Display for Port<'_> {
+impl fmt::Display for Port<'_, '_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.number.fmt(formatter)
     }

@@ -13,40 +13,40 @@ use super::port::Port;
 /// Unless it is said otherwise, every 10 s, for at most 1 s, and what fails 3 times has failed.
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct Probe<'c> {
+pub struct Probe<'c, 'p> {
     pub(super) raw: Raw,
-    container: PhantomData<Port<'c>>,
+    port: PhantomData<Port<'c, 'p>>,
 }
 
-impl<'c> Probe<'c> {
+impl<'c, 'p> Probe<'c, 'p> {
     fn of(raw: Raw) -> Self {
-        Self { raw, container: PhantomData }
+        Self { raw, port: PhantomData }
     }
 
     /// A GET of `path` without TLS is answered with a status from 200 to 399.
-    pub fn http(port: &Port<'c>, path: impl Into<String>) -> Self {
+    pub fn http(port: &Port<'c, 'p>, path: impl Into<String>) -> Self {
         Self::get(port, path.into(), None)
     }
 
     /// A GET of `path` with TLS is answered with a status from 200 to 399. The certificate is not verified.
-    pub fn https(port: &Port<'c>, path: impl Into<String>) -> Self {
+    pub fn https(port: &Port<'c, 'p>, path: impl Into<String>) -> Self {
         Self::get(port, path.into(), Some("HTTPS".to_owned()))
     }
 
-    fn get(port: &Port<'c>, path: String, scheme: Option<String>) -> Self {
+    fn get(port: &Port<'c, 'p>, path: String, scheme: Option<String>) -> Self {
         let port = IntOrString::Int(port.number().into());
         let get = HTTPGetAction { path: Some(path), port, scheme, ..HTTPGetAction::default() };
         Self::of(Raw { http_get: Some(get), ..Raw::default() })
     }
 
     /// A connection can be opened.
-    pub fn tcp(port: &Port<'c>) -> Self {
+    pub fn tcp(port: &Port<'c, 'p>) -> Self {
         let socket = TCPSocketAction { host: None, port: IntOrString::Int(port.number().into()) };
         Self::of(Raw { tcp_socket: Some(socket), ..Raw::default() })
     }
 
     /// gRPC's health service says that the server is serving. Without TLS: kubelet cannot do it with.
-    pub fn grpc(port: &Port<'c>) -> Self {
+    pub fn grpc(port: &Port<'c, 'p>) -> Self {
         let grpc = GRPCAction { port: port.number().into(), service: None };
         Self::of(Raw { grpc: Some(grpc), ..Raw::default() })
     }
