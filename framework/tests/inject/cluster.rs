@@ -12,6 +12,8 @@ use crate::heaven::{Heaven, template};
 
 fn users(spec: Value) -> PodTemplateSpec {
     let mut spec = spec;
+    // The plugin that fills it in is off, and a token needs one.
+    spec["serviceAccountName"] = json!("default");
     spec["containers"][0]["name"] = json!("app");
     spec["containers"][0]["image"] = json!("app:1");
     template(json!({"metadata": {"labels": {"app": "heaven"}}, "spec": spec}))

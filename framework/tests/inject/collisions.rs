@@ -41,9 +41,9 @@ fn all_collisions_are_told_at_once_with_place_and_remedy() {
             "spec.containers[git-pre]: has the name of a container that is injected; give it another name",
             "spec.securityContext.runAsUser: is 0, and these injected containers must not run as root: git-pre, gitcd-init, gitcd; set the user of the \
              containers that need it instead",
-            "spec.containers[app].ports[6443]: is the port that injected container \"kube-apiserver\" listens on; let it listen on another one",
             "spec.containers[app].ports[1]: has the name \"gitcd-client\" of a port of injected container \"gitcd\"; give it another name, since a Service that asks for \
              it gets the first",
+            "spec.containers[app].ports[6443]: is the port that injected container \"kube-apiserver\" listens on; let it listen on another one",
             "spec.volumes[repo]: is there, and not what is injected: emptyDir is not there, secret is another one; give it another name, or leave \
              it out",
             "spec.initContainers[gitcd]: is there, and not what is injected: args is not there, image is \"mine:1\", ports is not there, and 4 \

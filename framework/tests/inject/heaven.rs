@@ -30,7 +30,7 @@ impl Default for Heaven {
 
 pub(crate) const SIDECARS: [&str; 5] = ["git-pre", "gitcd-init", "gitcd", "events-etcd", "kube-apiserver"];
 pub(crate) const WATCHER: &str = "watcher";
-pub(crate) const VOLUMES: [&str; 6] = ["repo", "events", "git-cred", "certificates", "tmp", "kubeconfig"];
+pub(crate) const VOLUMES: [&str; 6] = ["repo", "git-cred", "events", "certificates", "tmp", "kubeconfig"];
 pub(crate) const PULL_SECRET: &str = "gar-cred";
 
 const GITCD: &str = "ghcr.io/trishanku-org/gitcd:1";
