@@ -36,7 +36,7 @@ pub enum PullPolicy {
 pub struct Container<'c, 'p, K> {
     pod: &'c mut Pod<'p>,
     raw: Raw,
-    after: Vec<String>,
+    waits_for: Vec<String>,
     kind: PhantomData<K>,
 }
 
@@ -44,7 +44,7 @@ impl<'c, 'p, K: Kind> Container<'c, 'p, K> {
     pub(super) fn new(pod: &'c mut Pod<'p>, name: String, image: String) -> Self {
         let security_context = Some(Security::restricted().context);
         let raw = Raw { name, image: Some(image), security_context, ..Raw::default() };
-        Self { pod, raw, after: Vec::new(), kind: PhantomData }
+        Self { pod, raw, waits_for: Vec::new(), kind: PhantomData }
     }
 
     fn but(mut self, change: impl FnOnce(&mut Raw)) -> Self {
@@ -165,7 +165,7 @@ impl<'c, 'p, K: Kind> Container<'c, 'p, K> {
     /// What is wrong with it by itself (names, paths, things that are there twice) is said by [`finish`](super::Injector::finish).
     pub fn add(self) -> K::Added<'p> {
         let awaited = Awaited::new(self.raw.name.clone(), self.pod.brand);
-        self.pod.add(K::PLACE, self.raw, self.after);
+        self.pod.add(K::PLACE, self.raw, self.waits_for);
         K::added(awaited)
     }
 }
@@ -176,7 +176,7 @@ impl<'p, K: Ordered> Container<'_, 'p, K> {
     /// It does anyhow, since containers are started in the order in which they are added; this makes the compiler and
     /// [`finish`](super::Injector::finish) see to it that it stays so.
     pub fn after(mut self, earlier: &Awaited<'p>) -> Self {
-        self.after.push(earlier.name.clone());
+        self.waits_for.push(earlier.name.clone());
         self
     }
 }
@@ -196,9 +196,9 @@ impl<'c, 'p, K: LongRunning> Container<'c, 'p, K> {
 impl<'c, 'p> Container<'c, 'p, Sidecar> {
     /// It has started when this succeeds, and what comes after it starts only then. When it fails, the container is started anew.
     pub fn startup(self, probe: Probe<'c, 'p>) -> Container<'c, 'p, StartedSidecar> {
-        let Self { pod, mut raw, after, .. } = self;
+        let Self { pod, mut raw, waits_for, .. } = self;
         raw.startup_probe = Some(probe.raw);
-        Container { pod, raw, after, kind: PhantomData }
+        Container { pod, raw, waits_for, kind: PhantomData }
     }
 }
 

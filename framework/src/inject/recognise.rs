@@ -66,7 +66,7 @@ impl Place<'_> {
 
     /// What is there instead. Arguments and variables may be secrets, and large things help nobody.
     fn differs(&self, present: &Value) -> String {
-        let is_secret = ["env", "args", "command"].iter().any(|field| self.path.starts_with(field));
+        let is_secret = self.path.split(['.', '[']).any(|field| ["env", "args", "command"].contains(&field));
         if is_secret || present.is_object() || present.is_array() {
             return format!("{} is another one", self.path);
         }
@@ -176,6 +176,7 @@ mod tests {
         for (field, value, expected) in [
             ("image", json!("b:1"), "image is \"b:1\""),
             ("command", json!(["sh"]), "command is another one"),
+            ("livenessProbe", json!({"exec": {"command": ["curl"]}}), "livenessProbe is another one"),
             ("args", json!(["--password=x"]), "args is another one"),
             ("env", json!([{"name": "X", "value": "secret"}]), "env[X].value is another one"),
             ("env", json!([]), "env[X] is not there"),
@@ -195,6 +196,19 @@ mod tests {
             present[field] = value;
             assert_eq!(found::<Container>(&wanted, &present), [expected]);
         }
+    }
+
+    #[test]
+    fn values_that_may_be_secrets_are_not_told() {
+        let with = |token: &str| {
+            json!({
+                "name": "a", "args": [token], "env": [{"name": "X", "value": token}],
+                "startupProbe": {"exec": {"command": ["curl", token]}},
+            })
+        };
+        let expected =
+            ["args[0] is another one", "env[X].value is another one", "startupProbe.exec.command[1] is another one"];
+        assert_eq!(found::<Container>(&with("mine"), &with("theirs")), expected);
     }
 
     #[test]

@@ -13,7 +13,7 @@ fn told(error: &InjectError) -> Vec<String> {
     error.problems().iter().map(ToString::to_string).collect()
 }
 
-fn app(fields: Value) -> PodTemplateSpec {
+fn app(fields: &Value) -> PodTemplateSpec {
     let mut app = json!({"name": "app", "image": "app:1"});
     app.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     template(json!({"spec": {"containers": [app]}}))
@@ -77,7 +77,7 @@ fn values_that_may_be_secrets_are_not_told() {
 
 #[test]
 fn a_kubeconfig_that_the_user_has_already_is_left_to_the_user_if_it_is_the_same() {
-    let same = app(json!({
+    let same = app(&json!({
         "env": [{"name": "KUBECONFIG", "value": "/var/run/heaven/kubeconfig"}, {"name": "LAST", "value": "$(KUBECONFIG)"}],
         "volumeMounts": [{"name": "kubeconfig", "mountPath": "/var/run/heaven", "readOnly": true}],
     }));
@@ -85,7 +85,7 @@ fn a_kubeconfig_that_the_user_has_already_is_left_to_the_user_if_it_is_the_same(
     assert_eq!(injected.containers, same.spec.unwrap().containers);
 
     let elsewhere =
-        app(json!({"env": [{"name": "KUBECONFIG", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}));
+        app(&json!({"env": [{"name": "KUBECONFIG", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}));
     let expected = "spec.containers[app].env[KUBECONFIG]: has a value from elsewhere; take it out, or do not ask for a kubeconfig in this container";
     assert_eq!(told(&Heaven::default().inject(&elsewhere).unwrap_err()), [expected]);
     let without = Heaven { kubeconfig: None, ..Heaven::default() };
@@ -109,12 +109,12 @@ fn a_kubeconfig_goes_to_those_that_are_named() {
 
 #[test]
 fn what_a_runtime_could_not_mount_is_a_collision() {
-    let inside = app(json!({"volumeMounts": [{"name": "mine", "mountPath": "/var/run/heaven/cache"}]}));
+    let inside = app(&json!({"volumeMounts": [{"name": "mine", "mountPath": "/var/run/heaven/cache"}]}));
     let expected = "spec.containers[app].volumeMounts[/var/run/heaven/cache]: is inside of /var/run/heaven, where the kubeconfig would be, and nothing \
                     can be written; ask for the kubeconfig in another folder, or as a file";
     assert_eq!(told(&Heaven::default().inject(&inside).unwrap_err()), [expected]);
 
-    let mut around = app(json!({"volumeMounts": [{"name": "mine", "mountPath": "/var/run"}]}));
+    let mut around = app(&json!({"volumeMounts": [{"name": "mine", "mountPath": "/var/run"}]}));
     assert!(Heaven::default().inject(&around).is_ok());
     around.spec.as_mut().unwrap().volumes =
         serde_json::from_value(json!([{"name": "mine", "configMap": {"name": "x"}}])).unwrap();
@@ -122,7 +122,7 @@ fn what_a_runtime_could_not_mount_is_a_collision() {
                     for the kubeconfig in another folder";
     assert_eq!(told(&Heaven::default().inject(&around).unwrap_err()), [expected]);
     // Beside it, not in it.
-    let beside = app(json!({"volumeMounts": [{"name": "mine", "mountPath": "/var/run/heaven2"}]}));
+    let beside = app(&json!({"volumeMounts": [{"name": "mine", "mountPath": "/var/run/heaven2"}]}));
     assert!(Heaven::default().inject(&beside).is_ok());
 }
 

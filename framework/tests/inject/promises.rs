@@ -11,7 +11,7 @@ use trishanku_framework::inject::{KUBECONFIG, ProblemKind, Users};
 use crate::heaven::{Heaven, PULL_SECRET, SIDECARS, VOLUMES, WATCHER, template};
 
 /// Lists of a template are left out when they are empty, as people do.
-fn list(field: &str, values: Vec<Value>) -> Value {
+fn list(field: &str, values: &[Value]) -> Value {
     if values.is_empty() { json!({}) } else { json!({ field: values }) }
 }
 
@@ -64,9 +64,12 @@ fn container(words: Words, name: &'static str) -> impl Strategy<Value = Value> {
             ports.first().filter(|_| is_probed).map(|port| json!({"livenessProbe": {"tcpSocket": {"port": port}}}));
         let parts = [
             json!({"name": name, "image": "app:1"}),
-            list("ports", ports.into_iter().map(port).collect()),
-            list("env", env.into_iter().map(|name| json!({"name": name, "value": value})).collect()),
-            list("volumeMounts", mounts.into_iter().map(|path| json!({"name": volume, "mountPath": path})).collect()),
+            list("ports", &ports.into_iter().map(port).collect::<Vec<_>>()),
+            list("env", &env.into_iter().map(|name| json!({"name": name, "value": value})).collect::<Vec<_>>()),
+            list(
+                "volumeMounts",
+                &mounts.into_iter().map(|path| json!({"name": volume, "mountPath": path})).collect::<Vec<_>>(),
+            ),
             // Counts for init containers only.
             if is_sidecar { json!({"restartPolicy": "Always"}) } else { json!({}) },
             probe.unwrap_or_default(),
@@ -87,9 +90,9 @@ fn users(words: Words) -> impl Strategy<Value = PodTemplateSpec> {
             let volume = |name: &str| json!({"name": name, "emptyDir": {}});
             let spec = joined([
                 json!({"containers": rest, "serviceAccountName": "app"}),
-                list("initContainers", containers),
-                list("volumes", volumes.into_iter().map(volume).collect()),
-                list("imagePullSecrets", secrets.into_iter().map(|name| json!({"name": name})).collect()),
+                list("initContainers", &containers),
+                list("volumes", &volumes.into_iter().map(volume).collect::<Vec<_>>()),
+                list("imagePullSecrets", &secrets.into_iter().map(|name| json!({"name": name})).collect::<Vec<_>>()),
                 if host_network { json!({"hostNetwork": true}) } else { json!({}) },
             ]);
             let metadata = if labels { json!({"metadata": {"labels": {"app": "a"}}}) } else { json!({}) };
@@ -101,7 +104,7 @@ fn users(words: Words) -> impl Strategy<Value = PodTemplateSpec> {
 fn heavens() -> impl Strategy<Value = Heaven> {
     (any::<[bool; 4]>()).prop_map(|[events_etcd, claim, watcher, kubeconfig]| {
         let kubeconfig = kubeconfig.then_some(Users::All);
-        Heaven { events_etcd, claim, watcher, kubeconfig, ..Heaven::default() }
+        Heaven { events_etcd, claim, kubeconfig, watcher, ..Heaven::default() }
     })
 }
 
