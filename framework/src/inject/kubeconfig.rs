@@ -55,7 +55,7 @@ impl MountedKubeconfig<'_> {
 /// Which of the user's containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Users {
-    /// All that are not injected, init containers too.
+    /// All that this injector does not add, init containers too; those that others have injected are among them.
     All,
     /// Those of these names.
     Named(Vec<String>),

@@ -40,7 +40,7 @@ pub struct InjectError {
 }
 
 impl InjectError {
-    /// All of them, each once: first what is wrong in itself, then collisions by kind of field.
+    /// All of them, each once, in an order that depends on the template and the injection only.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
