@@ -151,7 +151,7 @@ impl<'c, 'p, K: Kind> Container<'c, 'p, K> {
     /// what is declared later is not known yet.
     pub fn port_near(&mut self, name: impl Into<String>, from: u16) -> Port<'c, 'p> {
         let name = name.into();
-        let number = self.pod.free_port(&self.raw, &name, from).unwrap_or_else(|| {
+        let number = self.pod.free_port(&self.raw, from).unwrap_or_else(|| {
             let path = format!("spec.{}[{}].ports[{name}]", K::PLACE.list(), self.raw.name);
             let found = format!("finds no free number from {from}");
             self.pod.problems().invalid(path, found, "look from a lower one");

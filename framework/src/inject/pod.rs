@@ -127,15 +127,15 @@ impl<'p> Pod<'p> {
         }
     }
 
-    /// A number from `from` for `port` of `container`, which is begun and not added; `None` if there is none.
-    pub(super) fn free_port(&self, container: &Raw, port: &str, from: u16) -> Option<u16> {
+    /// The first free number from `from` for a port of `container`, which is begun and not added; `None` if there is none.
+    pub(super) fn free_port(&self, container: &Raw, from: u16) -> Option<u16> {
         let nothing = PodSpec::default();
         let users = self.draft.template.spec.as_ref().unwrap_or(&nothing);
         let ours = self.draft.injected().map(|(_, container)| container).chain([container]);
         let ours: Vec<_> = ours.flat_map(|container| container.ports.iter().flatten()).collect();
         let is_ours = |number: u16| ours.iter().any(|port| port.container_port == i32::from(number));
         let is_free = |number: &u16| !is_ours(*number) && !port::is_taken(*number, &container.name, users);
-        port::injected_before(&container.name, port, from, users).or_else(|| (from.max(1)..=u16::MAX).find(is_free))
+        (from.max(1)..=u16::MAX).find(is_free)
     }
 
     pub(super) fn problems(&mut self) -> &mut Problems {

@@ -154,9 +154,9 @@ fn who_waits_stays_behind_those_that_it_waits_for() {
 
 #[test]
 fn ports_are_free_in_the_whole_pod() {
-    fn numbers(users: Value) -> Vec<u16> {
+    fn inject(users: PodTemplateSpec) -> (Vec<u16>, PodTemplateSpec) {
         let mut numbers = Vec::new();
-        let injector = Injector::new(template(users)).with(|pod: &mut Pod<'_>| {
+        let injector = Injector::new(users).with(|pod: &mut Pod<'_>| {
             let mut fixed = pod.sidecar("fixed", "fixed:1");
             fixed.port("fixed", 8002);
             numbers.push(fixed.port_near("beside", 8002).number());
@@ -168,7 +168,13 @@ fn ports_are_free_in_the_whole_pod() {
             numbers.push(etcd.port_near("etcd", 2379).number());
             etcd.add();
         });
-        injector.finish().unwrap();
+        let injected = injector.finish().unwrap();
+        (numbers, injected)
+    }
+    fn numbers(users: Value) -> Vec<u16> {
+        let (numbers, injected) = inject(template(users));
+        // What it declared itself is in nobody's way.
+        assert_eq!(inject(injected.clone()), (numbers.clone(), injected));
         numbers
     }
     let users = |fields: Value| {
