@@ -13,6 +13,7 @@
 //! | [`status`] | written on success and failure, if it says something new; an event for each transition |
 //! | [`finalizer`] | nothing goes before it is cleaned up after |
 //! | [`health`] | ready when it is, dead when it is stuck |
+//! | [`inject`] | sidecars beside somebody else's containers, which stay as they are; a wrong pod does not compile |
 //! | [`metrics`] | the names of controller-runtime |
 //!
 //! Each can be used alone, with kube and kube-runtime as they are. `docs/design/framework.md` says what is taken from them, and why the
@@ -26,6 +27,7 @@ mod controller;
 mod error;
 pub mod finalizer;
 pub mod health;
+pub mod inject;
 mod key;
 pub mod lease;
 mod manager;

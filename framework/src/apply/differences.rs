@@ -1,5 +1,7 @@
 //! What is wanted and not there.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 /// A field that is not as it is wanted.
@@ -15,8 +17,8 @@ pub struct Difference {
 
 /// The fields of `wanted` that `live` has not, or has otherwise. What only `live` has does not count.
 ///
-/// Lists whose elements have names are compared by them, as a server does that adds elements of its own; others by position. An empty map or
-/// list is the same as none.
+/// Lists whose elements have names (mounts: paths), each its own, are compared by them, as a server does that adds elements of its own; others by
+/// position. An empty map or list is the same as none.
 pub fn differences(wanted: &Value, live: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     compare(wanted, Some(live), &mut String::new(), &mut found);
@@ -43,10 +45,10 @@ fn compare(wanted: &Value, live: Option<&Value>, path: &mut String, found: &mut 
 }
 
 fn lists(wanted: &[Value], live: &[Value], path: &mut String, found: &mut Vec<Difference>) {
-    if !wanted.is_empty() && wanted.iter().all(|element| name(element).is_some()) {
+    if let Some(key) = KEYS.into_iter().find(|key| is_key(key, wanted)) {
         for element in wanted {
-            let of = name(element).unwrap_or_default();
-            let theirs = live.iter().find(|theirs| name(theirs) == Some(of));
+            let theirs = live.iter().find(|theirs| theirs.get(key) == element.get(key));
+            let of = element[key].as_str().unwrap_or_default();
             within(path, &format!("[{of}]"), |path| compare(element, theirs, path, found));
         }
     } else if wanted.len() == live.len() {
@@ -59,8 +61,14 @@ fn lists(wanted: &[Value], live: &[Value], path: &mut String, found: &mut Vec<Di
     }
 }
 
-fn name(element: &Value) -> Option<&str> {
-    element.get("name")?.as_str()
+/// What tells elements of a list apart, if all have it: a volume may be mounted at two paths.
+const KEYS: [&str; 2] = ["mountPath", "name"];
+
+fn is_key(key: &str, elements: &[Value]) -> bool {
+    let mut seen = HashSet::new();
+    let is_name =
+        |element: &Value| element.get(key).and_then(Value::as_str).is_some_and(|name| seen.insert(name.to_owned()));
+    !elements.is_empty() && elements.iter().all(is_name)
 }
 
 /// Numbers may be written in several ways.
@@ -102,8 +110,11 @@ mod tests {
 
     #[test]
     fn lists_are_compared_by_name_where_there_are_names() {
-        let live =
-            json!({"c": [{"name": "injected"}, {"name": "app", "image": "1", "policy": "Always"}], "args": ["a", "b"]});
+        let live = json!({
+            "c": [{"name": "injected"}, {"name": "app", "image": "1", "policy": "Always"}], "args": ["a", "b"],
+            "mounts": [{"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": "/b"}],
+            "rules": [{"name": "r", "port": 1}, {"name": "r", "port": 2}],
+        });
         for (wanted, expected) in [
             (json!({"c": [{"name": "app", "image": "1"}], "args": ["a", "b"]}), vec![]),
             (json!({"c": [{"name": "app", "image": "2"}]}), vec!["c[app].image"]),
@@ -111,6 +122,10 @@ mod tests {
             (json!({"args": ["a", "c"]}), vec!["args[1]"]),
             (json!({"args": ["a"]}), vec!["args"]),
             (json!({"args": []}), vec!["args"]),
+            (json!({"mounts": [{"name": "v", "mountPath": "/b"}, {"name": "v", "mountPath": "/a"}]}), vec![]),
+            (json!({"mounts": [{"name": "w", "mountPath": "/b"}]}), vec!["mounts[/b].name"]),
+            (json!({"rules": [{"name": "r", "port": 1}, {"name": "r", "port": 2}]}), vec![]),
+            (json!({"rules": [{"name": "r", "port": 1}, {"name": "r", "port": 3}]}), vec!["rules[1].port"]),
         ] {
             assert_eq!(paths(&wanted, &live), expected, "{wanted}");
         }

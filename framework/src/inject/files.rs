@@ -1,0 +1,92 @@
+//! Values of Secrets and `ConfigMaps` as files.
+
+use k8s_openapi::api::core::v1::{
+    ConfigMapProjection, ConfigMapVolumeSource, KeyToPath, SecretProjection, SecretVolumeSource, Volume,
+    VolumeProjection,
+};
+
+#[derive(Clone, Debug, PartialEq)]
+enum Origin {
+    Secret(String),
+    ConfigMap(String),
+}
+
+/// The values of a Secret or a `ConfigMap` as files: all of them under their own names, unless it is told which.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Files {
+    origin: Origin,
+    items: Vec<KeyToPath>,
+    mode: Option<i32>,
+    optional: Option<bool>,
+}
+
+impl Files {
+    fn of(origin: Origin) -> Self {
+        Self { origin, items: Vec::new(), mode: None, optional: None }
+    }
+
+    pub(super) fn of_secret(name: String) -> Self {
+        Self::of(Origin::Secret(name))
+    }
+
+    pub(super) fn of_config_map(name: String) -> Self {
+        Self::of(Origin::ConfigMap(name))
+    }
+
+    /// This value, in a file of this relative path; can be said for several. Those that are not named are not there then.
+    #[must_use]
+    pub fn item(mut self, key: impl Into<String>, path: impl Into<String>) -> Self {
+        self.items.push(KeyToPath { key: key.into(), path: path.into(), mode: None });
+        self
+    }
+
+    /// The files' permissions; if it is not said, Kubernetes' `0o644`. In a [`Projected`](super::Projected) volume it counts for the named items.
+    ///
+    /// The files are root's, unless the pod has an `fsGroup`: others than root cannot read what only its owner may (`0o400`).
+    #[must_use]
+    pub fn mode(mut self, mode: u16) -> Self {
+        self.mode = Some(mode.into());
+        self
+    }
+
+    /// The pod starts without them too.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.optional = Some(true);
+        self
+    }
+
+    fn items(items: Vec<KeyToPath>) -> Option<Vec<KeyToPath>> {
+        Some(items).filter(|items| !items.is_empty())
+    }
+
+    pub(super) fn volume(self) -> Volume {
+        let (items, default_mode, optional) = (Self::items(self.items), self.mode, self.optional);
+        match self.origin {
+            Origin::Secret(name) => {
+                let secret = SecretVolumeSource { secret_name: Some(name), items, default_mode, optional };
+                Volume { secret: Some(secret), ..Volume::default() }
+            }
+            Origin::ConfigMap(name) => {
+                let map = ConfigMapVolumeSource { name, items, default_mode, optional };
+                Volume { config_map: Some(map), ..Volume::default() }
+            }
+        }
+    }
+
+    pub(super) fn projection(self) -> VolumeProjection {
+        let (mode, optional) = (self.mode, self.optional);
+        let items = self.items.into_iter().map(|item| KeyToPath { mode, ..item }).collect();
+        let items = Self::items(items);
+        match self.origin {
+            Origin::Secret(name) => {
+                let secret = SecretProjection { name, items, optional };
+                VolumeProjection { secret: Some(secret), ..VolumeProjection::default() }
+            }
+            Origin::ConfigMap(name) => {
+                let map = ConfigMapProjection { name, items, optional };
+                VolumeProjection { config_map: Some(map), ..VolumeProjection::default() }
+            }
+        }
+    }
+}

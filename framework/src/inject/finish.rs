@@ -1,0 +1,114 @@
+//! Puts what is added beside what is there.
+
+use std::collections::HashSet;
+use std::mem;
+
+use k8s_openapi::api::core::v1::{Container, LocalObjectReference, PodSpec, PodTemplateSpec, Volume};
+
+use super::pod::{Draft, Grant, InOrder};
+use super::problem::{InjectError, Problems};
+use super::{checks, clashes, grants, recognise};
+
+/// Adds what is not there, knows again what is, and says what is something else.
+pub(super) fn finish(mut draft: Draft) -> Result<PodTemplateSpec, InjectError> {
+    let mut problems = mem::take(&mut draft.problems);
+    checks::check(&draft, &mut problems);
+    let injected: HashSet<String> = draft.injected().map(|(_, container)| container.name.clone()).collect();
+    let mut template = mem::take(&mut draft.template);
+    let spec = template.spec.get_or_insert_default();
+
+    misplaced(&draft, spec, &mut problems);
+    clashes::with_root(&draft, spec, &mut problems);
+    clashes::of_ports(&draft, &injected, spec, &mut problems);
+    volumes(draft.volumes, spec, &mut problems);
+    in_order(&draft.init_containers, spec, &mut problems);
+    for container in draft.containers {
+        beside("containers", container, &mut spec.containers, &mut problems);
+    }
+    for Grant { to, mount, variable } in draft.grants {
+        grants::give(&to, &mount, &variable, &injected, spec, &mut problems);
+    }
+    for name in draft.pull_secrets {
+        let secrets = spec.image_pull_secrets.get_or_insert_default();
+        if !secrets.iter().any(|secret| secret.name == name) {
+            secrets.push(LocalObjectReference { name });
+        }
+    }
+    problems.none_or(template)
+}
+
+/// Containers have one name space, in three lists.
+fn misplaced(draft: &Draft, spec: &PodSpec, problems: &mut Problems) {
+    let init_containers = spec.init_containers.iter().flatten().map(|present| ("initContainers", &present.name));
+    let containers = spec.containers.iter().map(|present| ("containers", &present.name));
+    let ephemeral = spec.ephemeral_containers.iter().flatten().map(|present| ("ephemeralContainers", &present.name));
+    for (list, present) in init_containers.chain(containers).chain(ephemeral) {
+        if draft.injected().any(|(wanted, container)| container.name == *present && wanted != list) {
+            let found = "has the name of a container that is injected".to_owned();
+            problems.collision(format!("spec.{list}[{present}]"), found, "give it another name");
+        }
+    }
+}
+
+fn volumes(volumes: Vec<Volume>, spec: &mut PodSpec, problems: &mut Problems) {
+    if volumes.is_empty() {
+        return;
+    }
+    let present = spec.volumes.get_or_insert_default();
+    for volume in volumes {
+        match present.iter().find(|present| present.name == volume.name) {
+            None => present.push(volume),
+            Some(present) => same("volumes", &volume.name, &recognise::differences(&volume, present), problems),
+        }
+    }
+}
+
+/// Puts them before the user's, each behind those that were added before it. Those that are there stay where they are.
+fn in_order(ordered: &[InOrder], spec: &mut PodSpec, problems: &mut Problems) {
+    if ordered.is_empty() {
+        return;
+    }
+    let present = spec.init_containers.get_or_insert_default();
+    let mut next = 0;
+    for InOrder { container, after } in ordered {
+        let Some(index) = position(present, &container.name) else {
+            present.insert(next, container.clone());
+            next += 1;
+            continue;
+        };
+        let differences = recognise::differences(container, &present[index]);
+        same("initContainers", &container.name, &differences, problems);
+        let waits_for = after.iter().find(|earlier| position(present, earlier).is_some_and(|earlier| earlier > index));
+        if let Some(earlier) = waits_for {
+            let path = format!("spec.initContainers[{}]", container.name);
+            let remedy = "put it behind that, or leave both out";
+            problems.collision(path, format!("comes before {earlier:?}, which it has to wait for"), remedy);
+        }
+        next = next.max(index + 1);
+    }
+}
+
+fn position(containers: &[Container], name: &str) -> Option<usize> {
+    containers.iter().position(|container| container.name == name)
+}
+
+fn beside(list: &str, container: Container, present: &mut Vec<Container>, problems: &mut Problems) {
+    match position(present, &container.name) {
+        None => present.push(container),
+        Some(index) => same(list, &container.name, &recognise::differences(&container, &present[index]), problems),
+    }
+}
+
+/// How many differences are told: more help nobody.
+const TOLD: usize = 3;
+
+fn same(list: &str, name: &str, differences: &[String], problems: &mut Problems) {
+    if differences.is_empty() {
+        return;
+    }
+    let more = differences.len().saturating_sub(TOLD);
+    let more = if more == 0 { String::new() } else { format!(", and {more} more") };
+    let told = differences[..differences.len().min(TOLD)].join(", ");
+    let found = format!("is there, and not what is injected: {told}{more}");
+    problems.collision(format!("spec.{list}[{name}]"), found, "give it another name, or leave it out");
+}

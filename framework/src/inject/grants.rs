@@ -1,0 +1,97 @@
+//! What the user's containers get.
+
+use std::collections::HashSet;
+
+use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, Volume, VolumeMount};
+
+use super::kubeconfig::Users;
+use super::problem::Problems;
+use super::recognise;
+
+/// Mounts a kubeconfig into the user's containers.
+pub(super) fn give(
+    to: &Users,
+    mount: &VolumeMount,
+    variable: &EnvVar,
+    injected: &HashSet<String>,
+    spec: &mut PodSpec,
+    problems: &mut Problems,
+) {
+    let PodSpec { containers, init_containers, volumes, .. } = spec;
+    let volumes = volumes.as_deref().unwrap_or_default();
+    let init_containers = init_containers.iter_mut().flatten().map(|container| ("initContainers", container));
+    let all = init_containers.chain(containers.iter_mut().map(|container| ("containers", container)));
+    let users: Vec<_> = all.filter(|(_, container)| !injected.contains(&container.name)).collect();
+    if let Users::Named(names) = to {
+        let there: Vec<_> = users.iter().map(|(_, container)| container.name.as_str()).collect();
+        for name in names.iter().filter(|name| !there.contains(&name.as_str())) {
+            let found = format!("is not there, and should get a kubeconfig; there are: {}", there.join(", "));
+            problems.collision(format!("spec.containers[{name}]"), found, "name one of these");
+        }
+    }
+    for (list, container) in users {
+        let is_meant = match to {
+            Users::All => true,
+            Users::Named(names) => names.contains(&container.name),
+        };
+        if is_meant {
+            let path = format!("spec.{list}[{}]", container.name);
+            mount_into(container, mount, volumes, &path, problems);
+            set(container, variable, &path, problems);
+        }
+    }
+}
+
+fn set(container: &mut Container, variable: &EnvVar, path: &str, problems: &mut Problems) {
+    let env = container.env.get_or_insert_default();
+    match env.iter().rfind(|present| present.name == variable.name) {
+        None => env.push(variable.clone()),
+        Some(present) if recognise::differences(variable, present).is_empty() => {}
+        Some(present) => {
+            let found = match &present.value {
+                Some(value) => format!("is {value:?}"),
+                None => "has a value from elsewhere".to_owned(),
+            };
+            let remedy = "take it out, or do not ask for a kubeconfig in this container";
+            problems.collision(format!("{path}.env[{}]", variable.name), found, remedy);
+        }
+    }
+}
+
+fn mount_into(container: &mut Container, mount: &VolumeMount, volumes: &[Volume], path: &str, problems: &mut Problems) {
+    let mounts = container.volume_mounts.get_or_insert_default();
+    let ours = mount.mount_path.trim_end_matches('/');
+    for present in mounts.iter() {
+        let theirs = present.mount_path.trim_end_matches('/');
+        let at = |path: &str| format!("{path}.volumeMounts[{}]", present.mount_path);
+        if theirs == ours {
+            let wanted = VolumeMount { mount_path: present.mount_path.clone(), ..mount.clone() };
+            if recognise::differences(&wanted, present).is_empty() {
+                return;
+            }
+            let found = format!("is volume {:?}, where the kubeconfig would be", present.name);
+            problems.collision(at(path), found, "mount it elsewhere, or ask for the kubeconfig elsewhere");
+        } else if is_within(theirs, ours) && mount.sub_path.is_none() {
+            let found =
+                format!("is inside of {}, where the kubeconfig would be, and nothing can be written", mount.mount_path);
+            problems.collision(at(path), found, "ask for the kubeconfig in another folder, or as a file");
+        } else if is_within(ours, theirs)
+            && volumes.iter().any(|volume| volume.name == present.name && is_files(volume))
+        {
+            let found =
+                format!("holds {}, where the kubeconfig would be, and nothing can be written", mount.mount_path);
+            problems.collision(at(path), found, "ask for the kubeconfig in another folder");
+        }
+    }
+    mounts.push(mount.clone());
+}
+
+/// A runtime has to make the folder or file that it mounts something at.
+fn is_within(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn is_files(volume: &Volume) -> bool {
+    let Volume { secret, config_map, projected, downward_api, .. } = volume;
+    secret.is_some() || config_map.is_some() || projected.is_some() || downward_api.is_some()
+}

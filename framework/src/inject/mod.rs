@@ -1,0 +1,136 @@
+//! Adds sidecars to somebody else's pod: typed, so that a wrong pod does not compile, and without touching what is the user's.
+//!
+//! ```
+//! use std::time::Duration;
+//! use k8s_openapi::api::core::v1::PodTemplateSpec;
+//! use trishanku_framework::inject::{EmptyDir, InjectError, Injector, Probe, SecretRef, Users};
+//!
+//! fn heaven(users: PodTemplateSpec) -> Result<PodTemplateSpec, InjectError> {
+//!     Injector::new(users)
+//!         .with(|pod| {
+//!             let repository = pod.volume("repo", EmptyDir::new());
+//!             let certificates = pod.volume("certificates", SecretRef::named("heaven-cert").files());
+//!             let kubeconfig = pod.kubeconfig("kubeconfig", SecretRef::named("heaven-app").key("kubeconfig"));
+//!
+//!             let cloned = pod
+//!                 .init("git-pre", "gitcd:1")
+//!                 .args(["clone", "/repo"])
+//!                 .env("PASSWORD", SecretRef::named("git").key("password"))
+//!                 .mount_writable(&repository, "/repo")
+//!                 .add();
+//!
+//!             let mut gitcd = pod.sidecar("gitcd", "gitcd:1");
+//!             let client = gitcd.port_near("etcd", 2479);
+//!             let store = format!("http://127.0.0.1:{client}");
+//!             let gitcd = gitcd
+//!                 .args(["serve", "--repo=/repo"])
+//!                 .mount_writable(&repository, "/repo")
+//!                 .startup(Probe::grpc(&client).every(Duration::from_secs(1)).failures(300))
+//!                 .after(&cloned)
+//!                 .add();
+//!
+//!             let mut apiserver = pod.sidecar("kube-apiserver", "kube-apiserver:v1.36.3");
+//!             let https = apiserver.port("https", 6443);
+//!             apiserver
+//!                 .args([format!("--etcd-servers={store}"), format!("--secure-port={https}")])
+//!                 .mount(&certificates, "/certificates")
+//!                 .startup(Probe::https(&https, "/readyz"))
+//!                 .after(&gitcd)
+//!                 .add();
+//!
+//!             pod.give_kubeconfig(Users::All, &kubeconfig.in_folder("/var/run/heaven"));
+//!         })
+//!         .finish()
+//! }
+//!
+//! let users = serde_json::from_value(serde_json::json!({"spec": {"containers": [{"name": "app", "image": "app:1"}]}}))?;
+//! let spec = heaven(users)?.spec.expect("a template has one");
+//! assert_eq!(spec.init_containers.map(|containers| containers.len()), Some(3));
+//! assert_eq!(spec.containers[0].env.as_ref().map(|env| env[0].name.as_str()), Some("KUBECONFIG"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! **What does not compile.** A mount of a volume that was not added, or was added to another pod; a mount for writing of what cannot be written
+//! (Secrets, `ConfigMap`s, tokens, read-only claims); a network probe at a port that the container does not declare; a container without an image; an
+//! order for a plain container; waiting for a sidecar without a start-up probe.
+//!
+//! **What is the user's stays.** Nothing is changed or taken away. What is in the way is a [collision](ProblemKind::Collision); all of them are reported
+//! together, each with where, what is there, and what to do.
+//!
+//! **Injecting twice is injecting once.** What the template has already, under the same name and with the same content, is left where it is and as it
+//! is. Defaults that an apiserver fills in, and variables, mounts and resources that webhooks add to a container, do not count; anything else
+//! does. An *older* injection is therefore a collision: nothing tells it from what a user wrote. A controller never meets one if it starts from
+//! the user's template each time, as it should. Neither does a webhook for Pods, which sees its own output when it is invoked again. One for
+//! workloads would; it is better made for Pods.
+//!
+//! **Order.** Init containers and native sidecars come in the order in which they are added, before the user's, which may rely on them. Containers and
+//! volumes come behind the user's: the first container is the one that `kubectl logs` takes. Sidecars stop in the reverse order, after all containers.
+
+mod brand;
+mod checks;
+mod clashes;
+mod container;
+mod files;
+mod finish;
+mod grants;
+mod kind;
+mod kubeconfig;
+mod pod;
+mod port;
+mod probe;
+mod problem;
+mod quantity;
+mod recognise;
+mod reference;
+mod security;
+mod volume;
+
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+
+pub use self::container::{Container, PullPolicy};
+pub use self::files::Files;
+pub use self::kind::{Awaited, Init, Kind, LongRunning, Ordered, Plain, Sidecar, StartedSidecar};
+pub use self::kubeconfig::{KUBECONFIG, Kubeconfig, MountedKubeconfig, Users};
+pub use self::pod::Pod;
+pub use self::port::Port;
+pub use self::probe::Probe;
+pub use self::problem::{InjectError, Problem, ProblemKind};
+pub use self::reference::{ConfigMapKey, ConfigMapRef, EnvValue, FieldRef, SecretKey, SecretRef};
+pub use self::security::Security;
+pub use self::volume::{Access, Claim, EmptyDir, Projected, ReadOnly, Source, Volume, Writable};
+
+use self::brand::Brand;
+use self::pod::Draft;
+
+/// A user's template, into which something is injected. See the [module](self).
+#[derive(Debug)]
+pub struct Injector {
+    draft: Draft,
+}
+
+impl Injector {
+    /// Begins with the template as the user wrote it.
+    pub fn new(template: PodTemplateSpec) -> Self {
+        Self { draft: Draft::new(template) }
+    }
+
+    /// Adds to the pod what `build` says; can be called several times.
+    ///
+    /// Handles are of use within one call only: the compiler refuses to take them out, or in from elsewhere.
+    #[must_use]
+    pub fn with(self, build: impl for<'p> FnOnce(&mut Pod<'p>)) -> Self {
+        let mut pod = Pod { draft: self.draft, brand: Brand::default() };
+        build(&mut pod);
+        Self { draft: pod.draft }
+    }
+
+    /// The template with all that was added.
+    ///
+    /// Takes time that grows with the number of containers, and their ports, squared.
+    ///
+    /// # Errors
+    /// [`InjectError`] with every collision with the user's template, and all that is wrong with what was added.
+    pub fn finish(self) -> Result<PodTemplateSpec, InjectError> {
+        finish::finish(self.draft)
+    }
+}

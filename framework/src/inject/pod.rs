@@ -1,0 +1,144 @@
+//! The pod that is being made.
+
+use k8s_openapi::api::core::v1::{
+    Container as Raw, EnvVar, PodSpec, PodTemplateSpec, Volume as RawVolume, VolumeMount,
+};
+
+use super::brand::Brand;
+use super::container::Container;
+use super::kind::{Init, Place, Plain, Sidecar};
+use super::kubeconfig::{FILE, Kubeconfig, MountedKubeconfig, Users};
+use super::port;
+use super::problem::Problems;
+use super::reference::{SecretKey, SecretRef};
+use super::volume::{Source, Volume};
+
+/// A user's template, and what is to be added.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) template: PodTemplateSpec,
+    pub(super) volumes: Vec<RawVolume>,
+    pub(super) init_containers: Vec<InOrder>,
+    pub(super) containers: Vec<Raw>,
+    pub(super) pull_secrets: Vec<String>,
+    pub(super) grants: Vec<Grant>,
+    pub(super) problems: Problems,
+}
+
+/// One that is started in order, and those that it waits for.
+#[derive(Debug)]
+pub(super) struct InOrder {
+    pub(super) container: Raw,
+    pub(super) after: Vec<String>,
+}
+
+/// What the user's containers get.
+#[derive(Debug)]
+pub(super) struct Grant {
+    pub(super) to: Users,
+    pub(super) mount: VolumeMount,
+    pub(super) variable: EnvVar,
+}
+
+impl Draft {
+    pub(super) fn new(template: PodTemplateSpec) -> Self {
+        let (volumes, init_containers, containers) = (Vec::new(), Vec::new(), Vec::new());
+        let (pull_secrets, grants, problems) = (Vec::new(), Vec::new(), Problems::default());
+        Self { template, volumes, init_containers, containers, pull_secrets, grants, problems }
+    }
+
+    /// All injected containers, with the list that they belong into.
+    pub(super) fn injected(&self) -> impl Iterator<Item = (&'static str, &Raw)> {
+        let ordered = self.init_containers.iter().map(|ordered| (Place::Init.list(), &ordered.container));
+        ordered.chain(self.containers.iter().map(|container| (Place::Container.list(), container)))
+    }
+}
+
+/// The pod that is being made, in [`Injector::with`](super::Injector::with).
+///
+/// `'p` is its own: handles of it fit no other pod.
+#[derive(Debug)]
+pub struct Pod<'p> {
+    pub(super) draft: Draft,
+    pub(super) brand: Brand<'p>,
+}
+
+impl<'p> Pod<'p> {
+    /// The user's template, as it is without what is added here.
+    pub fn template(&self) -> &PodTemplateSpec {
+        &self.draft.template
+    }
+
+    /// Whether the pod is in the network of its node: its ports are the node's then, and so is its loopback.
+    pub fn is_in_host_network(&self) -> bool {
+        self.draft.template.spec.as_ref().is_some_and(port::host_network)
+    }
+
+    /// Adds a volume.
+    pub fn volume<S: Source>(&mut self, name: impl Into<String>, source: S) -> Volume<'p, S::Access> {
+        let name = name.into();
+        self.draft.volumes.push(RawVolume { name: name.clone(), ..source.volume() });
+        Volume::new(name, self.brand)
+    }
+
+    /// Adds a volume with a kubeconfig from a Secret.
+    pub fn kubeconfig(&mut self, volume: impl Into<String>, kubeconfig: SecretKey) -> Kubeconfig<'p> {
+        let SecretKey { secret, key } = kubeconfig;
+        Kubeconfig { volume: self.volume(volume, secret.files().item(key, FILE)) }
+    }
+
+    /// Mounts a kubeconfig into containers of the user, and says in `KUBECONFIG` where it is.
+    ///
+    /// A container that has the variable already, with another value, is a collision: it would either work on another cluster than meant, or
+    /// the user's wish would be lost. A variable that comes from a Secret or a `ConfigMap` as a whole (`envFrom`) cannot be seen here, and gives way.
+    pub fn give_kubeconfig(&mut self, to: Users, kubeconfig: &MountedKubeconfig<'p>) {
+        let (mount, variable) = (kubeconfig.mount.clone(), kubeconfig.variable());
+        self.draft.grants.push(Grant { to, mount, variable });
+    }
+
+    /// Has images pulled with the credentials in this Secret too.
+    pub fn pull_with(&mut self, secret: &SecretRef) {
+        self.draft.pull_secrets.push(secret.name.clone());
+    }
+
+    /// Begins a container that runs to its end before what comes after it starts: other init containers and sidecars in the order in which they
+    /// are added, then the user's.
+    pub fn init(&mut self, name: impl Into<String>, image: impl Into<String>) -> Container<'_, 'p, Init> {
+        Container::new(self, name.into(), image.into())
+    }
+
+    /// Begins a native sidecar: an init container that goes on to run, and stops after the user's containers.
+    pub fn sidecar(&mut self, name: impl Into<String>, image: impl Into<String>) -> Container<'_, 'p, Sidecar> {
+        Container::new(self, name.into(), image.into())
+    }
+
+    /// Begins a container beside the user's, in no order with them.
+    pub fn container(&mut self, name: impl Into<String>, image: impl Into<String>) -> Container<'_, 'p, Plain> {
+        Container::new(self, name.into(), image.into())
+    }
+
+    pub(super) fn add(&mut self, place: Place, mut container: Raw, after: Vec<String>) {
+        if place == Place::Sidecar {
+            container.restart_policy = Some("Always".to_owned());
+        }
+        match place {
+            Place::Init | Place::Sidecar => self.draft.init_containers.push(InOrder { container, after }),
+            Place::Container => self.draft.containers.push(container),
+        }
+    }
+
+    /// The first free number from `from` for a port of `container`, which is begun and not added; `None` if there is none.
+    pub(super) fn free_port(&self, container: &Raw, from: u16) -> Option<u16> {
+        let nothing = PodSpec::default();
+        let users = self.draft.template.spec.as_ref().unwrap_or(&nothing);
+        let ours = self.draft.injected().map(|(_, container)| container).chain([container]);
+        let ours: Vec<_> = ours.flat_map(|container| container.ports.iter().flatten()).collect();
+        let is_ours = |number: u16| ours.iter().any(|port| port.container_port == i32::from(number));
+        let is_free = |number: &u16| !is_ours(*number) && !port::is_taken(*number, &container.name, users);
+        (from.max(1)..=u16::MAX).find(is_free)
+    }
+
+    pub(super) fn problems(&mut self) -> &mut Problems {
+        &mut self.draft.problems
+    }
+}

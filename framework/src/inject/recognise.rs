@@ -1,0 +1,225 @@
+//! Whether what a template has is what would be injected.
+//!
+//! An apiserver adds defaults, other webhooks add to what is injected. So a field that is wanted must be there with its value, and a field that is
+//! not wanted may be there only if it is a default, or one that is known to be added from outside and changes nothing of what was wanted.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::quantity;
+
+/// Fields that may be there although they are not wanted, whatever their value: the cluster's choice.
+const FREE: [&str; 3] = ["imagePullPolicy", "resizePolicy", "resources"];
+
+/// Maps that others may add to: quantities that a `LimitRange` fills in.
+const OPEN_MAPS: [&str; 3] = ["resources", "requests", "limits"];
+
+/// Lists that others may add to, and what tells their elements apart: service-account tokens, proxies' variables.
+const OPEN_LISTS: [(&str, &str); 2] = [("env", "name"), ("volumeMounts", "mountPath")];
+
+/// Quantities outside of the open maps.
+const SIZE_LIMIT: &str = "sizeLimit";
+
+/// Whether an apiserver fills in this value where there is none.
+fn is_default(field: &str, value: &Value) -> bool {
+    let default = match field {
+        "terminationMessagePath" => json!("/dev/termination-log"),
+        "terminationMessagePolicy" => json!("File"),
+        "protocol" => json!("TCP"),
+        "scheme" => json!("HTTP"),
+        "service" => json!(""),
+        "apiVersion" => json!("v1"),
+        "timeoutSeconds" | "successThreshold" => json!(1),
+        "periodSeconds" => json!(10),
+        "failureThreshold" => json!(3),
+        "defaultMode" => json!(0o644),
+        "expirationSeconds" => json!(3600),
+        _ => return value.is_null() || value.as_array().is_some_and(Vec::is_empty),
+    };
+    *value == default
+}
+
+/// In which fields `present` is something else than `wanted`, for people: `image is "nginx"`. Empty if it is the same.
+pub(super) fn differences<T: Serialize>(wanted: &T, present: &T) -> Vec<String> {
+    let [wanted, present] =
+        [wanted, present].map(|side| serde_json::to_value(side).expect("Kubernetes' types can be written as JSON"));
+    let mut found = Vec::new();
+    compare(&wanted, &present, &Place { path: String::new(), field: "" }, &mut found);
+    found
+}
+
+struct Place<'a> {
+    path: String,
+    /// The last field of the path.
+    field: &'a str,
+}
+
+impl Place<'_> {
+    fn field<'a>(&self, field: &'a str) -> Place<'a> {
+        let dot = if self.path.is_empty() { "" } else { "." };
+        Place { path: format!("{}{dot}{field}", self.path), field }
+    }
+
+    fn element(&self, element: &str) -> Self {
+        Place { path: format!("{}[{element}]", self.path), field: self.field }
+    }
+
+    /// What is there instead. Arguments and variables may be secrets, and large things help nobody.
+    fn differs(&self, present: &Value) -> String {
+        let is_secret = self.path.split(['.', '[']).any(|field| ["env", "args", "command"].contains(&field));
+        if is_secret || present.is_object() || present.is_array() {
+            return format!("{} is another one", self.path);
+        }
+        format!("{} is {present}", self.path)
+    }
+}
+
+fn compare(wanted: &Value, present: &Value, at: &Place<'_>, found: &mut Vec<String>) {
+    match (wanted, present) {
+        (Value::Object(wanted), Value::Object(present)) => {
+            for (field, wanted) in wanted {
+                let at = at.field(field);
+                match present.get(field) {
+                    Some(present) => compare(wanted, present, &at, found),
+                    None => found.push(format!("{} is not there", at.path)),
+                }
+            }
+            let is_open = OPEN_MAPS.contains(&at.field);
+            for (field, value) in present.iter().filter(|(field, _)| !is_open && !wanted.contains_key(*field)) {
+                // Filled in for pods in the network of their node.
+                let is_host_port = field == "hostPort" && present.get("containerPort") == Some(value);
+                let is_free = FREE.contains(&field.as_str()) || is_open_list(field) || is_host_port;
+                if !is_free && !is_default(field, value) {
+                    found.push(at.field(field).differs(value));
+                }
+            }
+        }
+        (Value::Array(wanted), Value::Array(present)) => lists(wanted, present, at, found),
+        (Value::String(wanted), Value::String(present)) => {
+            let is_quantity = OPEN_MAPS.iter().any(|map| at.path.ends_with(&format!("{map}.{}", at.field)));
+            let is_same = if is_quantity || at.field == SIZE_LIMIT {
+                quantity::is_same(wanted, present)
+            } else {
+                wanted == present
+            };
+            if !is_same {
+                found.push(at.differs(&Value::String(present.clone())));
+            }
+        }
+        (wanted, present) if wanted == present => {}
+        (_, present) => found.push(at.differs(present)),
+    }
+}
+
+fn is_open_list(field: &str) -> bool {
+    OPEN_LISTS.iter().any(|(list, _)| *list == field)
+}
+
+fn lists(wanted: &[Value], present: &[Value], at: &Place<'_>, found: &mut Vec<String>) {
+    if let Some((_, key)) = OPEN_LISTS.iter().find(|(list, _)| *list == at.field) {
+        for wanted in wanted {
+            let of = &wanted[*key];
+            let at = at.element(of.as_str().unwrap_or_default());
+            // The last one counts, where there are several of a name.
+            match present.iter().rfind(|present| present[*key] == *of) {
+                Some(present) => compare(wanted, present, &at, found),
+                None => found.push(format!("{} is not there", at.path)),
+            }
+        }
+    } else if wanted.len() == present.len() {
+        for (index, (wanted, present)) in wanted.iter().zip(present).enumerate() {
+            compare(wanted, present, &at.element(&index.to_string()), found);
+        }
+    } else {
+        found.push(format!("{} has {} elements", at.path, present.len()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{Container, Volume};
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+
+    fn found<T: Serialize + DeserializeOwned>(wanted: &Value, present: &Value) -> Vec<String> {
+        let [wanted, present] =
+            [wanted, present].map(|side| serde_json::from_value::<T>(side.clone()).expect("it is valid"));
+        differences(&wanted, &present)
+    }
+
+    #[test]
+    fn defaults_and_what_others_add_make_no_difference() {
+        let wanted = json!({
+            "name": "a", "image": "a:1", "env": [{"name": "X", "value": "1"}],
+            "ports": [{"containerPort": 80, "name": "web"}], "resources": {"requests": {"cpu": "1000m"}},
+            "readinessProbe": {"httpGet": {"path": "/", "port": 80}},
+        });
+        let present = json!({
+            "name": "a", "image": "a:1", "imagePullPolicy": "IfNotPresent",
+            "env": [{"name": "PROXY", "value": "y"}, {"name": "X", "value": "1"}],
+            "ports": [{"containerPort": 80, "name": "web", "protocol": "TCP", "hostPort": 80}],
+            "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2"}},
+            "readinessProbe": {
+                "httpGet": {"path": "/", "port": 80, "scheme": "HTTP"},
+                "timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3,
+            },
+            "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+            "volumeMounts": [{"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}],
+        });
+        assert_eq!(found::<Container>(&wanted, &present), [""; 0]);
+    }
+
+    #[test]
+    fn what_changes_the_meaning_is_a_difference_even_if_all_that_is_wanted_is_there() {
+        let wanted = json!({"name": "a", "image": "a:1", "env": [{"name": "X"}], "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
+        for (field, value, expected) in [
+            ("image", json!("b:1"), "image is \"b:1\""),
+            ("command", json!(["sh"]), "command is another one"),
+            ("livenessProbe", json!({"exec": {"command": ["curl"]}}), "livenessProbe is another one"),
+            ("args", json!(["--password=x"]), "args is another one"),
+            ("env", json!([{"name": "X", "value": "secret"}]), "env[X].value is another one"),
+            ("env", json!([]), "env[X] is not there"),
+            ("env", json!([{"name": "X"}, {"name": "X", "value": "last counts"}]), "env[X].value is another one"),
+            ("envFrom", json!([{"secretRef": {"name": "s"}}]), "envFrom is another one"),
+            (
+                "volumeMounts",
+                json!([{"name": "v", "mountPath": "/v", "readOnly": true}]),
+                "volumeMounts[/v].readOnly is true",
+            ),
+            ("volumeMounts", json!([{"name": "w", "mountPath": "/v"}]), "volumeMounts[/v].name is \"w\""),
+            ("securityContext", json!({"privileged": true}), "securityContext is another one"),
+            ("restartPolicy", json!("Always"), "restartPolicy is \"Always\""),
+            ("terminationMessagePath", json!("/tmp/x"), "terminationMessagePath is \"/tmp/x\""),
+        ] {
+            let mut present = wanted.clone();
+            present[field] = value;
+            assert_eq!(found::<Container>(&wanted, &present), [expected]);
+        }
+    }
+
+    #[test]
+    fn values_that_may_be_secrets_are_not_told() {
+        let with = |token: &str| {
+            json!({
+                "name": "a", "args": [token], "env": [{"name": "X", "value": token}],
+                "startupProbe": {"exec": {"command": ["curl", token]}},
+            })
+        };
+        let expected =
+            ["args[0] is another one", "env[X].value is another one", "startupProbe.exec.command[1] is another one"];
+        assert_eq!(found::<Container>(&with("mine"), &with("theirs")), expected);
+    }
+
+    #[test]
+    fn a_volume_of_another_source_is_another_one() {
+        let [dir, secret] = [
+            json!({"name": "v", "emptyDir": {}}),
+            json!({"name": "v", "secret": {"secretName": "s", "defaultMode": 420}}),
+        ];
+        assert_eq!(found::<Volume>(&dir, &secret), ["emptyDir is not there", "secret is another one"]);
+        assert_eq!(found::<Volume>(&json!({"name": "v", "secret": {"secretName": "s"}}), &secret), [""; 0]);
+        let [half, other] = ["512Mi", "0.5Gi"].map(|limit| json!({"name": "v", "emptyDir": {"sizeLimit": limit}}));
+        assert_eq!(found::<Volume>(&half, &other), [""; 0]);
+    }
+}

@@ -1,0 +1,63 @@
+//! What a container may do.
+
+use k8s_openapi::api::core::v1::{Capabilities, SeccompProfile, SecurityContext};
+
+/// What a container may do. Every injected container is [`restricted`](Self::restricted), unless it is told otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Security {
+    pub(super) context: SecurityContext,
+}
+
+impl Security {
+    /// What the Pod Security Standard *restricted* asks for, and a root file system that cannot be written.
+    ///
+    /// Kubelet does not start a container whose image runs as root then, unless it gets another [`user`](Self::user).
+    pub fn restricted() -> Self {
+        let drop = Some(vec!["ALL".to_owned()]);
+        let context = SecurityContext {
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(Capabilities { add: None, drop }),
+            read_only_root_filesystem: Some(true),
+            run_as_non_root: Some(true),
+            seccomp_profile: Some(SeccompProfile { localhost_profile: None, type_: "RuntimeDefault".to_owned() }),
+            ..SecurityContext::default()
+        };
+        Self { context }
+    }
+
+    /// Runs as this user and group.
+    #[must_use]
+    pub fn user(mut self, user: u32, group: u32) -> Self {
+        self.context.run_as_user = Some(user.into());
+        self.context.run_as_group = Some(group.into());
+        self
+    }
+
+    /// Writes into its root file system, which goes with the container.
+    #[must_use]
+    pub fn writable_root(mut self) -> Self {
+        self.context.read_only_root_filesystem = None;
+        self
+    }
+
+    /// Has this capability. *Restricted* namespaces allow `NET_BIND_SERVICE` only.
+    #[must_use]
+    pub fn capability(mut self, capability: impl Into<String>) -> Self {
+        let capabilities = self.context.capabilities.get_or_insert_default();
+        capabilities.add.get_or_insert_default().push(capability.into());
+        self
+    }
+}
+
+impl Default for Security {
+    fn default() -> Self {
+        Self::restricted()
+    }
+}
+
+/// Whatever else Kubernetes knows. It is taken as it is.
+impl From<SecurityContext> for Security {
+    fn from(context: SecurityContext) -> Self {
+        Self { context }
+    }
+}

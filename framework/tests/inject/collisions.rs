@@ -1,0 +1,219 @@
+//! What stands in the way is said, all of it, and nothing is overwritten.
+
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use serde_json::{Value, json};
+use trishanku_framework::inject::{
+    EmptyDir, InjectError, Injector, Pod, Probe, ProblemKind, SecretRef, Security, Users,
+};
+use trishanku_framework::{Failure, Retry};
+
+use crate::heaven::{Heaven, controller_manager, template};
+
+fn told(error: &InjectError) -> Vec<String> {
+    error.problems().iter().map(ToString::to_string).collect()
+}
+
+fn app(fields: &Value) -> PodTemplateSpec {
+    let mut app = json!({"name": "app", "image": "app:1"});
+    app.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    template(json!({"spec": {"containers": [app]}}))
+}
+
+#[test]
+fn all_collisions_are_told_at_once_with_place_and_remedy() {
+    let users = template(json!({"spec": {
+        "securityContext": {"runAsUser": 0},
+        "initContainers": [{"name": "gitcd", "image": "mine:1", "restartPolicy": "Always"}],
+        "containers": [
+            {
+                "name": "app", "image": "app:1", "env": [{"name": "KUBECONFIG", "value": "/etc/mine"}],
+                "ports": [{"containerPort": 6443}, {"name": "gitcd-client", "containerPort": 1}],
+                "volumeMounts": [{"name": "repo", "mountPath": "/var/run/heaven/"}],
+            },
+            {"name": "git-pre", "image": "x"},
+        ],
+        "volumes": [{"name": "repo", "secret": {"secretName": "mine"}}],
+    }}));
+    let error = Heaven::default().inject(&users).unwrap_err();
+    assert_eq!(
+        told(&error),
+        [
+            "spec.containers[git-pre]: has the name of a container that is injected; give it another name",
+            "spec.securityContext.runAsUser: is 0, and these injected containers must not run as root: git-pre, gitcd-init, gitcd; set the user of the \
+             containers that need it instead",
+            "spec.containers[app].ports[1]: has the name \"gitcd-client\" of a port of injected container \"gitcd\"; give it another name, since a Service that asks for \
+             it gets the first",
+            "spec.containers[app].ports[6443]: is the port that injected container \"kube-apiserver\" listens on; let it listen on another one",
+            "spec.volumes[repo]: is there, and not what is injected: emptyDir is not there, secret is another one; give it another name, or leave \
+             it out",
+            "spec.initContainers[gitcd]: is there, and not what is injected: args is not there, image is \"mine:1\", ports is not there, and 4 \
+             more; give it another name, or leave it out",
+            "spec.containers[app].volumeMounts[/var/run/heaven/]: is volume \"repo\", where the kubeconfig would be; mount it elsewhere, or ask \
+             for the kubeconfig elsewhere",
+            "spec.containers[app].env[KUBECONFIG]: is \"/etc/mine\"; take it out, or do not ask for a kubeconfig in this container",
+        ]
+    );
+    assert!(error.problems().iter().all(|problem| problem.kind == ProblemKind::Collision));
+    assert_eq!((error.reason(), error.retry()), ("PodTemplateCollision", Retry::AfterChange));
+    assert!(
+        error.to_string().starts_with("cannot inject into the pod template: spec.containers[git-pre]: has the name")
+    );
+}
+
+#[test]
+fn values_that_may_be_secrets_are_not_told() {
+    let users = template(json!({"spec": {
+        "initContainers": [{
+            "name": "git-pre", "image": "ghcr.io/trishanku-org/gitcd:1", "args": ["--token=hush"], "command": ["hush"],
+            "env": [{"name": "GIT_USERNAME", "value": "hush"}],
+        }],
+        "containers": [{"name": "app", "image": "app:1"}],
+    }}));
+    let error = Heaven::default().inject(&users).unwrap_err();
+    assert!(
+        error.to_string().contains("spec.initContainers[git-pre]") && !format!("{error} {error:?}").contains("hush")
+    );
+}
+
+#[test]
+fn a_kubeconfig_that_the_user_has_already_is_left_to_the_user_if_it_is_the_same() {
+    let same = app(&json!({
+        "env": [{"name": "KUBECONFIG", "value": "/var/run/heaven/kubeconfig"}, {"name": "LAST", "value": "$(KUBECONFIG)"}],
+        "volumeMounts": [{"name": "kubeconfig", "mountPath": "/var/run/heaven", "readOnly": true}],
+    }));
+    let injected = Heaven::default().inject(&same).unwrap().spec.unwrap();
+    assert_eq!(injected.containers, same.spec.unwrap().containers);
+
+    let elsewhere =
+        app(&json!({"env": [{"name": "KUBECONFIG", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}));
+    let expected = "spec.containers[app].env[KUBECONFIG]: has a value from elsewhere; take it out, or do not ask for a kubeconfig in this container";
+    assert_eq!(told(&Heaven::default().inject(&elsewhere).unwrap_err()), [expected]);
+    let without = Heaven { kubeconfig: None, ..Heaven::default() };
+    assert_eq!(without.inject(&elsewhere).unwrap().spec.unwrap().containers, elsewhere.spec.unwrap().containers);
+}
+
+#[test]
+fn a_kubeconfig_goes_to_those_that_are_named() {
+    let named = |name: &str| Heaven { kubeconfig: Some(Users::named([name])), ..Heaven::default() };
+    let injected = named("kcm").inject(&controller_manager()).unwrap().spec.unwrap();
+    let has = |container: &k8s_openapi::api::core::v1::Container| {
+        container.env.iter().flatten().any(|variable| variable.name == "KUBECONFIG")
+    };
+    let with: Vec<_> =
+        injected.init_containers.iter().flatten().chain(&injected.containers).filter(|c| has(c)).collect();
+    assert_eq!(with.iter().map(|container| container.name.as_str()).collect::<Vec<_>>(), ["kcm"]);
+    let expected =
+        "spec.containers[gitcd]: is not there, and should get a kubeconfig; there are: wait, kcm; name one of these";
+    assert_eq!(told(&named("gitcd").inject(&controller_manager()).unwrap_err()), [expected]);
+}
+
+#[test]
+fn what_a_runtime_could_not_mount_is_a_collision() {
+    let inside = app(&json!({"volumeMounts": [{"name": "mine", "mountPath": "/var/run/heaven/cache"}]}));
+    let expected = "spec.containers[app].volumeMounts[/var/run/heaven/cache]: is inside of /var/run/heaven, where the kubeconfig would be, and nothing \
+                    can be written; ask for the kubeconfig in another folder, or as a file";
+    assert_eq!(told(&Heaven::default().inject(&inside).unwrap_err()), [expected]);
+
+    let mut around = app(&json!({"volumeMounts": [{"name": "mine", "mountPath": "/var/run"}]}));
+    assert!(Heaven::default().inject(&around).is_ok());
+    around.spec.as_mut().unwrap().volumes =
+        serde_json::from_value(json!([{"name": "mine", "configMap": {"name": "x"}}])).unwrap();
+    let expected = "spec.containers[app].volumeMounts[/var/run]: holds /var/run/heaven, where the kubeconfig would be, and nothing can be written; ask \
+                    for the kubeconfig in another folder";
+    assert_eq!(told(&Heaven::default().inject(&around).unwrap_err()), [expected]);
+    // Beside it, not in it.
+    let beside = app(&json!({"volumeMounts": [{"name": "mine", "mountPath": "/var/run/heaven2"}]}));
+    assert!(Heaven::default().inject(&beside).is_ok());
+}
+
+#[test]
+fn an_older_injection_is_a_collision() {
+    let injected = Heaven::default().inject(&controller_manager()).unwrap();
+    let newer = Heaven { apiserver: "kube-apiserver:newer".to_owned(), ..Heaven::default() };
+    let expected = "spec.initContainers[kube-apiserver]: is there, and not what is injected: image is \"registry.k8s.io/kube-apiserver:v1.36.3\"; give \
+                    it another name, or leave it out";
+    assert_eq!(told(&newer.inject(&injected).unwrap_err()), [expected]);
+}
+
+#[test]
+fn who_waits_stays_behind_those_that_it_waits_for() {
+    let mut swapped = Heaven::default().inject(&controller_manager()).unwrap();
+    let containers = swapped.spec.as_mut().unwrap().init_containers.as_mut().unwrap();
+    containers.swap(2, 3);
+    let expected = "spec.initContainers[kube-apiserver]: comes before \"gitcd\", which it has to wait for; put it behind that, or leave both out";
+    assert_eq!(told(&Heaven::default().inject(&swapped).unwrap_err()), [expected]);
+    // What is missing goes where it has to, and what is there stays where it is.
+    let containers = swapped.spec.as_mut().unwrap().init_containers.as_mut().unwrap();
+    containers.swap(2, 3);
+    containers.remove(1);
+    containers.rotate_right(1);
+    let mended = Heaven::default().inject(&swapped).unwrap().spec.unwrap().init_containers.unwrap();
+    let names: Vec<_> = mended.iter().map(|container| container.name.as_str()).collect();
+    assert_eq!(names, ["wait", "git-pre", "gitcd-init", "gitcd", "kube-apiserver"]);
+}
+
+#[test]
+fn ports_are_free_in_the_whole_pod() {
+    fn inject(users: PodTemplateSpec) -> (Vec<u16>, PodTemplateSpec) {
+        let mut numbers = Vec::new();
+        let injector = Injector::new(users).with(|pod: &mut Pod<'_>| {
+            let mut fixed = pod.sidecar("fixed", "fixed:1");
+            fixed.port("fixed", 8002);
+            numbers.push(fixed.port_near("beside", 8002).number());
+            fixed.add();
+            let mut free = pod.container("free", "free:1");
+            numbers.extend([free.port_near("one", 8000).number(), free.port_near("other", 8000).number()]);
+            free.add();
+            let mut etcd = pod.container("etcd", "etcd:1");
+            numbers.push(etcd.port_near("etcd", 2379).number());
+            etcd.add();
+        });
+        let injected = injector.finish().unwrap();
+        (numbers, injected)
+    }
+    fn numbers(users: Value) -> Vec<u16> {
+        let (numbers, injected) = inject(template(users));
+        // What it declared itself is in nobody's way.
+        assert_eq!(inject(injected.clone()), (numbers.clone(), injected));
+        numbers
+    }
+    let users = |fields: Value| {
+        let mut spec = json!({"containers": [{"name": "app", "image": "app:1", "ports": [{"containerPort": 8000}]}]});
+        spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        json!({"spec": spec})
+    };
+    assert_eq!(numbers(users(json!({}))), [8003, 8001, 8004, 2379]);
+    assert_eq!(numbers(users(json!({"hostNetwork": true}))), [8003, 8001, 8004, 2382]);
+    let sidecar =
+        json!({"name": "s", "livenessProbe": {"httpGet": {"port": 8001}}, "startupProbe": {"grpc": {"port": 8004}}});
+    assert_eq!(numbers(users(json!({"initContainers": [sidecar]}))), [8003, 8005, 8006, 2379]);
+}
+
+#[test]
+fn what_is_wrong_by_itself_is_told_too() {
+    let injector = Injector::new(controller_manager()).with(|pod| {
+        let dir = pod.volume("Dir", EmptyDir::new());
+        pod.volume("Dir", EmptyDir::new());
+        let mut twice = pod.sidecar("twice", "");
+        twice.port("Not-A-Name", 0);
+        twice.port_near("near", u16::MAX);
+        twice.port_near("nearer", u16::MAX);
+        twice
+            .env("A=B", "")
+            .env("A", "1")
+            .env("A", "2")
+            .mount(&dir.sub_path("../up"), "relative")
+            .mount(&dir, "relative/")
+            .security(Security::restricted().user(0, 0))
+            .add();
+        pod.container("twice", "twice:1").add();
+        let mut same = pod.container("same", "same:1");
+        let near = same.port("near", 1);
+        same.readiness(Probe::tcp(&near)).add();
+        let kubeconfig = pod.kubeconfig("kubeconfig", SecretRef::named("s").key("k"));
+        pod.give_kubeconfig(Users::All, &kubeconfig.as_file("kubeconfig"));
+    });
+    let error = injector.finish().unwrap_err();
+    assert_eq!((error.reason(), error.retry()), ("InvalidInjection", Retry::AfterChange));
+    insta::assert_snapshot!(told(&error).join("\n"));
+}
