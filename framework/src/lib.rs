@@ -14,6 +14,8 @@
 //! | [`finalizer`] | nothing goes before it is cleaned up after |
 //! | [`health`] | ready when it is, dead when it is stuck |
 //! | [`metrics`] | the names of controller-runtime |
+//! | [`telemetry`] | every reconcile is a trace, whose requests the apiserver continues; lines say which object they are about |
+//! | [`serve`] | probes and figures are answered from the first moment to the last |
 //!
 //! Each can be used alone, with kube and kube-runtime as they are. `docs/design/framework.md` says what is taken from them, and why the
 //! rest is not.
@@ -32,7 +34,9 @@ mod manager;
 pub mod metrics;
 mod object;
 pub mod queue;
+pub mod serve;
 pub mod status;
+pub mod telemetry;
 
 pub use self::controller::{CleanedUp, Context, Controller, Next, Reconciler};
 pub use self::error::{Failure, Retry};

@@ -1,114 +1,102 @@
 //! Figures under the names, labels and buckets of Go's controller-runtime, so that its dashboards and alerts work.
 //!
+//! Compared with controller-runtime v0.24.1 and client-go v0.36: `pkg/metrics`, `pkg/internal/metrics` and `pkg/internal/controller/metrics`.
+//!
 //! | name | labels | what |
 //! |---|---|---|
 //! | `controller_runtime_reconcile_total` | `controller`, `result`: `success`, `error`, `requeue`, `requeue_after` | reconciles; `requeue` is always 0 |
 //! | `controller_runtime_reconcile_errors_total` | `controller` | failures, panics and those that took too long |
 //! | `controller_runtime_terminal_reconcile_errors_total` | `controller` | failures that only a change helps |
 //! | `controller_runtime_reconcile_panics_total` | `controller` | panics |
+//! | `controller_runtime_reconcile_timeouts_total` | `controller` | those that took too long |
 //! | `controller_runtime_reconcile_time_seconds` | `controller` | a histogram of their time |
 //! | `controller_runtime_max_concurrent_reconciles` | `controller` | [`Controller::concurrency`](crate::Controller::concurrency) |
 //! | `controller_runtime_active_workers` | `controller` | reconciles under way |
+//! | `workqueue_depth` | `name`, `controller`, `priority` | objects that wait for a place: `0` those that changed or are due, `-100` resyncs |
+//! | `workqueue_adds_total` | `name`, `controller` | how often an object began to wait |
+//! | `workqueue_queue_duration_seconds` | `name`, `controller` | a histogram of the time that they waited |
+//! | `workqueue_work_duration_seconds` | `name`, `controller` | a histogram of the time that they were out |
+//! | `workqueue_unfinished_work_seconds` | `name`, `controller` | the sum of the ages of reconciles under way |
+//! | `workqueue_longest_running_processor_seconds` | `name`, `controller` | the age of the oldest |
+//! | `workqueue_retries_total` | `name`, `controller` | objects that are tried or looked at again after a delay |
+//! | `leader_election_master_status` | `name` | 1 while this replica holds the lease |
+//! | `leader_election_slowpath_total` | `name` | renewals that had to read the lease first; controller-runtime counts them and does not show them |
+//! | `rest_client_requests_total` | `code`, `method`, `host` | requests to the apiserver; `<error>` is one without an answer |
+//! | `rest_client_request_duration_seconds` | `verb`, `host` | a histogram of their time until the head of the answer, without watches; in controller-runtime only if asked for |
+//!
+//! Names of the Go runtime, of the process, and of what is not here (webhooks, certificates, a rate limiter of the client) have no counterpart.
+
+mod leases;
+mod plain;
+mod queues;
+mod reconciles;
+mod requests;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+pub(crate) use self::leases::LeaseFigures;
+use self::leases::Leases;
+use self::queues::Queues;
+use self::reconciles::Reconciles;
+pub(crate) use self::reconciles::{Ending, Figures};
+pub(crate) use self::requests::Requests;
 
 /// What a page with [`Metrics::text`] is.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-const BUCKETS: [f64; 40] = [
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
-    1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
-];
+/// What a page with [`Metrics::plain`] is.
+pub const PLAIN_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Of {
-    controller: String,
-}
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfWithResult {
-    controller: String,
-    result: &'static str,
-}
-
-type Times = Family<Of, Histogram, fn() -> Histogram>;
-
-/// The figures of a manager's controllers. Clones are the same ones.
+/// The figures of a manager. Clones are the same ones.
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<Families>);
 
 #[derive(Debug)]
 struct Families {
     registry: Mutex<Registry>,
-    total: Family<OfWithResult, Counter>,
-    errors: Family<Of, Counter>,
-    terminal: Family<Of, Counter>,
-    panics: Family<Of, Counter>,
-    time: Times,
-    concurrency: Family<Of, Gauge>,
-    active: Family<Of, Gauge>,
+    reconciles: Reconciles,
+    queues: Queues,
+    leases: Leases,
+    requests: Requests,
+    /// Those of each controller, some of which pass by themselves.
+    controllers: Mutex<Vec<Figures>>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        let time: Times = Family::new_with_constructor(|| Histogram::new(BUCKETS));
-        let families = Families {
-            registry: Mutex::default(),
-            total: Family::default(),
-            errors: Family::default(),
-            terminal: Family::default(),
-            panics: Family::default(),
-            time,
-            concurrency: Family::default(),
-            active: Family::default(),
-        };
-        let metrics = Self(Arc::new(families));
-        metrics.with_registry(|registry| {
-            let of = &metrics.0;
-            let registry = registry.sub_registry_with_prefix("controller_runtime");
-            // The text adds `_total` to counters.
-            registry.register("reconcile", "Total number of reconciliations per controller", of.total.clone());
-            registry.register(
-                "reconcile_errors",
-                "Total number of reconciliation errors per controller",
-                of.errors.clone(),
-            );
-            let help = "Total number of terminal reconciliation errors per controller";
-            registry.register("terminal_reconcile_errors", help, of.terminal.clone());
-            registry.register(
-                "reconcile_panics",
-                "Total number of reconciliation panics per controller",
-                of.panics.clone(),
-            );
-            registry.register(
-                "reconcile_time_seconds",
-                "Length of time per reconciliation per controller",
-                of.time.clone(),
-            );
-            let help = "Maximum number of concurrent reconciles per controller";
-            registry.register("max_concurrent_reconciles", help, of.concurrency.clone());
-            registry.register("active_workers", "Number of currently used workers per controller", of.active.clone());
-        });
-        metrics
+        let mut registry = Registry::default();
+        Self(Arc::new(Families {
+            reconciles: Reconciles::register(&mut registry),
+            queues: Queues::register(&mut registry),
+            leases: Leases::register(&mut registry),
+            requests: Requests::register(&mut registry),
+            registry: Mutex::new(registry),
+            controllers: Mutex::default(),
+        }))
     }
 }
 
 impl Metrics {
     /// All figures as `OpenMetrics` text; serve it as [`CONTENT_TYPE`].
     pub fn text(&self) -> String {
+        self.0.controllers.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(Figures::look);
         let mut text = String::new();
         // Writing into a string does not fail.
         let _written = self.with_registry(|registry| encode(&mut text, registry));
         text
+    }
+
+    /// All figures as the text that came before `OpenMetrics`, with the bounds of buckets as Go prints them; serve it as
+    /// [`PLAIN_CONTENT_TYPE`].
+    pub fn plain(&self) -> String {
+        plain::plain(&self.text())
     }
 
     /// Adds figures of your own to the text.
@@ -118,112 +106,16 @@ impl Metrics {
 
     /// Those of one controller, all there from the start.
     pub(crate) fn of(&self, controller: &str, concurrency: usize) -> Figures {
-        let of = Of { controller: controller.to_owned() };
-        let total =
-            |result| self.0.total.get_or_create_owned(&OfWithResult { controller: controller.to_owned(), result });
-        total("requeue");
-        self.0.concurrency.get_or_create(&of).set(concurrency as i64);
-        Figures {
-            success: total("success"),
-            error: total("error"),
-            requeue_after: total("requeue_after"),
-            errors: self.0.errors.get_or_create_owned(&of),
-            terminal: self.0.terminal.get_or_create_owned(&of),
-            panics: self.0.panics.get_or_create_owned(&of),
-            time: self.0.time.get_or_create_owned(&of),
-            active: self.0.active.get_or_create_owned(&of),
-        }
-    }
-}
-
-/// Those of one controller.
-#[derive(Clone, Debug)]
-pub(crate) struct Figures {
-    success: Counter,
-    error: Counter,
-    requeue_after: Counter,
-    errors: Counter,
-    terminal: Counter,
-    panics: Counter,
-    time: Histogram,
-    active: Gauge,
-}
-
-/// How a reconcile ended, for the figures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    Success,
-    Again,
-    Failed,
-    Terminal,
-    Panicked,
-    /// By the end of the lease or the program.
-    Cancelled,
-}
-
-impl Figures {
-    pub(crate) fn began(&self) {
-        self.active.inc();
+        let figures = self.0.reconciles.of(&self.0.queues, controller, concurrency);
+        self.0.controllers.lock().unwrap_or_else(PoisonError::into_inner).push(figures.clone());
+        figures
     }
 
-    pub(crate) fn ended(&self, ending: Ending, took: Duration) {
-        self.active.dec();
-        match ending {
-            Ending::Success => self.success.inc(),
-            Ending::Again => self.requeue_after.inc(),
-            Ending::Cancelled => return,
-            Ending::Failed | Ending::Terminal | Ending::Panicked => {
-                self.errors.inc();
-                self.error.inc()
-            }
-        };
-        match ending {
-            Ending::Terminal => drop(self.terminal.inc()),
-            Ending::Panicked => drop(self.panics.inc()),
-            _ => {}
-        }
-        self.time.observe(took.as_secs_f64());
+    pub(crate) fn of_lease(&self, name: &str) -> LeaseFigures {
+        self.0.leases.of(name)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_and_labels_are_those_of_controller_runtime() {
-        let metrics = Metrics::default();
-        let figures = metrics.of("tank", 4);
-        for (ending, took) in [
-            (Ending::Success, 1),
-            (Ending::Again, 2),
-            (Ending::Failed, 3),
-            (Ending::Terminal, 20),
-            (Ending::Panicked, 300),
-            (Ending::Cancelled, 1),
-        ] {
-            figures.began();
-            figures.ended(ending, Duration::from_millis(took));
-        }
-        figures.began();
-        let text = metrics.text();
-        for line in [
-            "controller_runtime_reconcile_total{controller=\"tank\",result=\"success\"} 1",
-            "controller_runtime_reconcile_total{controller=\"tank\",result=\"requeue_after\"} 1",
-            "controller_runtime_reconcile_total{controller=\"tank\",result=\"requeue\"} 0",
-            "controller_runtime_reconcile_total{controller=\"tank\",result=\"error\"} 3",
-            "controller_runtime_reconcile_errors_total{controller=\"tank\"} 3",
-            "controller_runtime_terminal_reconcile_errors_total{controller=\"tank\"} 1",
-            "controller_runtime_reconcile_panics_total{controller=\"tank\"} 1",
-            "controller_runtime_reconcile_time_seconds_count{controller=\"tank\"} 5",
-            "controller_runtime_reconcile_time_seconds_bucket{le=\"0.005\",controller=\"tank\"} 3",
-            "controller_runtime_reconcile_time_seconds_bucket{le=\"0.025\",controller=\"tank\"} 4",
-            "controller_runtime_reconcile_time_seconds_bucket{le=\"60.0\",controller=\"tank\"} 5",
-            "controller_runtime_max_concurrent_reconciles{controller=\"tank\"} 4",
-            "controller_runtime_active_workers{controller=\"tank\"} 1",
-            "# TYPE controller_runtime_reconcile_time_seconds histogram",
-        ] {
-            assert!(text.lines().any(|there| there == line), "{line} is not in\n{text}");
-        }
+    pub(crate) fn requests(&self) -> Requests {
+        self.0.requests.clone()
     }
 }
