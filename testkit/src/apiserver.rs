@@ -65,10 +65,13 @@ impl ApiServer {
             _ => {}
         }
         std::fs::write(folder.join("audit-policy.json"), AUDIT_POLICY).map_err(StartError::System)?;
-        std::fs::write(folder.join("tracing.json"), tracing(settings)).map_err(StartError::System)?;
         let mut command = Command::new(&settings.program);
-        // A test waits for its spans; unless told otherwise they are five seconds late.
-        command.args(flags(settings, port)).env("OTEL_BSP_SCHEDULE_DELAY", "100");
+        command.args(flags(settings, port));
+        if let Some(collector) = settings.collector {
+            std::fs::write(folder.join("tracing.json"), tracing(collector)).map_err(StartError::System)?;
+            // A test waits for its spans; unless told otherwise they are five seconds late.
+            command.env("OTEL_BSP_SCHEDULE_DELAY", "100");
+        }
         let program = Program::start(&command, &log, &ended).map_err(StartError::System)?;
         let client =
             Client::try_from(config(port, &settings.authority)).map_err(|error| StartError::Client(Box::new(error)))?;
@@ -120,12 +123,9 @@ fn last_lines(log: &Path) -> String {
 }
 
 /// Nothing is traced but what comes with a trace.
-fn tracing(settings: &Settings) -> String {
-    let mut tracing = json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "TracingConfiguration"});
-    if let Some(collector) = settings.collector {
-        tracing["endpoint"] = collector.to_string().into();
-    }
-    tracing.to_string()
+fn tracing(collector: SocketAddr) -> String {
+    let (version, kind) = ("apiserver.config.k8s.io/v1", "TracingConfiguration");
+    json!({"apiVersion": version, "kind": kind, "endpoint": collector.to_string()}).to_string()
 }
 
 fn flags(settings: &Settings, port: u16) -> Vec<OsString> {

@@ -107,3 +107,31 @@ where
         .boxed()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tower::service_fn;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_request_is_counted_and_without_traces_carries_none() {
+        let metrics = Metrics::default();
+        let calls = Calls::to(&"https://10.0.0.1:6443/".parse().unwrap(), Some(&metrics));
+        let mut service = calls.layer(service_fn(async |request: Request<()>| {
+            assert!(!request.headers().contains_key("traceparent"));
+            if request.uri().path() == "/gone" { Err(BoxError::from("gone")) } else { Ok(Response::new(())) }
+        }));
+        for uri in ["/api/v1/pods", "/api/v1/pods?watch=true", "/gone"] {
+            let _answered = service.call(Request::get(uri).body(()).unwrap()).await;
+        }
+        let text = metrics.text();
+        for line in [
+            "rest_client_requests_total{code=\"200\",method=\"GET\",host=\"10.0.0.1:6443\"} 2",
+            "rest_client_requests_total{code=\"<error>\",method=\"GET\",host=\"10.0.0.1:6443\"} 1",
+            "rest_client_request_duration_seconds_count{verb=\"GET\",host=\"10.0.0.1:6443\"} 2",
+        ] {
+            assert!(text.lines().any(|there| there == line), "{line} is not in\n{text}");
+        }
+    }
+}

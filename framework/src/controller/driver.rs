@@ -199,15 +199,15 @@ impl<R: Reconciler> Driver<R> {
             self.trail.forget(&key);
             return DONE;
         };
-        let reconcile = self.trail.begin(&Subject {
+        let subject = Subject {
             controller: &self.name,
             kind: &R::Object::kind(&()),
             key: &key,
             generation: object.meta().generation,
             lane,
             failures,
-            origin: TraceContext::on(&*object),
-        });
+        };
+        let reconcile = self.trail.begin(&subject, || TraceContext::on(&*object));
         let context = Context { client, key, lane, failures };
         let work = async {
             let in_time = tokio::time::timeout(self.time_limit, self.step(object, context)).await;

@@ -120,14 +120,12 @@ impl Election {
     }
 
     async fn attempt(&self, held: Option<Lease>, candidate: &mut Candidate) -> kube::Result<Attempt> {
+        if held.is_none() && *self.role.borrow() != Role::Standby {
+            self.figures.slow_path();
+        }
         let lease = match held {
             Some(lease) => Some(lease),
-            None => {
-                if *self.role.borrow() != Role::Standby {
-                    self.figures.slow_path();
-                }
-                self.api.get_opt(&self.settings.name).await?
-            }
+            None => self.api.get_opt(&self.settings.name).await?,
         };
         let step = candidate.saw(lease.as_ref().map(record), self.clock.now());
         let (lease, taken) = match (step, lease) {

@@ -13,8 +13,17 @@ pub const TRACEPARENT: &str = "framework.trishanku.org/traceparent";
 
 /// A span of a trace, as [W3C Trace Context](https://www.w3.org/TR/trace-context/) writes it. There is none unless traces are
 /// [asked for](crate::telemetry).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct TraceContext(pub(super) SpanContext);
+
+impl PartialEq for TraceContext {
+    /// The same span, however it was learned of.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.trace_id() == other.0.trace_id() && self.0.span_id() == other.0.span_id()
+    }
+}
+
+impl Eq for TraceContext {}
 
 impl TraceContext {
     /// The span around this code, in a reconcile that of the reconcile or of something in it; `None` without traces.
@@ -22,7 +31,7 @@ impl TraceContext {
         Self::of(&Span::current())
     }
 
-    /// That of a span. A span that nobody has asked for its context gets no more links after this.
+    /// That of a span, which begins with this: it gets no more links.
     pub(crate) fn of(span: &Span) -> Option<Self> {
         if !super::on() || span.is_disabled() {
             return None;

@@ -223,7 +223,6 @@ pub(crate) mod tests {
             generation: Some(3),
             lane: crate::queue::Lane::Due,
             failures: 1,
-            origin: None,
         };
         tracing::dispatcher::with_default(&subscriber, || {
             let work = async {
@@ -231,7 +230,7 @@ pub(crate) mod tests {
                 tracing::warn!("it leaks");
                 ((), crate::metrics::Ending::Success, None)
             };
-            futures::executor::block_on(trail.begin(&subject).run(work));
+            futures::executor::block_on(trail.begin(&subject, || None).run(work));
         });
         let line: serde_json::Value = serde_json::from_str(&lines.text()).expect("there is one line");
         for (name, value) in [

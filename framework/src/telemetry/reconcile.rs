@@ -21,8 +21,6 @@ pub(crate) struct Subject<'a> {
     pub(crate) generation: Option<i64>,
     pub(crate) lane: Lane,
     pub(crate) failures: u32,
-    /// Where the object comes from, if it says so.
-    pub(crate) origin: Option<TraceContext>,
 }
 
 /// The traces of objects that are to be looked at again: what they were last is the reason for what comes next.
@@ -37,15 +35,17 @@ impl Trail {
     }
 
     pub(crate) fn forget(&self, key: &Key) {
-        self.with(|last| last.remove(key));
+        if super::on() {
+            self.with(|last| last.remove(key));
+        }
     }
 
     pub(crate) fn clear(&self) {
         self.with(HashMap::clear);
     }
 
-    /// Begins a span for a reconcile, with links to what led to it.
-    pub(crate) fn begin(&self, of: &Subject<'_>) -> Reconcile<'_> {
+    /// Begins a span for a reconcile, with links to what led to it; `origin` is where the object comes from, if it says so.
+    pub(crate) fn begin(&self, of: &Subject<'_>, origin: impl FnOnce() -> Option<TraceContext>) -> Reconcile<'_> {
         // An error only by its level: whatever is left out of the log, lines say which object they are about.
         let span = tracing::error_span!(
             target: RECONCILE,
@@ -62,17 +62,26 @@ impl Trail {
             "error.type" = Empty,
             otel.status_code = Empty,
         );
-        let links = [("previous", self.with(|last| last.get(of.key).cloned())), ("origin", of.origin.clone())];
+        if super::on() {
+            self.lead_on(&span, of.key, origin());
+        }
+        Reconcile { span, key: of.key.clone(), trail: self, ended: false }
+    }
+}
+
+impl Trail {
+    /// Links a span to what led to it, and keeps it for what comes next.
+    fn lead_on(&self, span: &Span, key: &Key, origin: Option<TraceContext>) {
+        let links = [("previous", self.with(|last| last.remove(key))), ("origin", origin)];
         for (what, TraceContext(context)) in links.into_iter().filter_map(|(what, link)| Some((what, link?))) {
             span.add_link_with_attributes(context, vec![KeyValue::new("link", what)]);
         }
-        if let Some(context) = TraceContext::of(&span) {
-            logs::identify(&span, &context);
-            if context.is_sampled() {
-                self.with(|last| last.insert(of.key.clone(), context));
-            }
+        // No more links after this: it has begun.
+        let Some(context) = TraceContext::of(span) else { return };
+        logs::identify(span, &context);
+        if context.is_sampled() {
+            self.with(|last| last.insert(key.clone(), context));
         }
-        Reconcile { span, key: of.key.clone(), trail: self, ended: false }
     }
 }
 

@@ -61,7 +61,7 @@ pub enum SetupError {
     Taken(#[source] tracing::dispatcher::SetGlobalDefaultError),
 }
 
-/// What to log and where to send traces. See the [module](self) for what the environment says.
+/// What to log and where to send traces. See the [module](crate::telemetry) for what the environment says.
 #[derive(Debug)]
 pub struct Settings {
     service: String,

@@ -4,6 +4,7 @@
 mod applying;
 mod basics;
 mod failures;
+mod figures;
 mod leases;
 mod process;
 mod serving;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
 use kube::{Api, CustomResourceExt, ResourceExt};
+use tracing::Instrument;
 use trishanku_framework::apply::Set;
 use trishanku_framework::cache::Scope;
 use trishanku_framework::queue::Backoff;
@@ -41,7 +42,8 @@ async fn a_reconcile_is_a_trace_that_the_apiserver_and_its_store_continue() {
     let cluster = TestCluster::traced(collector.address()).await.unwrap();
     cluster.install(&Tank::crd()).await;
     let lines = Lines::default();
-    let settings = Settings::new("tanks").collector(collector.url()).format(Format::Json).writer(lines.clone());
+    let settings = Settings::new("tanks").collector(collector.url()).spans_of("manager");
+    let settings = settings.format(Format::Json).writer(lines.clone());
     let (subscriber, telemetry) = settings.build().unwrap();
     let _of_this_thread = tracing::dispatcher::set_default(&subscriber);
 
@@ -57,7 +59,9 @@ async fn a_reconcile_is_a_trace_that_the_apiserver_and_its_store_continue() {
                 metadata: kube::api::ObjectMeta { name: Some(tank.name_any()), ..Default::default() },
                 ..ConfigMap::default()
             };
-            set.apply(wanted, &cache).await.map_err(|_| Problem::Broken)?;
+            let mixing = tracing::info_span!("mixing");
+            set.apply(wanted, &cache).instrument(mixing).await.map_err(|_| Problem::Broken)?;
+            logs.add(tank.name_any());
             assert!(tank.name_any() != "panics", "as it is asked to");
             if context.failures == 0 {
                 let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(context.client, "default");
@@ -74,6 +78,7 @@ async fn a_reconcile_is_a_trace_that_the_apiserver_and_its_store_continue() {
         api.create(&PostParams::default(), &tank).await.unwrap();
     }
     log.until(1, "done").await;
+    log.until(1, "panics").await;
     // The last traces are sent when it has drained, not when a batch is full or five seconds old.
     running.stop().await;
 
@@ -89,8 +94,9 @@ async fn a_reconcile_is_a_trace_that_the_apiserver_and_its_store_continue() {
     assert_eq!((second.linked("previous"), second.is_error()), (vec![first.span_id()], false));
     assert!(!second.is_of_trace_of(&first));
 
-    // The apply, down to the store.
-    let call = below(&collector, &first, "PATCH /api/v1/namespaces/{namespace}/configmaps/{name}").await;
+    // The apply, in the reconciler's own span, down to the store.
+    let mixing = below(&collector, &first, "mixing").await;
+    let call = below(&collector, &mixing, "PATCH /api/v1/namespaces/{namespace}/configmaps/{name}").await;
     let attributes = [
         "http.request.method",
         "url.template",
@@ -121,7 +127,8 @@ async fn a_reconcile_is_a_trace_that_the_apiserver_and_its_store_continue() {
         let text = format!("{:?}", span.span.attributes);
         assert!(!text.contains('?') && !text.contains("fieldManager") && !text.contains("Bearer"), "{text}");
     }
-    assert!(ours.iter().all(|span| span.name() == "reconcile" || span.span.parent_span_id.len() == 8), "{ours:#?}");
+    let requests: Vec<_> = ours.iter().filter(|span| !matches!(span.name(), "reconcile" | "mixing")).collect();
+    assert!(requests.iter().all(|span| span.name().contains(" /api")), "others are not sent: {requests:#?}");
 
     let panicked = reconcile(&collector, "panics", 1).await;
     assert_eq!((panicked.attribute("outcome"), panicked.is_error()), ("panic".to_owned(), true));
@@ -129,8 +136,8 @@ async fn a_reconcile_is_a_trace_that_the_apiserver_and_its_store_continue() {
     // What was created says who made it, and is not written again for that.
     let map = maps.get("stamped").await.unwrap();
     let stamp = TraceContext::on(&map).expect("it is stamped");
-    assert_eq!((stamp.trace_id(), stamp.span_id()), (first.trace_id(), first.span_id()));
-    assert!(!ours.iter().any(|span| span.is_child_of(&second)), "nothing differs: {ours:#?}");
+    assert_eq!((stamp.trace_id(), stamp.span_id()), (first.trace_id(), mixing.span_id()));
+    assert!(!requests.iter().any(|span| span.is_of_trace_of(&second)), "nothing differs: {requests:#?}");
 
     let text = lines.text();
     let line = text.lines().find(|line| line.contains("NotFound")).expect("the failure is logged");
