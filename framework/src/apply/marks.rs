@@ -40,3 +40,25 @@ pub(super) fn stamp<K: Object>(wanted: &mut K, live: Option<&K>) {
         context.stamp(wanted);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::telemetry::TRACEPARENT;
+
+    #[test]
+    fn what_is_there_keeps_its_stamp_and_gets_none() {
+        let origin = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let stamped = |live: Option<&ConfigMap>| {
+            let mut wanted = ConfigMap::default();
+            stamp(&mut wanted, live);
+            wanted.metadata.annotations.and_then(|mut annotations| annotations.remove(TRACEPARENT))
+        };
+        let mut live = ConfigMap::default();
+        assert_eq!((stamped(Some(&live)), stamped(None)), (None, None), "without a trace there is none");
+        TraceContext::parse(origin).expect("it is one").stamp(&mut live);
+        assert_eq!(stamped(Some(&live)).as_deref(), Some(origin));
+    }
+}

@@ -67,9 +67,7 @@ impl Trail {
         }
         Reconcile { span, key: of.key.clone(), trail: self, ended: false }
     }
-}
 
-impl Trail {
     /// Links a span to what led to it, and keeps it for what comes next.
     fn lead_on(&self, span: &Span, key: &Key, origin: Option<TraceContext>) {
         let links = [("previous", self.with(|last| last.remove(key))), ("origin", origin)];
