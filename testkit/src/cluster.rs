@@ -85,7 +85,8 @@ impl TestCluster {
     /// Starts one whose kube-apiserver and gitcd send their spans to `collector`: those of requests that are in a trace already, if they are by
     /// somebody who may do everything (as all clients from here are).
     ///
-    /// gitcd's journal and commits are on threads of their own, and tell nothing.
+    /// gitcd sends every five seconds, and when the cluster is dropped, which waits for the collector: drop it where that is not held up
+    /// (`spawn_blocking`). Its journal and commits are on threads of their own, and tell nothing.
     ///
     /// # Errors
     /// As [`start`](Self::start).
