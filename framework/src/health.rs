@@ -13,6 +13,7 @@ pub struct Health(Arc<Mutex<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
+    /// How many of that name are not ready; those that are stay, with 0.
     awaited: BTreeMap<String, usize>,
     beats: BTreeMap<String, Instant>,
 }
@@ -38,8 +39,7 @@ impl Health {
     /// # Errors
     /// The names that were [announced](Self::wait_for) and are not ready.
     pub fn ready(&self) -> Result<(), Vec<String>> {
-        let awaited: Vec<_> = self.known().awaited.keys().cloned().collect();
-        if awaited.is_empty() { Ok(()) } else { Err(awaited) }
+        failing(self.readiness())
     }
 
     /// For a liveness probe: `Err` has who has shown no sign of life for a minute.
@@ -47,15 +47,29 @@ impl Health {
     /// # Errors
     /// The controllers that are stuck.
     pub fn alive(&self) -> Result<(), Vec<String>> {
-        let stuck = |(_, beat): &(&String, &Instant)| beat.elapsed() > BEAT * 12;
-        let stuck: Vec<_> = self.known().beats.iter().filter(stuck).map(|(name, _)| name.clone()).collect();
-        if stuck.is_empty() { Ok(()) } else { Err(stuck) }
+        failing(self.liveness())
+    }
+
+    /// Everything that was announced, by name, and whether it is ready.
+    pub(crate) fn readiness(&self) -> Vec<(String, bool)> {
+        self.known().awaited.iter().map(|(name, lacking)| (name.clone(), *lacking == 0)).collect()
+    }
+
+    /// Everybody who has a pulse, by name, and whether it beats.
+    pub(crate) fn liveness(&self) -> Vec<(String, bool)> {
+        self.known().beats.iter().map(|(name, beat)| (name.clone(), beat.elapsed() <= BEAT * 12)).collect()
     }
 
     pub(crate) fn pulse(&self, of: &str) -> Pulse {
         let pulse = Pulse { health: self.clone(), of: of.to_owned() };
         pulse.beat();
         pulse
+    }
+
+    #[cfg(test)]
+    pub(crate) fn stop_of(&self, whom: &str) {
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(61)).unwrap();
+        self.known().beats.insert(whom.to_owned(), long_ago);
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {
@@ -69,11 +83,13 @@ impl Awaited {
         let mut known = self.health.known();
         if let Some(left) = known.awaited.get_mut(&self.what) {
             *left -= 1;
-            if *left == 0 {
-                known.awaited.remove(&self.what);
-            }
         }
     }
+}
+
+fn failing(checks: Vec<(String, bool)>) -> Result<(), Vec<String>> {
+    let failing: Vec<_> = checks.into_iter().filter_map(|(name, good)| (!good).then_some(name)).collect();
+    if failing.is_empty() { Ok(()) } else { Err(failing) }
 }
 
 /// Shows that somebody is not stuck.
@@ -120,8 +136,7 @@ mod tests {
         let health = Health::default();
         let pulse = health.pulse("tank");
         assert_eq!(health.alive(), Ok(()));
-        let long_ago = Instant::now().checked_sub(Duration::from_secs(61)).unwrap();
-        health.known().beats.insert("tank".to_owned(), long_ago);
+        health.stop_of("tank");
         assert_eq!(health.alive(), Err(vec!["tank".to_owned()]));
         pulse.beat();
         assert_eq!(health.alive(), Ok(()));

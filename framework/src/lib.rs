@@ -15,6 +15,8 @@
 //! | [`health`] | ready when it is, dead when it is stuck |
 //! | [`inject`] | sidecars beside somebody else's containers, which stay as they are; a wrong pod does not compile |
 //! | [`metrics`] | the names of controller-runtime |
+//! | [`telemetry`] | every reconcile is a trace, whose requests the apiserver continues; lines say which object they are about |
+//! | [`serve`] | probes and figures are answered from the first moment to the last |
 //!
 //! Each can be used alone, with kube and kube-runtime as they are. `docs/design/framework.md` says what is taken from them, and why the
 //! rest is not.
@@ -34,7 +36,9 @@ mod manager;
 pub mod metrics;
 mod object;
 pub mod queue;
+pub mod serve;
 pub mod status;
+pub mod telemetry;
 
 pub use self::controller::{CleanedUp, Context, Controller, Next, Reconciler};
 pub use self::error::{Failure, Retry};

@@ -14,6 +14,8 @@ use crate::controller::{Controller, Driver, Orders, Reconciler, Runs};
 use crate::health::{Awaited, Health};
 use crate::lease::{self, Election, Fence, Role};
 use crate::metrics::Metrics;
+use crate::serve::Server;
+use crate::telemetry::Telemetry;
 use crate::{Object, clock};
 
 /// Runs controllers until it is told to stop.
@@ -59,6 +61,8 @@ pub struct Manager {
     grace: Duration,
     health: Health,
     metrics: Metrics,
+    telemetry: Option<Telemetry>,
+    server: Option<Server>,
     /// Until it runs: nobody may take it for ready before.
     start: Option<Awaited>,
 }
@@ -92,13 +96,15 @@ impl Manager {
         let health = Health::default();
         Self {
             config,
-            start: Some(health.wait_for("the start")),
+            start: Some(health.wait_for("start")),
             caches: Caches::new(scope),
             controllers: Vec::new(),
             lease: None,
             grace: Duration::from_secs(20),
             health,
             metrics: Metrics::default(),
+            telemetry: None,
+            server: None,
         }
     }
 
@@ -121,6 +127,20 @@ impl Manager {
     #[must_use]
     pub fn controller<R: Reconciler>(mut self, controller: Controller<R>) -> Self {
         self.controllers.push(Driver::new(controller, &self.caches, &self.metrics));
+        self
+    }
+
+    /// Answers probes and scrapes while it runs, and until it has drained.
+    #[must_use]
+    pub fn serve(mut self, server: Server) -> Self {
+        self.server = Some(server);
+        self
+    }
+
+    /// Sends the last traces when it has drained, and lets [`serve`](Self::serve) change what is logged.
+    #[must_use]
+    pub fn telemetry(mut self, telemetry: &Telemetry) -> Self {
+        self.telemetry = Some(telemetry.clone());
         self
     }
 
@@ -149,6 +169,19 @@ impl Manager {
     /// # Errors
     /// [`RunError`]. A cluster that cannot be reached is none: that is tried until it can.
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+        let telemetry = self.telemetry.clone();
+        let serving = self.server.take().map(|server| server.start(&self.health, &self.metrics, telemetry.as_ref()));
+        let outcome = self.work(stop).await;
+        if let Some(telemetry) = telemetry {
+            telemetry.flush().await;
+        }
+        if let Some(serving) = serving {
+            serving.end().await;
+        }
+        outcome
+    }
+
+    async fn work(mut self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
         let open = self.client(&Fence::open())?;
         let (stopping, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
@@ -195,7 +228,7 @@ impl Manager {
     }
 
     fn client(&self, fence: &Fence) -> Result<Client, RunError> {
-        connect(self.config.clone(), fence).map_err(|error| RunError::Client(Box::new(error)))
+        connect(self.config.clone(), fence, Some(&self.metrics)).map_err(|error| RunError::Client(Box::new(error)))
     }
 
     async fn synced(&self) {
@@ -203,7 +236,7 @@ impl Manager {
             .caches
             .synced()
             .into_iter()
-            .map(|(kind, synced)| (self.health.wait_for(format!("the cache of {kind}")), synced))
+            .map(|(kind, synced)| (self.health.wait_for(format!("cache/{kind}")), synced))
             .collect();
         let one = |(awaited, synced): (Awaited, futures::future::BoxFuture<'static, ()>)| async move {
             synced.await;
@@ -216,7 +249,7 @@ impl Manager {
         let Some(settings) = self.lease.clone() else {
             return Ok((Fence::open(), watch::channel(Role::Leading { term: 1 }).1, None));
         };
-        let election = Election::new(client, settings, clock::boottime())?;
+        let election = Election::new(client, settings, clock::boottime())?.counted(&self.metrics);
         Ok((election.fence(), election.role(), Some(election)))
     }
 }

@@ -71,6 +71,26 @@ fn changes_bring_a_retry_forward_but_do_not_make_the_delays_grow() {
 }
 
 #[test]
+fn who_is_due_while_there_is_no_room_wakes_nobody_and_waits_from_when_it_was_due() {
+    let (mut queue, now) = (Queue::new(settings(1)), Instant::now());
+    let due = now + Duration::from_secs(5);
+    queue.add(&1, Cause::Changed, now);
+    assert_eq!(queue.next(now).map(|job| (job.key, job.waited)), Some((1, Duration::ZERO)));
+    queue.finish(&1, Outcome::Again(due - now), now);
+    queue.add(&2, Cause::Changed, now);
+    assert_eq!(queue.next(now).map(|job| job.key), Some(2));
+    let later = due + Duration::from_secs(1);
+    assert_eq!(
+        (queue.next(later), queue.wake_at()),
+        (None, None),
+        "a look at the time would be the same again and again"
+    );
+    assert_eq!((queue.waiting_in(Lane::Due), queue.added()), (1, 3));
+    queue.finish(&2, Outcome::Done, later);
+    assert_eq!(queue.next(later).map(|job| (job.key, job.waited)), Some((1, Duration::from_secs(1))));
+}
+
+#[test]
 fn a_change_of_what_is_wanted_begins_the_delays_anew() {
     let (mut queue, mut now) = (Queue::new(settings(1)), Instant::now());
     queue.add(&1, Cause::Changed, now);

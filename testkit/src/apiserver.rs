@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use kube::{Client, Config};
+use serde_json::json;
 
 use crate::certs;
 use crate::cluster::StartError;
@@ -31,6 +32,8 @@ pub(crate) struct Settings {
     /// The authority's certificate.
     pub(crate) authority: Vec<u8>,
     pub(crate) store_url: String,
+    /// Of its traces.
+    pub(crate) collector: Option<SocketAddr>,
     pub(crate) flags: Vec<String>,
 }
 
@@ -64,6 +67,11 @@ impl ApiServer {
         std::fs::write(folder.join("audit-policy.json"), AUDIT_POLICY).map_err(StartError::System)?;
         let mut command = Command::new(&settings.program);
         command.args(flags(settings, port));
+        if let Some(collector) = settings.collector {
+            std::fs::write(folder.join("tracing.json"), tracing(collector)).map_err(StartError::System)?;
+            // A test waits for its spans; unless told otherwise they are five seconds late.
+            command.env("OTEL_BSP_SCHEDULE_DELAY", "100");
+        }
         let program = Program::start(&command, &log, &ended).map_err(StartError::System)?;
         let client =
             Client::try_from(config(port, &settings.authority)).map_err(|error| StartError::Client(Box::new(error)))?;
@@ -114,6 +122,12 @@ fn last_lines(log: &Path) -> String {
     lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
+/// Nothing is traced but what comes with a trace.
+fn tracing(collector: SocketAddr) -> String {
+    let (version, kind) = ("apiserver.config.k8s.io/v1", "TracingConfiguration");
+    json!({"apiVersion": version, "kind": kind, "endpoint": collector.to_string()}).to_string()
+}
+
 fn flags(settings: &Settings, port: u16) -> Vec<OsString> {
     let file = |flag: &str, name: &str| {
         let mut flag = OsString::from(format!("--{flag}="));
@@ -144,6 +158,7 @@ fn flags(settings: &Settings, port: u16) -> Vec<OsString> {
         "--disable-admission-plugins=ServiceAccount".to_owned(),
         "--storage-media-type=application/json".to_owned(),
     ];
+    flags.extend(settings.collector.map(|_| file("tracing-config-file", "tracing.json")));
     flags.extend(plain.into_iter().chain(settings.flags.iter().cloned()).map(OsString::from));
     flags
 }

@@ -1,5 +1,6 @@
 //! A kube-apiserver on a gitcd, for one test or for all tests of a binary.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -78,14 +79,30 @@ impl TestCluster {
     /// # Errors
     /// As [`start`](Self::start).
     pub async fn with_flags(flags: impl IntoIterator<Item = String>) -> Result<Self, StartError> {
+        Self::launch(flags.into_iter().collect(), None).await
+    }
+
+    /// Starts one whose kube-apiserver and gitcd send their spans to `collector`: those of requests that are in a trace already, if they are by
+    /// somebody who may do everything (as all clients from here are).
+    ///
+    /// gitcd sends every five seconds, and when the cluster is dropped, which waits for the collector: drop it where that is not held up
+    /// (`spawn_blocking`). Its journal and commits are on threads of their own, and tell nothing.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn traced(collector: SocketAddr) -> Result<Self, StartError> {
+        Self::launch(Vec::new(), Some(collector)).await
+    }
+
+    async fn launch(flags: Vec<String>, collector: Option<SocketAddr>) -> Result<Self, StartError> {
         let program = programs::apiserver()?;
         let folder =
             tempfile::Builder::new().prefix("trishanku-testkit-").tempdir().map_err(StartError::System)?.keep();
         let guard = Folder::guard(&folder).map_err(StartError::System)?;
         let authority = certs::write(&folder).map_err(StartError::System)?;
-        let store = Store::start(&folder.join("repo.git")).map_err(StartError::Store)?;
-        let (store_url, flags) = (store.url(), flags.into_iter().collect());
-        let settings = Settings { program, folder, authority, store_url, flags };
+        let store = Store::start(&folder.join("repo.git"), collector).map_err(StartError::Store)?;
+        let store_url = store.url();
+        let settings = Settings { program, folder, authority, store_url, collector, flags };
         let apiserver = ApiServer::start(&settings, None).await?;
         Ok(Self {
             port: apiserver.port(),

@@ -34,6 +34,7 @@ impl Program {
     pub(crate) fn start(command: &Command, log: &Path, ended: &Path) -> io::Result<Self> {
         let mut shell = shell(KILL_PROGRAM);
         shell.arg(log).arg(ended).arg(command.get_program()).args(command.get_args());
+        shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         Ok(Self(Some(shell.spawn()?)))
     }
 }

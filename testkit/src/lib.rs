@@ -3,7 +3,8 @@
 //! [`TestCluster::start`] runs kube-apiserver on a [gitcd](gitcd::server::Server) in this process, with ports and folders of its own, so that
 //! tests run in parallel. [`TestCluster::shared`] starts one for all tests of a binary; each takes a [namespace](TestCluster::namespace).
 //! [`wait`] looks until something is so, and tells what it saw last if it never is. [`Proxy`] stands in front of the apiserver and makes
-//! it fail, hang and cut watches. [`Audit`](audit::Entry) tells who did what, as the apiserver saw it.
+//! it fail, hang and cut watches. [`Audit`](audit::Entry) tells who did what, as the apiserver saw it. A [`Collector`] takes traces, of the
+//! test and, with [`TestCluster::traced`], of the apiserver and its store.
 //!
 //! The programs are those that envtest uses: in `$KUBEBUILDER_ASSETS` (or `$TRISHANKU_ASSETS`), or in the cache that `make assets` fills.
 //! As with envtest, there are no controllers: nobody collects garbage, ends namespaces, or makes pods.
@@ -28,6 +29,7 @@ mod apiserver;
 pub mod audit;
 mod certs;
 mod cluster;
+mod collector;
 mod guard;
 mod programs;
 mod proxy;
@@ -35,5 +37,6 @@ mod store;
 pub mod wait;
 
 pub use self::cluster::{StartError, TestCluster};
+pub use self::collector::{Collector, Span};
 pub use self::programs::ProgramsError;
 pub use self::proxy::{Fault, Proxy, Rule, Seen};

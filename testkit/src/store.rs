@@ -9,7 +9,10 @@ use gitcd::config::{Branches, DEFAULT_PEER_URL, listen_urls};
 use gitcd::recovery::{self, Beginning};
 use gitcd::server::{Config, Server};
 use gitcd::store::revision::Revision;
+use gitcd::telemetry;
 use tokio::sync::oneshot;
+use tracing::dispatcher::set_default;
+use tracing_subscriber::layer::SubscriberExt;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -22,16 +25,14 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Serves a new branch in the repository `folder` on a free loopback port.
-    pub(crate) fn start(folder: &Path) -> Result<Self, Failure> {
+    /// Serves a new branch in the repository `folder` on a free loopback port; sends the spans of its requests to `collector`.
+    pub(crate) fn start(folder: &Path, collector: Option<SocketAddr>) -> Result<Self, Failure> {
         let config = config(folder)?;
         let (started, start) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name("testkit-gitcd".to_owned()).spawn(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-            match runtime {
-                Ok(runtime) => runtime.block_on(serve(config, &started, stopped)),
-                Err(error) => drop(started.send(Err(error.into()))),
+            if let Err(error) = run(config, collector, &started, stopped) {
+                let _nobody_waits = started.send(Err(error));
             }
         })?;
         let address = start.recv()??;
@@ -52,6 +53,38 @@ impl Drop for Store {
             let _panicked = thread.join();
         }
     }
+}
+
+fn run(
+    config: Config,
+    collector: Option<SocketAddr>,
+    started: &mpsc::Sender<Result<SocketAddr, Failure>>,
+    stopped: oneshot::Receiver<()>,
+) -> Result<(), Failure> {
+    let runtime = |workers| {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(workers).enable_all();
+        builder
+    };
+    let Some(collector) = collector else {
+        runtime(2).build()?.block_on(serve(config, started, stopped));
+        return Ok(());
+    };
+    // It has a subscriber of its own, on its own threads: the test's spans are the test's business.
+    let sending = runtime(1).build()?;
+    let settings = telemetry::Settings { enabled: true, address: Some(collector.to_string()), ..Default::default() };
+    let traces = sending.block_on(async { telemetry::start(&settings) })?;
+    let layer = traces.as_ref().map(telemetry::Traces::layer);
+    let subscriber = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    let of_threads = subscriber.clone();
+    // Until the thread ends.
+    let serving = runtime(2).on_thread_start(move || std::mem::forget(set_default(&of_threads))).build()?;
+    let _of_this_thread = set_default(&subscriber);
+    serving.block_on(serve(config, started, stopped));
+    if let Some(traces) = traces {
+        sending.block_on(traces.end());
+    }
+    Ok(())
 }
 
 async fn serve(config: Config, started: &mpsc::Sender<Result<SocketAddr, Failure>>, stopped: oneshot::Receiver<()>) {

@@ -29,27 +29,22 @@
 //! owner, and was not applied to this [`Set`], is deleted.
 
 mod differences;
+mod marks;
 
 use std::any::TypeId;
 use std::collections::HashSet;
 
-use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
 pub use self::differences::{Difference, differences};
+pub use self::marks::{APPLIED, PART_OF};
+use self::marks::{id, sign, stamp};
 use crate::cache::{Cache, controller};
 use crate::object::Reach;
 use crate::{Failure, Key, Object, Retry};
-
-/// The label of members, as the specification of `ApplySet`s says.
-pub const PART_OF: &str = "applyset.kubernetes.io/part-of";
-/// The annotation with the digest of what was applied last.
-pub const APPLIED: &str = "framework.trishanku.org/applied";
 
 /// Why something is not as it should be.
 #[derive(Debug, thiserror::Error)]
@@ -135,13 +130,23 @@ pub struct Set<'a, O> {
     manager: String,
     id: String,
     applied: HashSet<(TypeId, Key)>,
+    stamps: bool,
 }
 
 impl<'a, O: Object> Set<'a, O> {
     /// Nothing yet. `manager` is the name under which fields are managed: it must stay the same for ever, or fields of the former name stay too.
     pub fn of(owner: &'a O, client: Client, manager: impl Into<String>) -> Self {
         let id = id(owner);
-        Self { owner, client, manager: manager.into(), id, applied: HashSet::new() }
+        Self { owner, client, manager: manager.into(), id, applied: HashSet::new(), stamps: false }
+    }
+
+    /// Stamps what it creates with the [trace](crate::telemetry) of the reconcile, if that is kept: whoever reconciles it links to this one.
+    ///
+    /// The stamp of what is there stays as it is. Otherwise what cannot be compared would be written again and again.
+    #[must_use]
+    pub fn stamping_traces(mut self) -> Self {
+        self.stamps = true;
+        self
     }
 
     /// Makes `wanted` so, if `cache` does not have it so already. Without a namespace it is in the owner's.
@@ -179,6 +184,9 @@ impl<'a, O: Object> Set<'a, O> {
         self.applied.insert((TypeId::of::<K>(), key.clone()));
         let encode = |source| ApplyError::Encode { kind: kind(), key: key.clone(), source };
         sign(&mut wanted).map_err(encode)?;
+        if self.stamps {
+            stamp(&mut wanted, live.as_deref());
+        }
         let wanted = serde_json::to_value(&wanted).map_err(encode)?;
         if let Some(live) = &live {
             let differences = differences(&wanted, &serde_json::to_value(&**live).map_err(encode)?);
@@ -274,26 +282,9 @@ impl<O: Object> std::fmt::Debug for Set<'_, O> {
     }
 }
 
-/// The id of an owner's set, as the specification says.
-fn id<O: Object>(owner: &O) -> String {
-    let (metadata, none) = (owner.meta(), String::new());
-    let [name, namespace] = [&metadata.name, &metadata.namespace].map(|part| part.as_ref().unwrap_or(&none));
-    let digest = Sha256::digest(format!("{name}.{namespace}.{}.{}", O::kind(&()), O::group(&())));
-    format!("applyset-{}-v1", BASE64_URL_SAFE_NO_PAD.encode(digest))
-}
-
 fn owner_name(object: &impl Resource) -> Option<String> {
     let mut references = object.meta().owner_references.iter().flatten();
     references
         .find(|reference| reference.controller == Some(true))
         .map(|owner| format!("{} {}", owner.kind, owner.name))
-}
-
-/// Writes the digest of everything else on it.
-fn sign<K: Object + Serialize>(wanted: &mut K) -> Result<(), serde_json::Error> {
-    wanted.meta_mut().annotations.get_or_insert_default().remove(APPLIED);
-    let digest = Sha256::digest(serde_json::to_vec(&*wanted)?);
-    let digest = BASE64_URL_SAFE_NO_PAD.encode(&digest[..16]);
-    wanted.meta_mut().annotations.get_or_insert_default().insert(APPLIED.to_owned(), digest);
-    Ok(())
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -10,6 +9,8 @@ use futures::future::BoxFuture;
 use http::Request;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
+
+use super::around::{Around, Surrounded};
 
 /// So many at once, after a time without any.
 const BURST: u32 = 3;
@@ -38,12 +39,18 @@ impl Pace {
     }
 }
 
+/// Whether a watch is opened.
+pub(super) fn is_watch(uri: &http::Uri) -> bool {
+    let mut parameters = uri.query().unwrap_or_default().split('&');
+    parameters.any(|parameter| matches!(parameter, "watch=true" | "watch=1" | "watch"))
+}
+
 /// What is watched, if it is a watch: the path and the selectors.
 fn watched(uri: &http::Uri) -> Option<String> {
-    let mut parameters = uri.query()?.split('&');
-    if !parameters.clone().any(|parameter| matches!(parameter, "watch=true" | "watch=1" | "watch")) {
+    if !is_watch(uri) {
         return None;
     }
+    let mut parameters = uri.query()?.split('&');
     let mut name = uri.path().to_owned();
     parameters.by_ref().filter(|p| p.starts_with("labelSelector=") || p.starts_with("fieldSelector=")).for_each(
         |selector| {
@@ -55,38 +62,23 @@ fn watched(uri: &http::Uri) -> Option<String> {
 }
 
 impl<S> Layer<S> for Pace {
-    type Service = Paced<S>;
+    type Service = Surrounded<S, Self>;
 
-    fn layer(&self, inner: S) -> Paced<S> {
-        Paced { inner, pace: self.clone() }
+    fn layer(&self, inner: S) -> Self::Service {
+        Surrounded::new(inner, self)
     }
 }
 
-/// A service behind a [`Pace`].
-#[derive(Clone, Debug)]
-pub struct Paced<S> {
-    inner: S,
-    pace: Pace,
-}
-
-impl<S, B> Service<Request<B>> for Paced<S>
+impl<S, B> Around<S, B> for Pace
 where
     S: Service<Request<B>>,
     S::Future: Send + 'static,
     S::Response: 'static,
     S::Error: Into<BoxError>,
 {
-    type Response = S::Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(context).map_err(Into::into)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let turn = watched(request.uri()).map(|watch| self.pace.turn(watch, Instant::now()));
-        let answer = self.inner.call(request);
+    fn around(&self, inner: &mut S, request: Request<B>) -> BoxFuture<'static, Result<S::Response, BoxError>> {
+        let turn = watched(request.uri()).map(|watch| self.turn(watch, Instant::now()));
+        let answer = inner.call(request);
         async move {
             if let Some(turn) = turn {
                 tokio::time::sleep_until(turn).await;

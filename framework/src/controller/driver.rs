@@ -1,25 +1,25 @@
 //! Runs one controller: hands objects from the queue to the reconciler.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use kube::Client;
+use kube::{Client, Resource};
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinError, JoinSet};
-use tracing::Instrument;
 
+use super::came::{AT_ONCE, Came, again, done, failed};
 use super::{CleanedUp, Context, Controller, Next, Pauses, Reconciler, trigger};
+use crate::Key;
 use crate::cache::{Cache, Caches};
-use crate::error::chain;
 use crate::finalizer::{self, Stage};
 use crate::health::Pulse;
 use crate::lease::Role;
 use crate::metrics::{Ending, Figures, Metrics};
 use crate::object::Reach;
 use crate::queue::{Cause, Job, Outcome, Queue, Settings};
-use crate::{Failure, Key, Retry};
+use crate::telemetry::{Subject, TraceContext, Trail};
 
 /// A controller whose kind does not matter any more.
 pub(crate) trait Runs: Send + Sync {
@@ -50,15 +50,16 @@ pub(crate) struct Driver<R: Reconciler> {
     queue: Mutex<Queue<Key>>,
     added: Notify,
     figures: Figures,
+    trail: Trail,
 }
 
-type Running = JoinSet<Outcome>;
+type Running = JoinSet<Done>;
+/// Whose reconciles are under way.
+type Works = HashMap<Id, Key>;
 
-/// A reconcile that is under way.
-struct Work {
-    key: Key,
-    began: Instant,
-}
+type Done = (Outcome, Ending);
+
+const DONE: Done = (Outcome::Done, Ending::Success);
 
 impl<R: Reconciler> Driver<R> {
     pub(crate) fn new(controller: Controller<R>, caches: &Caches, metrics: &Metrics) -> Arc<Self> {
@@ -68,9 +69,20 @@ impl<R: Reconciler> Driver<R> {
         // It takes what is added when it is its turn.
         queue.drain();
         let (queue, added) = (Mutex::new(queue), Notify::new());
-        let figures = metrics.of(&name, settings.concurrency.max(1));
-        let driver =
-            Arc::new(Self { name, reconciler, cache, paused, settings, time_limit, resync, queue, added, figures });
+        let (figures, trail) = (metrics.of(&name, settings.concurrency.max(1)), Trail::default());
+        let driver = Arc::new(Self {
+            name,
+            reconciler,
+            cache,
+            paused,
+            settings,
+            time_limit,
+            resync,
+            queue,
+            added,
+            figures,
+            trail,
+        });
         let weak = Arc::downgrade(&driver);
         driver.cache.follow(move |change| {
             if let (Some(driver), Some(cause)) = (weak.upgrade(), trigger::cause(change)) {
@@ -89,26 +101,25 @@ impl<R: Reconciler> Driver<R> {
 
     fn add(&self, keys: impl IntoIterator<Item = Key>, cause: Cause) {
         let now = Instant::now();
-        let mut queue = self.queue();
-        keys.into_iter().for_each(|key| queue.add(&key, cause, now));
-        drop(queue);
+        self.queue(|queue| keys.into_iter().for_each(|key| queue.add(&key, cause, now)));
         self.added.notify_one();
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue<Key>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue<T>(&self, act: impl FnOnce(&mut Queue<Key>) -> T) -> T {
+        self.figures.queue.with(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner), act)
     }
 
     /// Begins a term with everything that is there.
     fn begin(&self) {
-        *self.queue() = Queue::new(self.settings);
+        self.queue(|queue| *queue = Queue::new(self.settings));
+        self.trail.clear();
         self.add(self.cache.keys(), Cause::Resync);
     }
 
     /// Works for one term. True if it ended because of `stop`.
     async fn term(self: &Arc<Self>, orders: &mut Orders) -> bool {
         self.begin();
-        let (mut running, mut works) = (Running::new(), HashMap::new());
+        let (mut running, mut works) = (Running::new(), Works::new());
         let mut resync = Instant::now();
         let stopped = loop {
             if let Some(every) = self.resync.filter(|every| resync.elapsed() >= *every) {
@@ -118,7 +129,7 @@ impl<R: Reconciler> Driver<R> {
             self.start(&orders.client, &mut running, &mut works);
             // Never longer than the pulse may stand still.
             let mut wake = Instant::now() + orders.pulse.beat();
-            wake = self.queue().wake_at().map_or(wake, |at| at.min(wake));
+            wake = self.queue(|queue| queue.wake_at()).map_or(wake, |at| at.min(wake));
             if let Some(every) = self.resync {
                 wake = wake.min(resync + every);
             }
@@ -131,7 +142,7 @@ impl<R: Reconciler> Driver<R> {
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
         };
-        self.queue().drain();
+        self.queue(Queue::drain);
         if stopped {
             self.wait_for(&mut running, &mut works, orders).await;
         }
@@ -143,33 +154,31 @@ impl<R: Reconciler> Driver<R> {
         stopped
     }
 
-    fn start(self: &Arc<Self>, client: &Client, running: &mut Running, works: &mut HashMap<Id, Work>) {
+    fn start(self: &Arc<Self>, client: &Client, running: &mut Running, works: &mut Works) {
         let now = Instant::now();
         loop {
-            let Some(job) = self.queue().next(now) else { return };
+            let Some(job) = self.queue(|queue| queue.next(now)) else { return };
+            self.figures.queue.handed_out(job.waited);
             let (key, driver, client) = (job.key.clone(), self.clone(), client.clone());
             let task = running.spawn(async move { driver.work(job, client).await });
-            self.figures.began();
-            works.insert(task.id(), Work { key, began: now });
+            self.figures.began(task.id());
+            works.insert(task.id(), key);
         }
     }
 
-    fn ended(&self, ended: Result<(Id, Outcome), JoinError>, works: &mut HashMap<Id, Work>) {
-        let (id, outcome, ending) = match ended {
-            Ok((id, outcome)) => (id, outcome, ending(outcome)),
-            Err(error) => {
-                let ending = if error.is_panic() { Ending::Panicked } else { Ending::Cancelled };
-                (error.id(), Outcome::Failed { not_before: Duration::ZERO }, ending)
-            }
-        };
-        if let Some(Work { key, began }) = works.remove(&id) {
-            self.figures.ended(ending, began.elapsed());
-            self.queue().finish(&key, outcome, Instant::now());
+    fn ended(&self, ended: Result<(Id, Done), JoinError>, works: &mut Works) {
+        let (id, (outcome, ending)) = ended.unwrap_or_else(|error| {
+            let ending = if error.is_panic() { Ending::Panicked } else { Ending::Cancelled };
+            (error.id(), (Outcome::Failed { not_before: AT_ONCE }, ending))
+        });
+        self.figures.ended(id, ending);
+        if let Some(key) = works.remove(&id) {
+            self.queue(|queue| queue.finish(&key, outcome, Instant::now()));
         }
     }
 
     /// Lets those that are under way end, as long as the lease is held.
-    async fn wait_for(&self, running: &mut Running, works: &mut HashMap<Id, Work>, orders: &mut Orders) {
+    async fn wait_for(&self, running: &mut Running, works: &mut Works, orders: &mut Orders) {
         let all = async {
             while let Some(ended) = running.join_next_with_id().await {
                 self.ended(ended, works);
@@ -184,89 +193,61 @@ impl<R: Reconciler> Driver<R> {
         }
     }
 
-    async fn work(&self, job: Job<Key>, client: Client) -> Outcome {
-        let Some(object) = self.cache.get(&job.key) else { return Outcome::Done };
-        if (self.paused)(&object) {
-            return Outcome::Done;
-        }
-        let span = tracing::info_span!(
-            parent: None,
-            "reconcile",
-            controller = self.name,
-            object = %job.key,
-            generation = kube::Resource::meta(&*object).generation,
-            trigger = ?job.lane,
-            failures = job.failures,
-        );
-        let Job { key, lane, failures } = job;
+    async fn work(&self, job: Job<Key>, client: Client) -> Done {
+        let Job { key, lane, failures, .. } = job;
+        let Some(object) = self.cache.get(&key).filter(|object| !(self.paused)(object)) else {
+            self.trail.forget(&key);
+            return DONE;
+        };
+        let subject = Subject {
+            controller: &self.name,
+            kind: &R::Object::kind(&()),
+            key: &key,
+            generation: object.meta().generation,
+            lane,
+            failures,
+        };
+        let reconcile = self.trail.begin(&subject, || TraceContext::on(&*object));
         let context = Context { client, key, lane, failures };
-        async {
+        let work = async {
             let in_time = tokio::time::timeout(self.time_limit, self.step(object, context)).await;
             in_time.unwrap_or_else(|_| {
-                tracing::warn!(limit = ?self.time_limit, reason = "TimedOut", "the reconcile took too long");
-                Outcome::Failed { not_before: Duration::ZERO }
+                let reason = "TimedOut";
+                tracing::warn!(limit = ?self.time_limit, reason, "the reconcile took too long");
+                (Outcome::Failed { not_before: AT_ONCE }, Ending::TimedOut, Some(reason))
             })
-        }
-        .instrument(span)
-        .await
+        };
+        reconcile.run(work).await
     }
 
     /// One reconcile, or a step of the life before and after.
-    async fn step(&self, object: Arc<R::Object>, context: Context) -> Outcome {
+    async fn step(&self, object: Arc<R::Object>, context: Context) -> Came {
         let (client, namespace) = (context.client.clone(), context.key.namespace().map(ToOwned::to_owned));
-        let api = || <R::Object as kube::Resource>::Scope::api(client.clone(), namespace.as_deref());
+        let api = || <R::Object as Resource>::Scope::api(client.clone(), namespace.as_deref());
         let ours = self.reconciler.finalizer();
         match (finalizer::stage(&*object, ours), ours) {
-            (Stage::LetGo, _) => Outcome::Done,
+            (Stage::LetGo, _) => done(),
             // Its change triggers the reconcile.
             (Stage::Unprotected, Some(ours)) => match finalizer::put_on(&api(), &object, ours).await {
-                Ok(()) => Outcome::Done,
+                Ok(()) => done(),
                 Err(error) => failed(&error),
             },
             (Stage::Ending, Some(ours)) => match self.reconciler.clean_up(object.clone(), context).await {
-                Ok(CleanedUp::NotYet(again)) => Outcome::Again(again),
+                Ok(CleanedUp::NotYet(time)) => again(time, None),
                 Ok(CleanedUp::Yes) => match finalizer::take_off(&api(), &object, ours).await {
-                    Ok(()) => Outcome::Done,
+                    Ok(()) => done(),
                     Err(error) => failed(&error),
                 },
                 Err(error) => failed(&error),
             },
             (Stage::Alive | Stage::Unprotected | Stage::Ending, _) => {
                 match self.reconciler.reconcile(object, context).await {
-                    Ok(Next::Change) => Outcome::Done,
-                    Ok(Next::After(time)) => Outcome::Again(time),
+                    Ok(Next::Change) => done(),
+                    Ok(Next::After(time)) => again(time, None),
                     Err(error) => failed(&error),
                 }
             }
         }
-    }
-}
-
-fn ending(outcome: Outcome) -> Ending {
-    match outcome {
-        Outcome::Done => Ending::Success,
-        Outcome::Again(_) => Ending::Again,
-        Outcome::Failed { .. } => Ending::Failed,
-        Outcome::Hopeless => Ending::Terminal,
-    }
-}
-
-fn failed(error: &impl Failure) -> Outcome {
-    let reason = error.reason();
-    match error.retry() {
-        Retry::Waiting { on, look_again } => {
-            tracing::info!(reason, on, "waiting");
-            return Outcome::Again(look_again);
-        }
-        Retry::AfterChange => {
-            tracing::warn!(reason, error = chain(error), "failed until something changes");
-            return Outcome::Hopeless;
-        }
-        Retry::BackOff | Retry::NotBefore(_) => tracing::warn!(reason, error = chain(error), "failed"),
-    }
-    match error.retry() {
-        Retry::NotBefore(not_before) => Outcome::Failed { not_before },
-        _ => Outcome::Failed { not_before: Duration::ZERO },
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a developer writes, and what runs it.
 
+mod came;
 mod driver;
 mod trigger;
 

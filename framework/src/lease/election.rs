@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use super::candidate::{Candidate, Record, Step};
 use super::{Fence, Settings, Unsafe};
 use crate::clock::Clock;
+use crate::metrics::{LeaseFigures, Metrics};
 
 /// What this replica may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,7 @@ pub struct Election {
     fence: Fence,
     role: watch::Sender<Role>,
     terms: AtomicU64,
+    figures: LeaseFigures,
 }
 
 /// What an attempt to take or renew the lease came to.
@@ -52,7 +54,13 @@ impl Election {
         settings.check()?;
         let api = Api::namespaced(client, &settings.namespace);
         let (role, _) = watch::channel(Role::Standby);
-        Ok(Self { api, settings, fence: Fence::new(clock.clone()), clock, role, terms: AtomicU64::new(0) })
+        let (fence, figures) = (Fence::new(clock.clone()), LeaseFigures::default());
+        Ok(Self { api, settings, fence, clock, role, terms: AtomicU64::new(0), figures })
+    }
+
+    pub(crate) fn counted(mut self, metrics: &Metrics) -> Self {
+        self.figures = metrics.of_lease(&self.settings.name);
+        self
     }
 
     /// What every request of the work has to pass.
@@ -112,6 +120,9 @@ impl Election {
     }
 
     async fn attempt(&self, held: Option<Lease>, candidate: &mut Candidate) -> kube::Result<Attempt> {
+        if held.is_none() && *self.role.borrow() != Role::Standby {
+            self.figures.slow_path();
+        }
         let lease = match held {
             Some(lease) => Some(lease),
             None => self.api.get_opt(&self.settings.name).await?,
@@ -180,6 +191,7 @@ impl Election {
             Role::Leading { .. } => false,
             Role::Standby => {
                 tracing::info!(lease = self.settings.name, identity = self.settings.identity, "leading");
+                self.figures.leads(true);
                 *role = Role::Leading { term: self.terms.fetch_add(1, Ordering::Relaxed) + 1 };
                 true
             }
@@ -191,6 +203,7 @@ impl Election {
             Role::Standby => false,
             Role::Leading { .. } => {
                 tracing::info!(lease = self.settings.name, reason, "standing by");
+                self.figures.leads(false);
                 *role = Role::Standby;
                 true
             }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -10,6 +9,7 @@ use futures::future::BoxFuture;
 use http::Request;
 use tower::{BoxError, Layer, Service};
 
+use crate::client::{Around, Surrounded};
 use crate::clock::{Clock, Moment};
 
 /// Lets requests pass until a moment, and nothing after that.
@@ -77,40 +77,25 @@ impl std::fmt::Debug for Fence {
 }
 
 impl<S> Layer<S> for Fence {
-    type Service = Fenced<S>;
+    type Service = Surrounded<S, Self>;
 
-    fn layer(&self, inner: S) -> Fenced<S> {
-        Fenced { inner, fence: self.clone() }
+    fn layer(&self, inner: S) -> Self::Service {
+        Surrounded::new(inner, self)
     }
 }
 
-/// A service behind a [`Fence`].
-#[derive(Clone, Debug)]
-pub struct Fenced<S> {
-    inner: S,
-    fence: Fence,
-}
-
-impl<S, B> Service<Request<B>> for Fenced<S>
+impl<S, B> Around<S, B> for Fence
 where
     S: Service<Request<B>>,
     S::Future: Send + 'static,
     S::Error: Into<BoxError>,
 {
-    type Response = S::Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(context).map_err(Into::into)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn around(&self, inner: &mut S, request: Request<B>) -> BoxFuture<'static, Result<S::Response, BoxError>> {
         // Some services send before they are polled.
-        if let Err(closed) = self.fence.check() {
+        if let Err(closed) = self.check() {
             return async move { Err(closed.into()) }.boxed();
         }
-        let (fence, mut answer) = (self.fence.clone(), Box::pin(self.inner.call(request)));
+        let (fence, mut answer) = (self.clone(), Box::pin(inner.call(request)));
         std::future::poll_fn(move |context| {
             fence.check()?;
             answer.as_mut().poll(context).map_err(Into::into)

@@ -41,6 +41,10 @@ impl<K> Lanes<K> {
         self.lanes.iter().map(BTreeMap::len).sum()
     }
 
+    pub(super) fn len_of(&self, lane: Lane) -> usize {
+        self.lanes[lane as usize].len()
+    }
+
     /// The next one; if not even the `background` may be taken from, one that changed.
     pub(super) fn take(&mut self, background: bool) -> Option<(Lane, K)> {
         let open = |lane: &Lane| (background || *lane == Lane::Changed) && !self.lanes[*lane as usize].is_empty();

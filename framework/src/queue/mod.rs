@@ -52,6 +52,7 @@ pub struct Queue<K> {
     sequence: u64,
     out: usize,
     background: usize,
+    added: u64,
     mode: Mode,
 }
 
@@ -86,6 +87,7 @@ enum Place {
     Waiting {
         lane: Lane,
         sequence: u64,
+        since: Instant,
         early: bool,
     },
     Out {
@@ -107,6 +109,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             sequence: 0,
             out: 0,
             background: 0,
+            added: 0,
             mode: Mode::Open,
         }
     }
@@ -123,16 +126,16 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
         let (lane, not_before) = (cause.lane(), entry.not_before);
         match entry.place {
-            Place::Rest => self.wait(key, lane, false),
-            Place::Waiting { lane: old, sequence, early } if lane < old => {
+            Place::Rest => self.wait(key, lane, false, now),
+            Place::Waiting { lane: old, sequence, since, early } if lane < old => {
                 self.lanes.remove(old, sequence);
-                self.wait(key, lane, early);
+                self.place(key, lane, early, since);
             }
             Place::Waiting { .. } => {}
             Place::Out { ref mut again, .. } => *again = Some(again.map_or(lane, |before| before.min(lane))),
             Place::Delayed { at, sequence, failed: false, .. } => {
                 self.timers.remove(&(at, sequence));
-                self.wait(key, lane, false);
+                self.wait(key, lane, false, now);
             }
             // It is tried again anyhow.
             Place::Delayed { .. } if lane == Lane::Resync => {}
@@ -145,17 +148,21 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// Hands out the next object, if one may be worked on now. It has to be given back with [`finish`](Self::finish).
     pub fn next(&mut self, now: Instant) -> Option<Job<K>> {
-        if self.mode != Mode::Open || self.out >= self.settings.concurrency.max(1) {
+        if self.mode != Mode::Open {
             return None;
         }
+        // Also if there is no room: who sleeps until the next timer would otherwise not sleep while one is over.
         self.ring(now);
+        if self.out >= self.settings.concurrency.max(1) {
+            return None;
+        }
         let (lane, key) = self.lanes.take(self.background < self.settings.background())?;
         let entry = self.entries.get_mut(&key)?;
-        let early = matches!(entry.place, Place::Waiting { early: true, .. });
+        let Place::Waiting { since, early, .. } = entry.place else { return None };
         entry.place = Place::Out { lane, early, again: None };
         self.out += 1;
         self.background += usize::from(lane != Lane::Changed);
-        Some(Job { failures: entry.failures, key, lane })
+        Some(Job { failures: entry.failures, key, lane, waited: now.saturating_duration_since(since) })
     }
 
     /// Takes an object back. One that is not out is left as it is.
@@ -183,7 +190,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         entry.failures = 0;
         match (again, outcome) {
             _ if self.mode == Mode::Draining => {}
-            (Some(lane), _) => return self.wait(key, lane, false),
+            (Some(lane), _) => return self.wait(key, lane, false, now),
             (None, Outcome::Again(after)) => return self.delay(key, now + after, Lane::Due, false, false),
             _ => {}
         }
@@ -228,15 +235,31 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.lanes.len()
     }
 
+    /// How many of them are in this lane.
+    pub fn waiting_in(&self, lane: Lane) -> usize {
+        self.lanes.len_of(lane)
+    }
+
+    /// How often an object has begun to wait for a place; one that waits already does not.
+    pub fn added(&self) -> u64 {
+        self.added
+    }
+
     /// How many objects wait for their time.
     pub fn delayed(&self) -> usize {
         self.timers.len()
     }
 
-    fn wait(&mut self, key: &K, lane: Lane, early: bool) {
+    /// Puts one where it waits for a place, since a moment that may have passed.
+    fn wait(&mut self, key: &K, lane: Lane, early: bool, since: Instant) {
+        self.added += 1;
+        self.place(key, lane, early, since);
+    }
+
+    fn place(&mut self, key: &K, lane: Lane, early: bool, since: Instant) {
         let sequence = self.count();
         self.lanes.push(lane, sequence, key.clone());
-        self.put(key, Place::Waiting { lane, sequence, early });
+        self.put(key, Place::Waiting { lane, sequence, since, early });
     }
 
     fn delay(&mut self, key: &K, at: Instant, lane: Lane, failed: bool, early: bool) {
@@ -247,7 +270,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// Puts one that failed where a change wants it: among those that changed, at once or when it may be tried again.
     fn hasten(&mut self, key: &K, at: Instant, early: bool, now: Instant) {
-        if at <= now { self.wait(key, Lane::Changed, early) } else { self.delay(key, at, Lane::Changed, true, early) }
+        if at <= now {
+            self.wait(key, Lane::Changed, early, now);
+        } else {
+            self.delay(key, at, Lane::Changed, true, early);
+        }
     }
 
     fn put(&mut self, key: &K, place: Place) {
@@ -259,10 +286,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Moves those whose time has come to where they wait for a place.
     fn ring(&mut self, now: Instant) {
         while let Some(first) = self.timers.first_entry().filter(|first| first.key().0 <= now) {
+            let at = first.key().0;
             let key = first.remove();
             if let Some(Entry { place: Place::Delayed { lane, early, .. }, .. }) = self.entries.get(&key) {
                 let (lane, early) = (*lane, *early);
-                self.wait(&key, lane, early);
+                self.wait(&key, lane, early, at);
             }
         }
     }

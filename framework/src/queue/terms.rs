@@ -76,4 +76,6 @@ pub struct Job<K> {
     pub lane: Lane,
     /// How often in a row it has failed.
     pub failures: u32,
+    /// How long it waited for a place.
+    pub waited: Duration,
 }

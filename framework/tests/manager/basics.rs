@@ -79,12 +79,12 @@ async fn all_caches_are_full_before_the_first_reconcile_and_not_ready_before() {
         })
         .owns::<ConfigMap>(),
     ));
-    assert_eq!(before, Err(vec!["the start".to_owned()]));
+    assert_eq!(before, Err(vec!["start".to_owned()]));
     let not_ready = wait::until("the caches to be awaited", async || match health.ready() {
         Err(awaited) if awaited.len() > 1 => Ok(awaited),
         other => Err(format!("{other:?}")),
     });
-    let expected = ["the cache of ConfigMap", "the cache of Tank", "the start"];
+    let expected = ["cache/ConfigMap", "cache/Tank", "start"];
     assert!(not_ready.await.unwrap().iter().all(|what| expected.contains(&what.as_str())));
     for name in ["a", "b", "c"] {
         log.until(1, &format!("{name} sees 2")).await;

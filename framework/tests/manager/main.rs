@@ -4,8 +4,12 @@
 mod applying;
 mod basics;
 mod failures;
+mod figures;
 mod leases;
 mod process;
+mod serving;
 mod statuses;
 mod support;
+mod traces;
 mod trouble;
+mod writer;

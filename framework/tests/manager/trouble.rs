@@ -7,6 +7,8 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, CustomResourceExt, ResourceExt};
 use serde_json::json;
 use trishanku_framework::cache::Scope;
+use trishanku_framework::client::connect;
+use trishanku_framework::lease::Fence;
 use trishanku_framework::{Manager, Next};
 use trishanku_testkit::{Fault, Proxy, Rule, TestCluster, wait};
 
@@ -31,6 +33,20 @@ fn writing(proxy: &Proxy, namespace: &str, log: &Log) -> Manager {
             Ok(Next::Change)
         }
     }))
+}
+
+#[tokio::test]
+async fn a_client_tries_nothing_again_by_itself_whatever_the_configuration_says() {
+    let (cluster, namespace) = cluster("once").await;
+    let proxy = Proxy::start(cluster).await;
+    proxy.add(Rule::new(status(503, None)).times(1));
+    let mut config = proxy.config();
+    // As it is unless told otherwise.
+    config.default_retry = true;
+    let client = connect(config, &Fence::open(), None).unwrap();
+    let error = tanks(client, &namespace).get("a").await.unwrap_err();
+    assert!(matches!(&error, kube::Error::Api(status) if status.code == 503), "{error}");
+    assert_eq!(proxy.seen().len(), 1);
 }
 
 #[tokio::test]

@@ -1,0 +1,64 @@
+//! What is written on objects besides what is wanted of them.
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::Object;
+use crate::telemetry::TraceContext;
+
+/// The label of members, as the specification of `ApplySet`s says.
+pub const PART_OF: &str = "applyset.kubernetes.io/part-of";
+/// The annotation with the digest of what was applied last.
+pub const APPLIED: &str = "framework.trishanku.org/applied";
+
+/// The id of an owner's set, as the specification says.
+pub(super) fn id<O: Object>(owner: &O) -> String {
+    let (metadata, none) = (owner.meta(), String::new());
+    let [name, namespace] = [&metadata.name, &metadata.namespace].map(|part| part.as_ref().unwrap_or(&none));
+    let digest = Sha256::digest(format!("{name}.{namespace}.{}.{}", O::kind(&()), O::group(&())));
+    format!("applyset-{}-v1", BASE64_URL_SAFE_NO_PAD.encode(digest))
+}
+
+/// Writes the digest of everything else on it.
+pub(super) fn sign<K: Object + Serialize>(wanted: &mut K) -> Result<(), serde_json::Error> {
+    wanted.meta_mut().annotations.get_or_insert_default().remove(APPLIED);
+    let digest = Sha256::digest(serde_json::to_vec(&*wanted)?);
+    let digest = BASE64_URL_SAFE_NO_PAD.encode(&digest[..16]);
+    wanted.meta_mut().annotations.get_or_insert_default().insert(APPLIED.to_owned(), digest);
+    Ok(())
+}
+
+/// Not part of the digest: who writes it says nothing about what is wanted.
+pub(super) fn stamp<K: Object>(wanted: &mut K, live: Option<&K>) {
+    let context = match live {
+        Some(live) => TraceContext::on(live),
+        None => TraceContext::current().filter(TraceContext::is_sampled),
+    };
+    if let Some(context) = context {
+        context.stamp(wanted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::telemetry::TRACEPARENT;
+
+    #[test]
+    fn what_is_there_keeps_its_stamp_and_gets_none() {
+        let origin = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let stamped = |live: Option<&ConfigMap>| {
+            let mut wanted = ConfigMap::default();
+            stamp(&mut wanted, live);
+            wanted.metadata.annotations.and_then(|mut annotations| annotations.remove(TRACEPARENT))
+        };
+        let mut live = ConfigMap::default();
+        assert_eq!((stamped(Some(&live)), stamped(None)), (None, None), "without a trace there is none");
+        TraceContext::parse(origin).expect("it is one").stamp(&mut live);
+        assert_eq!(stamped(Some(&live)).as_deref(), Some(origin));
+    }
+}

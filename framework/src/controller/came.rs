@@ -1,0 +1,40 @@
+//! What a reconcile came to.
+
+use std::time::Duration;
+
+use crate::error::chain;
+use crate::metrics::Ending;
+use crate::queue::Outcome;
+use crate::{Failure, Retry};
+
+/// For the queue, for figures and traces, and the word for a failure.
+pub(super) type Came = (Outcome, Ending, Option<&'static str>);
+
+/// Nobody asked for a time.
+pub(super) const AT_ONCE: Duration = Duration::ZERO;
+
+pub(super) fn done() -> Came {
+    (Outcome::Done, Ending::Success, None)
+}
+
+pub(super) fn again(after: Duration, reason: Option<&'static str>) -> Came {
+    (Outcome::Again(after), Ending::Again, reason)
+}
+
+pub(super) fn failed(error: &impl Failure) -> Came {
+    let reason = error.reason();
+    let not_before = match error.retry() {
+        Retry::Waiting { on, look_again } => {
+            tracing::info!(reason, on, "waiting");
+            return again(look_again, Some(reason));
+        }
+        Retry::AfterChange => {
+            tracing::warn!(reason, error = chain(error), "failed until something changes");
+            return (Outcome::Hopeless, Ending::Terminal, Some(reason));
+        }
+        Retry::BackOff => AT_ONCE,
+        Retry::NotBefore(time) => time,
+    };
+    tracing::warn!(reason, error = chain(error), "failed");
+    (Outcome::Failed { not_before }, Ending::Failed, Some(reason))
+}

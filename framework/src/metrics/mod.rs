@@ -1,0 +1,121 @@
+//! Figures under the names, labels and buckets of Go's controller-runtime, so that its dashboards and alerts work.
+//!
+//! Compared with controller-runtime v0.24.1 and client-go v0.36: `pkg/metrics`, `pkg/internal/metrics` and `pkg/internal/controller/metrics`.
+//!
+//! | name | labels | what |
+//! |---|---|---|
+//! | `controller_runtime_reconcile_total` | `controller`, `result`: `success`, `error`, `requeue`, `requeue_after` | reconciles; `requeue` is always 0 |
+//! | `controller_runtime_reconcile_errors_total` | `controller` | failures, panics and those that took too long |
+//! | `controller_runtime_terminal_reconcile_errors_total` | `controller` | failures that only a change helps |
+//! | `controller_runtime_reconcile_panics_total` | `controller` | panics |
+//! | `controller_runtime_reconcile_timeouts_total` | `controller` | those that took too long |
+//! | `controller_runtime_reconcile_time_seconds` | `controller` | a histogram of their time |
+//! | `controller_runtime_max_concurrent_reconciles` | `controller` | [`Controller::concurrency`](crate::Controller::concurrency) |
+//! | `controller_runtime_active_workers` | `controller` | reconciles under way |
+//! | `workqueue_depth` | `name`, `controller`, `priority` | objects that wait for a place: `0` those that changed or are due, `-100` resyncs |
+//! | `workqueue_adds_total` | `name`, `controller` | how often an object began to wait |
+//! | `workqueue_queue_duration_seconds` | `name`, `controller` | a histogram of the time that they waited |
+//! | `workqueue_work_duration_seconds` | `name`, `controller` | a histogram of the time that they were out |
+//! | `workqueue_unfinished_work_seconds` | `name`, `controller` | the sum of the ages of reconciles under way |
+//! | `workqueue_longest_running_processor_seconds` | `name`, `controller` | the age of the oldest |
+//! | `workqueue_retries_total` | `name`, `controller` | objects that are tried or looked at again after a delay |
+//! | `leader_election_master_status` | `name` | 1 while this replica holds the lease |
+//! | `leader_election_slowpath_total` | `name` | renewals that had to read the lease first; controller-runtime counts them and does not show them |
+//! | `rest_client_requests_total` | `code`, `method`, `host` | requests to the apiserver; `<error>` is one without an answer |
+//! | `rest_client_request_duration_seconds` | `verb`, `host` | a histogram of their time until the head of the answer, without watches; in controller-runtime only if asked for |
+//!
+//! Names of the Go runtime, of the process, and of what is not here (webhooks, certificates, a rate limiter of the client) have no counterpart.
+
+mod leases;
+mod plain;
+mod queues;
+mod reconciles;
+mod requests;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+pub(crate) use self::leases::LeaseFigures;
+use self::leases::Leases;
+use self::queues::Queues;
+use self::reconciles::Reconciles;
+pub(crate) use self::reconciles::{Ending, Figures};
+pub(crate) use self::requests::Requests;
+
+/// What a page with [`Metrics::text`] is.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What a page with [`Metrics::plain`] is.
+pub const PLAIN_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// The figures of a manager. Clones are the same ones.
+#[derive(Clone, Debug)]
+pub struct Metrics(Arc<Families>);
+
+#[derive(Debug)]
+struct Families {
+    registry: Mutex<Registry>,
+    reconciles: Reconciles,
+    queues: Queues,
+    leases: Leases,
+    requests: Requests,
+    /// Those of each controller, some of which pass by themselves.
+    controllers: Mutex<Vec<Figures>>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        Self(Arc::new(Families {
+            reconciles: Reconciles::register(&mut registry),
+            queues: Queues::register(&mut registry),
+            leases: Leases::register(&mut registry),
+            requests: Requests::register(&mut registry),
+            registry: Mutex::new(registry),
+            controllers: Mutex::default(),
+        }))
+    }
+}
+
+impl Metrics {
+    /// All figures as `OpenMetrics` text; serve it as [`CONTENT_TYPE`].
+    pub fn text(&self) -> String {
+        self.0.controllers.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(Figures::look);
+        let mut text = String::new();
+        // Writing into a string does not fail.
+        let _written = self.with_registry(|registry| encode(&mut text, registry));
+        text
+    }
+
+    /// All figures as the text that came before `OpenMetrics`, with the bounds of buckets as Go prints them; serve it as
+    /// [`PLAIN_CONTENT_TYPE`].
+    pub fn plain(&self) -> String {
+        plain::plain(&self.text())
+    }
+
+    /// Adds figures of your own to the text.
+    pub fn with_registry<T>(&self, add: impl FnOnce(&mut Registry) -> T) -> T {
+        add(&mut self.0.registry.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Those of one controller, all there from the start.
+    pub(crate) fn of(&self, controller: &str, concurrency: usize) -> Figures {
+        let figures = self.0.reconciles.of(&self.0.queues, controller, concurrency);
+        self.0.controllers.lock().unwrap_or_else(PoisonError::into_inner).push(figures.clone());
+        figures
+    }
+
+    pub(crate) fn of_lease(&self, name: &str) -> LeaseFigures {
+        self.0.leases.of(name)
+    }
+
+    pub(crate) fn requests(&self) -> Requests {
+        self.0.requests.clone()
+    }
+}

@@ -1,0 +1,147 @@
+//! Which trace, and where in it: what goes from one program to the next.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use kube::Resource;
+use opentelemetry::propagation::{Extractor, TextMapPropagator};
+use opentelemetry::trace::{SpanContext, TraceContextExt};
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+/// The annotation that a [stamp](TraceContext::stamp) is.
+pub const TRACEPARENT: &str = "framework.trishanku.org/traceparent";
+
+/// A span of a trace, as [W3C Trace Context](https://www.w3.org/TR/trace-context/) writes it. There is none unless traces are
+/// [asked for](crate::telemetry).
+#[derive(Clone, Debug)]
+pub struct TraceContext(pub(super) SpanContext);
+
+impl PartialEq for TraceContext {
+    /// The same span, however it was learned of.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.trace_id() == other.0.trace_id() && self.0.span_id() == other.0.span_id()
+    }
+}
+
+impl Eq for TraceContext {}
+
+impl TraceContext {
+    /// The span around this code, in a reconcile that of the reconcile or of something in it; `None` without traces.
+    pub fn current() -> Option<Self> {
+        Self::of(&Span::current())
+    }
+
+    /// That of a span, which begins with this: it gets no more links.
+    pub(crate) fn of(span: &Span) -> Option<Self> {
+        if !super::on() || span.is_disabled() {
+            return None;
+        }
+        let context = span.context().span().span_context().clone();
+        context.is_valid().then_some(Self(context))
+    }
+
+    /// That of the head `traceparent`; `None` if it is not one.
+    pub fn parse(traceparent: &str) -> Option<Self> {
+        struct Head<'a>(&'a str);
+        impl Extractor for Head<'_> {
+            fn get(&self, key: &str) -> Option<&str> {
+                (key == "traceparent").then_some(self.0)
+            }
+            fn keys(&self) -> Vec<&str> {
+                vec!["traceparent"]
+            }
+        }
+        let context = TraceContextPropagator::new().extract(&Head(traceparent));
+        let context = context.span().span_context().clone();
+        context.is_valid().then_some(Self(context))
+    }
+
+    /// The trace, as 32 hexadecimal digits.
+    pub fn trace_id(&self) -> String {
+        self.0.trace_id().to_string()
+    }
+
+    /// The span, as 16 hexadecimal digits.
+    pub fn span_id(&self) -> String {
+        self.0.span_id().to_string()
+    }
+
+    /// Whether the trace is kept; others are only numbers.
+    pub fn is_sampled(&self) -> bool {
+        self.0.is_sampled()
+    }
+
+    /// As the head `traceparent`.
+    pub fn traceparent(&self) -> String {
+        format!("00-{}-{}-0{}", self.0.trace_id(), self.0.span_id(), u8::from(self.is_sampled()))
+    }
+
+    /// That which was [stamped](Self::stamp) on an object.
+    pub fn on(object: &impl Resource) -> Option<Self> {
+        Self::parse(object.meta().annotations.as_ref()?.get(TRACEPARENT)?)
+    }
+
+    /// Writes it on an object, as the annotation [`TRACEPARENT`]: whoever reconciles that links to it.
+    ///
+    /// For objects that are created. On one that is there it is a change each time, and triggers everybody who watches it.
+    pub fn stamp(&self, object: &mut impl Resource) {
+        object.meta_mut().annotations.get_or_insert_default().insert(TRACEPARENT.to_owned(), self.traceparent());
+    }
+
+    /// Writes it into the heads of a request.
+    pub(crate) fn send_in(&self, headers: &mut HeaderMap) {
+        let mut send = |name: &'static str, value: String| {
+            if let Ok(value) = HeaderValue::try_from(value) {
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        };
+        send("traceparent", self.traceparent());
+        let state = self.0.trace_state().header();
+        if !state.is_empty() {
+            send("tracestate", state);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    #[test]
+    fn a_stamp_is_read_as_it_was_written_and_nonsense_is_none() {
+        let context = TraceContext::parse(PARENT).expect("it is one");
+        assert_eq!((context.traceparent().as_str(), context.is_sampled()), (PARENT, true));
+        assert_eq!(context.trace_id(), "0af7651916cd43dd8448eb211c80319c");
+        assert_eq!(context.span_id(), "b7ad6b7169203331");
+        let mut map = ConfigMap::default();
+        assert_eq!(TraceContext::on(&map), None);
+        context.stamp(&mut map);
+        assert_eq!(TraceContext::on(&map), Some(context));
+        for nonsense in ["", "00", "00-00000000000000000000000000000000-b7ad6b7169203331-01", &PARENT[4..]] {
+            map.metadata.annotations = Some([(TRACEPARENT.to_owned(), nonsense.to_owned())].into());
+            assert_eq!(TraceContext::on(&map), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn requests_are_sent_what_the_trace_says_of_itself() {
+        let mut headers = HeaderMap::new();
+        let state = "vendor=value".parse().expect("it is one");
+        let TraceContext(context) = TraceContext::parse(PARENT).expect("it is one");
+        let context = SpanContext::new(context.trace_id(), context.span_id(), context.trace_flags(), false, state);
+        TraceContext(context).send_in(&mut headers);
+        assert_eq!(
+            (&headers["traceparent"], &headers["tracestate"]),
+            (&HeaderValue::from_static(PARENT), &HeaderValue::from_static("vendor=value"))
+        );
+    }
+
+    #[test]
+    fn without_traces_there_is_no_context() {
+        assert_eq!(TraceContext::current(), None);
+    }
+}

@@ -1,0 +1,242 @@
+//! Lines for people or for programs.
+
+use std::fmt::{self, Write};
+
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Span, Subscriber};
+use tracing_subscriber::Registry;
+use tracing_subscriber::fmt::format::{JsonFields, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormattedFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::TraceContext;
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Time, level, message and `name=value`, in colours on a terminal.
+    #[default]
+    Human,
+    /// An object for each line: `time`, `level`, `message`, `target`, then the fields.
+    Json,
+}
+
+/// Neither `human` nor `json`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no format of logs: say human or json")]
+pub struct UnknownFormat(String);
+
+impl std::str::FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
+        match text {
+            "human" => Ok(Self::Human),
+            "json" => Ok(Self::Json),
+            other => Err(UnknownFormat(other.to_owned())),
+        }
+    }
+}
+
+/// What lines inside a reconcile say of its trace.
+struct Ids {
+    trace: String,
+    span: String,
+}
+
+/// Lines inside this span have the ids from now on.
+pub(super) fn identify(span: &Span, context: &TraceContext) {
+    span.with_subscriber(|(id, subscriber)| {
+        let registry = subscriber.downcast_ref::<Registry>();
+        if let Some(span) = registry.and_then(|registry| registry.span(id)) {
+            span.extensions_mut().replace(Ids { trace: context.trace_id(), span: context.span_id() });
+        }
+    });
+}
+
+/// Writes lines.
+#[derive(Debug)]
+pub(super) struct Lines(pub(super) Format);
+
+impl<S> FormatEvent<S, JsonFields> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, JsonFields>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let mut ids = None;
+        // From the innermost span outwards: what is nearer says more.
+        for span in context.event_scope().into_iter().flatten() {
+            let extensions = span.extensions();
+            ids = ids.or_else(|| extensions.get::<Ids>().map(|ids| (ids.trace.clone(), ids.span.clone())));
+            let of_span = extensions.get::<FormattedFields<JsonFields>>().map_or("", |fields| fields.fields.as_str());
+            for (name, value) in serde_json::from_str::<Map<_, _>>(of_span).unwrap_or_default() {
+                // Those are for exporters.
+                if !name.starts_with("otel.") {
+                    fields.named.entry(name).or_insert(value);
+                }
+            }
+        }
+        if let Some((trace, span)) = ids {
+            fields.named.insert("trace_id".to_owned(), trace.into());
+            fields.named.insert("span_id".to_owned(), span.into());
+        }
+        let mut time = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut time))?;
+        let metadata = event.metadata();
+        match self.0 {
+            Format::Json => json(&mut writer, time, *metadata.level(), metadata.target(), fields),
+            Format::Human => human(&mut writer, &time, *metadata.level(), &fields),
+        }
+    }
+}
+
+fn json(writer: &mut Writer<'_>, time: String, level: Level, target: &str, fields: Fields) -> fmt::Result {
+    let mut line = Map::new();
+    line.insert("time".to_owned(), time.into());
+    line.insert("level".to_owned(), level.as_str().into());
+    line.insert("message".to_owned(), fields.message.into());
+    line.insert("target".to_owned(), target.into());
+    for (name, value) in fields.named {
+        line.entry(name).or_insert(value);
+    }
+    writeln!(writer, "{}", Value::Object(line))
+}
+
+fn human(writer: &mut Writer<'_>, time: &str, level: Level, fields: &Fields) -> fmt::Result {
+    if writer.has_ansi_escapes() {
+        let colour = match level {
+            Level::ERROR => 31,
+            Level::WARN => 33,
+            Level::INFO => 32,
+            _ => 34,
+        };
+        write!(writer, "\x1b[2m{time}\x1b[0m \x1b[{colour}m{:>5}\x1b[0m ", level.as_str())?;
+    } else {
+        write!(writer, "{time} {:>5} ", level.as_str())?;
+    }
+    tame(writer, &fields.message)?;
+    for (name, value) in &fields.named {
+        write!(writer, " {name}=")?;
+        match value {
+            Value::String(text) if text.is_empty() || text.contains([' ', '"', '=']) => write!(writer, "{text:?}")?,
+            Value::String(text) => tame(writer, text)?,
+            other => write!(writer, "{other}")?,
+        }
+    }
+    writeln!(writer)
+}
+
+/// Text from elsewhere begins no line of its own, and does nothing to a terminal.
+fn tame(writer: &mut Writer<'_>, text: &str) -> fmt::Result {
+    for character in text.chars() {
+        if character.is_control() {
+            write!(writer, "{}", character.escape_default())?;
+        } else {
+            writer.write_char(character)?;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Fields {
+    message: String,
+    named: Map<String, Value>,
+}
+
+impl Fields {
+    fn add(&mut self, field: &Field, value: impl Into<Value>) {
+        self.named.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            // Writing into a string does not fail.
+            let _written = write!(self.message, "{value:?}");
+        } else {
+            self.add(field, format!("{value:?}"));
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            self.message.push_str(value);
+        } else {
+            self.add(field, value);
+        }
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.add(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.add(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.add(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.add(field, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+    use crate::telemetry::tests::Lines as Written;
+
+    fn written(format: Format, say: impl FnOnce()) -> String {
+        let lines = Written::default();
+        let layer = tracing_subscriber::fmt::layer()
+            .with_writer(lines.clone())
+            .with_ansi(false)
+            .fmt_fields(JsonFields::new())
+            .event_format(Lines(format));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), say);
+        lines.text()
+    }
+
+    fn say() {
+        let outer = tracing::info_span!("outer", object.name = "a b", attempt = 2, otel.kind = "client");
+        let _outer = outer.enter();
+        let inner = tracing::info_span!("inner", attempt = 3);
+        let _inner = inner.enter();
+        tracing::warn!(reason = "Broken", error = "it said\n\"no\"\u{1b}[2J", "went wrong\nhere");
+    }
+
+    #[test]
+    fn a_line_for_programs_has_the_fields_of_all_spans_and_the_nearest_wins() {
+        let line = written(Format::Json, say);
+        let mut parsed: Map<String, Value> = serde_json::from_str(&line).expect("it is one object on one line");
+        let time = parsed.remove("time").and_then(|time| time.as_str().map(ToOwned::to_owned)).unwrap_or_default();
+        assert!(time.starts_with("20") && time.ends_with('Z'), "{time}");
+        let expected = serde_json::json!({
+            "level": "WARN", "message": "went wrong\nhere", "target": "trishanku_framework::telemetry::logs::tests",
+            "reason": "Broken", "error": "it said\n\"no\"\u{1b}[2J", "attempt": 3, "object.name": "a b",
+        });
+        assert_eq!(Value::Object(parsed), expected);
+    }
+
+    #[test]
+    fn a_line_for_people_stays_one_and_leaves_the_terminal_alone() {
+        let line = written(Format::Human, say);
+        let expected = " WARN went wrong\\nhere reason=Broken error=\"it said\\n\\\"no\\\"\\u{1b}[2J\" attempt=3 object.name=\"a b\"\n";
+        assert_eq!(&line["2026-11-22T08:00:00.000000Z ".len()..], expected);
+    }
+}

@@ -1,0 +1,249 @@
+//! What the program says of itself: lines, and traces for a collector.
+//!
+//! ```no_run
+//! use trishanku_framework::telemetry::{Format, Settings};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let telemetry = Settings::new("tank-controller").format(Format::Json).spans_of("tanks").init()?;
+//! let manager = trishanku_framework::Manager::new(kube::Config::infer().await?).telemetry(&telemetry);
+//! manager.run(async { drop(tokio::signal::ctrl_c().await) }).await?;
+//! telemetry.end().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Logs
+//!
+//! To standard error, for people or as JSON ([`Format`]). A line inside a reconcile has its `controller`, `object.kind`, `object.namespace`,
+//! `object.name`, `trigger` and `attempt`, and if it is traced `trace_id` and `span_id`. What is logged, `RUST_LOG` says as
+//! `tracing-subscriber` reads it (`info,tanks=debug`), unless told otherwise `info`; it can be changed while the program runs, by
+//! [`Telemetry::set_log_filter`] or by `PUT /debug/log` ([`serve`](crate::serve)).
+//!
+//! # Traces
+//!
+//! Every reconcile is a trace of its own: a root span `reconcile` with object, generation, trigger, attempt and outcome, and a span for every request
+//! to the apiserver ([`Calls`](crate::client::Calls)), which is asked to continue the trace. Links lead from a reconcile to what led to it:
+//!
+//! | attribute `link` of the link | to |
+//! |---|---|
+//! | `previous` | the object's last reconcile, if it asked to be looked at again, or failed |
+//! | `origin` | what is [stamped](TraceContext::stamp) on the object: whoever made it |
+//!
+//! Off unless somebody asks for it, by [`Settings::collector`] or OpenTelemetry's variables; then a reconcile pays for a look at one flag. A collector that
+//! cannot be reached is warned of once a minute; spans are lost, and nothing waits for it.
+//!
+//! | variable | |
+//! |---|---|
+//! | `OTEL_TRACES_EXPORTER` | `otlp` switches traces on, `none` off; others are refused |
+//! | `OTEL_EXPORTER_OTLP_ENDPOINT` | switches them on too; [`Settings::collector`] wins |
+//! | `OTEL_EXPORTER_OTLP_PROTOCOL` | only `grpc`; `http/protobuf` and `http/json` are refused |
+//! | `OTEL_EXPORTER_OTLP_HEADERS`, `_TIMEOUT`, `_CERTIFICATE`, `_CLIENT_CERTIFICATE`, `_CLIENT_KEY` | as specified; compression is not supported |
+//! | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | as specified |
+//! | `OTEL_TRACES_SAMPLER`, `_ARG` | as specified; `jaeger_remote`, `parentbased_jaeger_remote` and `xray` are refused |
+//! | `OTEL_BSP_…`, `OTEL_SPAN_…_LIMIT` | as specified |
+//! | `OTEL_SDK_DISABLED` | `true` switches traces off, whoever wants them |
+//! | `OTEL_PROPAGATORS` | not read: W3C Trace Context, no baggage |
+//!
+//! `OTEL_EXPORTER_OTLP_TRACES_…` wins over `OTEL_EXPORTER_OTLP_…`. Only traces are exported: logs go to standard error, and figures are
+//! scraped ([`metrics`](crate::metrics)).
+//!
+//! **Secrets.** Spans have what this page names. They have no bodies, no heads and no queries, and of an error the reason, not the message. Spans of
+//! other crates (kube's have whole URLs) are left out, unless [`Settings::spans_of`] names them.
+
+mod call;
+mod context;
+mod logs;
+mod otlp;
+mod plan;
+mod reconcile;
+mod settings;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::layer::Layered;
+use tracing_subscriber::{Layer, Registry, reload};
+
+pub(crate) use self::call::{Call, CallTo};
+pub use self::context::{TRACEPARENT, TraceContext};
+pub use self::logs::{Format, UnknownFormat};
+pub(crate) use self::reconcile::{Subject, Trail};
+pub use self::settings::{Settings, SetupError};
+
+/// The target of the spans of reconciles, which lines have too.
+const RECONCILE: &str = "trishanku_framework::reconcile";
+/// The target of the spans that are for collectors alone.
+const TARGET: &str = "trishanku_framework::telemetry";
+
+/// How long the end waits for a collector to take the last spans.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+static ON: AtomicBool = AtomicBool::new(false);
+
+/// Whether anybody wants spans.
+fn on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// A filter of logs that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}; a filter is a level, or `crate=level`, with commas between several")]
+pub struct UnknownFilter(tracing_subscriber::filter::ParseError);
+
+fn parse(filter: &str) -> Result<EnvFilter, UnknownFilter> {
+    EnvFilter::try_new(filter).map_err(UnknownFilter)
+}
+
+/// What lines are for: all but the spans for collectors.
+type Traced = Layered<Option<Box<dyn Layer<Registry> + Send + Sync>>, Registry>;
+
+/// Logs and traces under way. Clones are the same ones.
+#[derive(Clone)]
+pub struct Telemetry(Arc<Inner>);
+
+struct Inner {
+    provider: Option<SdkTracerProvider>,
+    level: reload::Handle<EnvFilter, Traced>,
+}
+
+impl Telemetry {
+    /// What is logged at the moment.
+    pub fn log_filter(&self) -> String {
+        self.0.level.with_current(ToString::to_string).unwrap_or_default()
+    }
+
+    /// Logs by this filter (`debug`, `info,tanks=debug`) from now on.
+    ///
+    /// # Errors
+    /// [`UnknownFilter`]; what is logged is left as it is.
+    pub fn set_log_filter(&self, filter: &str) -> Result<(), UnknownFilter> {
+        let parsed = parse(filter)?;
+        // It fails if the subscriber is gone, and nobody logs.
+        let _set = self.0.level.reload(parsed);
+        Ok(())
+    }
+
+    /// Sends the spans that have ended; gives up after three seconds. A [`Manager`](crate::Manager) does it when it has drained.
+    pub async fn flush(&self) {
+        let Some(provider) = self.0.provider.clone() else { return };
+        let flushed = tokio::task::spawn_blocking(move || provider.force_flush());
+        if let Ok(Ok(Err(error))) = tokio::time::timeout(LAST_WORDS, flushed).await {
+            tracing::warn!(%error, "the last traces may be lost");
+        }
+    }
+
+    /// Sends the last spans, as [`flush`](Self::flush) does, and takes no more.
+    pub async fn end(&self) {
+        let Some(provider) = self.0.provider.clone() else { return };
+        let ended = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(LAST_WORDS)).await;
+        if let Ok(Err(error)) = ended {
+            tracing::warn!(%error, "the last traces may be lost");
+        }
+    }
+}
+
+impl std::fmt::Debug for Telemetry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (log, traces) = (self.log_filter(), self.0.provider.is_some());
+        f.debug_struct("Telemetry").field("log", &log).field("traces", &traces).finish()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::io;
+    use std::sync::{Mutex, PoisonError};
+
+    use tracing_subscriber::fmt::MakeWriter;
+
+    use super::*;
+
+    /// Keeps what is written.
+    #[derive(Clone, Debug, Default)]
+    pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Lines {
+        pub(crate) fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap()
+        }
+    }
+
+    impl io::Write for Lines {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).write(text)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl<'a> MakeWriter<'a> for Lines {
+        type Writer = Self;
+
+        fn make_writer(&'a self) -> Self {
+            self.clone()
+        }
+    }
+
+    #[test]
+    fn what_is_logged_changes_at_once_and_nonsense_changes_nothing() {
+        let lines = Lines::default();
+        let (subscriber, telemetry) = Settings::new("test").writer(lines.clone()).build().unwrap();
+        let say = |what: &str| tracing::dispatcher::with_default(&subscriber, || tracing::debug!("{what}"));
+        say("one");
+        telemetry.set_log_filter("warn,trishanku_framework=debug").unwrap();
+        assert_eq!(telemetry.log_filter(), "trishanku_framework=debug,warn");
+        say("two");
+        let error = telemetry.set_log_filter("tank=loud").unwrap_err().to_string();
+        assert!(error.contains("a filter is a level"), "{error}");
+        say("three");
+        telemetry.set_log_filter("off").unwrap();
+        say("four");
+        let said: Vec<_> =
+            lines.text().lines().filter_map(|line| line.split_whitespace().last()).map(ToOwned::to_owned).collect();
+        assert_eq!(said, ["two", "three"]);
+    }
+
+    #[test]
+    fn lines_know_their_object_whatever_is_left_out() {
+        let lines = Lines::default();
+        let (subscriber, telemetry) = Settings::new("test").format(Format::Json).writer(lines.clone()).build().unwrap();
+        telemetry.set_log_filter("trishanku_framework::telemetry=warn").unwrap();
+        let trail = Trail::default();
+        let key = crate::Key::namespaced("plant", "a");
+        let subject = Subject {
+            controller: "tank",
+            kind: "Tank",
+            key: &key,
+            generation: Some(3),
+            lane: crate::queue::Lane::Due,
+            failures: 1,
+        };
+        tracing::dispatcher::with_default(&subscriber, || {
+            let work = async {
+                tracing::info!("not said");
+                tracing::warn!("it leaks");
+                ((), crate::metrics::Ending::Success, None)
+            };
+            futures::executor::block_on(trail.begin(&subject, || None).run(work));
+        });
+        let line: serde_json::Value = serde_json::from_str(&lines.text()).expect("there is one line");
+        for (name, value) in [
+            ("message", "it leaks"),
+            ("controller", "tank"),
+            ("object.kind", "Tank"),
+            ("object.namespace", "plant"),
+            ("object.name", "a"),
+            ("trigger", "due"),
+        ] {
+            assert_eq!(line[name], value, "{line}");
+        }
+        assert_eq!((&line["object.generation"], &line["attempt"]), (&3.into(), &2.into()));
+        assert!(line.get("trace_id").is_none(), "{line}");
+    }
+}
