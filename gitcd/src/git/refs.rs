@@ -124,6 +124,17 @@ impl Refs {
         Err(RefError::Symbolic { name })
     }
 
+    /// The reference that `name` is another name of, if it is one.
+    ///
+    /// # Errors
+    /// As [`Refs::read`].
+    pub(crate) fn symbolic(&self, name: &str) -> Result<Option<String>, RefError> {
+        match self.stored(valid(name)?)? {
+            Stored::Symbolic(target) => Ok(Some(target)),
+            Stored::Absent | Stored::Direct(_) => Ok(None),
+        }
+    }
+
     /// Makes `name` refer to `new` if it refers to `expected` now (`None`: does not exist).
     ///
     /// When this returns, the move survives a power loss. A symbolic reference is followed, not
