@@ -141,10 +141,18 @@ fn nest(clone: &Clone, names: usize) {
         builder.insert("a", at, if depth == 1 { 0o100_644 } else { 0o040_000 }).expect("the temporary folder is ours");
         at = builder.write().expect("the temporary folder is ours");
     }
-    let head = repository.head().expect("the temporary folder is ours").peel_to_commit().unwrap();
-    let mut root = repository.treebuilder(Some(&head.tree().expect("the temporary folder is ours"))).unwrap();
+    let head = repository
+        .head()
+        .expect("the temporary folder is ours")
+        .peel_to_commit()
+        .expect("the temporary folder is ours");
+    let mut root = repository
+        .treebuilder(Some(&head.tree().expect("the temporary folder is ours")))
+        .expect("the temporary folder is ours");
     root.insert("deep", at, 0o040_000).expect("the temporary folder is ours");
-    let tree = repository.find_tree(root.write().expect("the temporary folder is ours")).unwrap();
+    let tree = repository
+        .find_tree(root.write().expect("the temporary folder is ours"))
+        .expect("the temporary folder is ours");
     let author = git2::Signature::now("p", "p@localhost").expect("the temporary folder is ours");
     repository.commit(Some("HEAD"), &author, &author, "deep", &tree, &[&head]).expect("the temporary folder is ours");
 }
