@@ -170,13 +170,25 @@ impl Refs {
         Err(RefError::Symbolic { name })
     }
 
-    /// Makes `name` refer to `new`, whatever it refers to now. Nothing is written if that is so already.
+    /// Makes `name` refer to `new`, whatever it refers to now. Nothing is written if that is so already. Of several that do so at the
+    /// same time, one is the last.
     ///
     /// # Errors
-    /// Those of [`Refs::update`], with [`RefError::Moved`] if somebody else moves it at the same time.
+    /// Those of [`Refs::update`], with [`RefError::Moved`] only if others go on to move it all the time.
     pub fn set(&self, name: &str, new: Oid) -> Result<(), RefError> {
-        let before = self.read(name)?;
-        if before == Some(new) { Ok(()) } else { self.update(name, new, before) }
+        const TRIES: usize = 100;
+        let mut left = TRIES;
+        loop {
+            left -= 1;
+            let before = self.read(name)?;
+            if before == Some(new) {
+                return Ok(());
+            }
+            match self.update(name, new, before) {
+                Err(RefError::Moved { .. }) if left > 0 => {}
+                done => return done,
+            }
+        }
     }
 
     /// Removes the lock of `name` if a gitcd that ended in the middle of an update left it;
