@@ -4,6 +4,7 @@
 
 mod bases;
 mod namespaces;
+mod origins;
 mod schemas;
 
 use std::collections::HashMap;
@@ -13,7 +14,8 @@ use bytes::Bytes;
 use git2::{Odb, Oid, Repository};
 
 use self::bases::Base;
-use super::admit::{Origin, admit};
+use self::origins::Origins;
+use super::admit::admit;
 use crate::git::changes::{self, Changes, TreeError};
 use crate::git::graph::{Commit, Graph, GraphError, Meeting};
 use crate::git::{form, object, path};
@@ -139,6 +141,7 @@ pub fn plan(
         schemas: Schemas::default(),
         keys: Vec::new(),
         rejected: Vec::new(),
+        origins: Origins::default(),
         left_out: rules.scope.policy(),
         // Even if theirs has nothing else to be left out: what an earlier merge left out may be as it was.
         is_partial: !rules.scope.is_everything(),
@@ -192,6 +195,7 @@ struct Planner<'a, 'r> {
     schemas: Schemas,
     keys: Vec<Key>,
     rejected: Vec<Rejected>,
+    origins: Origins,
     /// What this merge leaves out.
     left_out: Scope,
     is_partial: bool,
@@ -235,10 +239,17 @@ impl Planner<'_, '_> {
         for (path, reason) in std::mem::take(&mut theirs.strange) {
             self.reject(&path, None, reason);
         }
+        let our_blob =
+            |relative: &Vec<u8>, change: &changes::Change| ours.keys.get(relative).map_or(change.from, |ours| ours.to);
         for (relative, change) in &theirs.keys {
-            let our_blob = ours.keys.get(relative).map_or(change.from, |change| change.to);
-            self.key(relative, change.from, our_blob, change.to)?;
+            self.key(relative, change.from, our_blob(relative, change), change.to)?;
         }
+        // All at once: looking for each alone would go through the same commits again and again.
+        for (relative, _) in self.origins.find(self.graph, self.repository, self.theirs) {
+            let change = &theirs.keys[&relative];
+            self.key(&relative, change.from, our_blob(&relative, change), change.to)?;
+        }
+        self.keys.sort_by(|one, other| one.key.cmp(&other.key));
         self.namespaces(&ours)
     }
 
@@ -275,8 +286,17 @@ impl Planner<'_, '_> {
         let mut as_is = true;
         if let (Some(value), Some(blob)) = (&their_value, theirs) {
             let before = our_value.as_deref().or(base_value.as_deref());
-            let (graph, repository, commit) = (&mut *self.graph, self.repository, self.theirs);
-            match admit(relative, value, before, || origin(graph, repository, commit, relative, blob)) {
+            let mut is_asked = false;
+            let admitted = admit(relative, value, before, || {
+                let known = self.origins.get(relative);
+                is_asked = known.is_none();
+                known.flatten()
+            });
+            if is_asked {
+                self.origins.ask(relative, blob);
+                return Ok(());
+            }
+            match admitted {
                 Ok(None) => {}
                 Ok(Some(completed)) => (their_value, as_is) = (Some(completed.into()), false),
                 Err(reason) => {
@@ -352,34 +372,6 @@ impl Planner<'_, '_> {
         self.is_partial = true;
         if let Some(key) = key {
             self.left_out.leave_out(key);
-        }
-    }
-}
-
-/// Whether a gitcd committed writes of its clients there.
-fn is_of_a_store(repository: &Repository, commit: Oid) -> bool {
-    let Ok(commit) = repository.find_commit(commit) else { return false };
-    commit.message_bytes().split(|byte| *byte == b'\n').any(|line| line.starts_with(b"Revision: "))
-}
-
-/// The commit that brought a blob to its place, looking back from `commit`; `None` if that is one of a store's writes: what they
-/// leave out is not for others to add.
-fn origin(graph: &mut Graph, repository: &Repository, commit: Oid, relative: &[u8], blob: Oid) -> Option<Origin> {
-    let mut at = commit;
-    loop {
-        let here = graph.commit(repository, at).ok()?;
-        let mut before = None;
-        for parent in &here.parents {
-            let tree = graph.commit(repository, *parent).ok()?.tree;
-            if changes::find(repository, tree, relative).ok()? == Some(blob) {
-                before = Some(*parent);
-                break;
-            }
-        }
-        match before {
-            Some(parent) => at = parent,
-            None if is_of_a_store(repository, at) => return None,
-            None => return Some(Origin { commit: at, time: here.time }),
         }
     }
 }

@@ -1,0 +1,178 @@
+//! Which commits brought files to their places.
+
+use std::collections::{BTreeSet, HashMap};
+
+use git2::{Oid, Repository};
+
+use crate::git::changes;
+use crate::git::graph::{Commit, Graph};
+use crate::pull::admit::Origin;
+
+/// The commits that brought some files. Finding them costs what the commits on the way have changed, however many files there are.
+#[derive(Debug, Default)]
+pub(super) struct Origins {
+    asked: Vec<(Vec<u8>, Oid)>,
+    found: HashMap<Vec<u8>, Option<Origin>>,
+}
+
+impl Origins {
+    /// What was found for a file: the commit, or that it is none that may be named; `None` if nobody has looked yet.
+    pub(super) fn get(&self, relative: &[u8]) -> Option<Option<Origin>> {
+        self.found.get(relative).copied()
+    }
+
+    /// Wants to know it of a file with this content.
+    pub(super) fn ask(&mut self, relative: &[u8], blob: Oid) {
+        self.asked.push((relative.to_vec(), blob));
+    }
+
+    /// Looks back from a commit for all that was asked; returns that. There is no commit for what a store's write brought: what
+    /// those leave out is not for others to add.
+    pub(super) fn find(&mut self, graph: &mut Graph, repository: &Repository, from: Oid) -> Vec<(Vec<u8>, Oid)> {
+        let asked = std::mem::take(&mut self.asked);
+        let mut walk = Walk { graph, repository, waiting: BTreeSet::new(), files: HashMap::new() };
+        walk.go_on(from, (0..asked.len()).collect());
+        while let Some((commit, files)) = walk.next() {
+            for (file, origin) in walk.look(commit, files, &asked) {
+                self.found.insert(asked[file].0.clone(), origin);
+            }
+        }
+        for (relative, _) in &asked {
+            self.found.entry(relative.clone()).or_default();
+        }
+        asked
+    }
+}
+
+struct Walk<'a> {
+    graph: &'a mut Graph,
+    repository: &'a Repository,
+    /// Commits to be looked at, by their time: the newest first, so that few are looked at twice.
+    waiting: BTreeSet<(i64, Oid)>,
+    /// The files that are in a commit what they are at the start, by their numbers.
+    files: HashMap<Oid, Vec<usize>>,
+}
+
+impl Walk<'_> {
+    fn next(&mut self) -> Option<(Oid, Vec<usize>)> {
+        let (_, commit) = self.waiting.pop_last()?;
+        Some((commit, self.files.remove(&commit).unwrap_or_default()))
+    }
+
+    /// A commit that cannot be read, as below a shallow clone, is where looking ends.
+    fn go_on(&mut self, commit: Oid, files: Vec<usize>) {
+        if let Ok(found) = self.graph.commit(self.repository, commit) {
+            self.waiting.insert((found.time, commit));
+            self.files.entry(commit).or_default().extend(files);
+        }
+    }
+
+    /// Passes files on to parents that have them so too; returns the rest.
+    fn look(&mut self, oid: Oid, mut files: Vec<usize>, asked: &[(Vec<u8>, Oid)]) -> Vec<(usize, Option<Origin>)> {
+        let Ok(here) = self.graph.commit(self.repository, oid) else { return Vec::new() };
+        for parent in &here.parents {
+            if files.is_empty() {
+                break;
+            }
+            let Some(same) = self.same(&here, *parent, &files, asked) else { return Vec::new() };
+            let (passed, kept) = files.into_iter().partition(|file| same.contains(file));
+            files = kept;
+            self.go_on(*parent, passed);
+        }
+        if files.is_empty() {
+            return Vec::new();
+        }
+        let origin = (!is_of_a_store(self.repository, oid)).then_some(Origin { commit: oid, time: here.time });
+        files.into_iter().map(|file| (file, origin)).collect()
+    }
+
+    /// The files that a parent has as they are here.
+    fn same(
+        &mut self,
+        here: &Commit,
+        parent: Oid,
+        files: &[usize],
+        asked: &[(Vec<u8>, Oid)],
+    ) -> Option<BTreeSet<usize>> {
+        let tree = self.graph.commit(self.repository, parent).ok()?.tree;
+        let changes = changes::between(self.repository, Some(tree), Some(here.tree)).ok()?;
+        Some(files.iter().copied().filter(|file| !changes.keys.contains_key(&asked[*file].0)).collect())
+    }
+}
+
+/// Whether a gitcd committed writes of its clients there.
+fn is_of_a_store(repository: &Repository, commit: Oid) -> bool {
+    let Ok(commit) = repository.find_commit(commit) else { return false };
+    commit.message_bytes().split(|byte| *byte == b'\n').any(|line| line.starts_with(b"Revision: "))
+}
+
+#[cfg(test)]
+mod tests {
+    use git2::{Signature, Time};
+
+    use super::*;
+
+    struct History {
+        repository: Repository,
+        _folder: tempfile::TempDir,
+    }
+
+    impl History {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let repository = Repository::init_bare(folder.path()).unwrap();
+            Self { repository, _folder: folder }
+        }
+
+        fn commit(&self, at: i64, message: &str, files: &[(&str, &str)], parents: &[Oid]) -> Oid {
+            let mut tree = self.repository.treebuilder(None).unwrap();
+            for (name, content) in files {
+                tree.insert(name, self.repository.blob(content.as_bytes()).unwrap(), 0o100_644).unwrap();
+            }
+            let tree = self.repository.find_tree(tree.write().unwrap()).unwrap();
+            let author = Signature::new("a", "a@b", &Time::new(at, 0)).unwrap();
+            let parents: Vec<_> = parents.iter().map(|parent| self.repository.find_commit(*parent).unwrap()).collect();
+            self.repository.commit(None, &author, &author, message, &tree, &parents.iter().collect::<Vec<_>>()).unwrap()
+        }
+
+        fn origins(&self, from: Oid, files: &[(&str, &str)]) -> Vec<Option<(Oid, i64)>> {
+            let mut origins = Origins::default();
+            for (name, content) in files {
+                let blob = Oid::hash_object(git2::ObjectType::Blob, content.as_bytes()).unwrap();
+                origins.ask(name.as_bytes(), blob);
+            }
+            let asked = origins.find(&mut Graph::default(), &self.repository, from);
+            let found = asked.iter().map(|(relative, _)| origins.get(relative).expect("it was asked for"));
+            found.map(|found| found.map(|origin| (origin.commit, origin.time))).collect()
+        }
+    }
+
+    #[test]
+    fn each_file_is_of_the_commit_that_brought_it() {
+        let history = History::new();
+        let [a, b, c, d] = [("a", "1"), ("b", "1"), ("c", "1"), ("d", "1")];
+        let first = history.commit(10, "first", &[a, ("b", "0")], &[]);
+        let store = history.commit(20, "update d\n\nRevision: 7\n", &[a, ("b", "0"), d], &[first]);
+        let second = history.commit(30, "second", &[a, b, d], &[store]);
+        // The clock of somebody who works beside it is wrong.
+        let beside = history.commit(5, "beside", &[a, ("b", "0"), c], &[first]);
+        let merged = history.commit(40, "merge", &[a, b, c, d], &[second, beside]);
+        let last = history.commit(50, "last", &[a, b, c, d, ("e", "1")], &[merged]);
+        let found = history.origins(last, &[a, b, c, d]);
+        assert_eq!(found, [Some((first, 10)), Some((second, 30)), Some((beside, 5)), None]);
+        assert_eq!(history.origins(merged, &[]), []);
+    }
+
+    #[test]
+    fn what_was_away_in_between_came_with_the_commit_that_brought_it_back() {
+        let history = History::new();
+        let a = ("a", "1");
+        let first = history.commit(10, "first", &[a], &[]);
+        let without = history.commit(20, "without", &[("a", "2")], &[first]);
+        let again = history.commit(30, "again", &[a], &[without]);
+        assert_eq!(history.origins(again, &[a]), [Some((again, 30))]);
+        // By the other parent it was always there.
+        let merged = history.commit(40, "merged", &[a], &[without, first]);
+        assert_eq!(history.origins(merged, &[a]), [Some((first, 10))]);
+    }
+}
