@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::io;
 use std::process::Stdio;
+use std::time::Duration;
 
+use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
@@ -11,6 +13,9 @@ use super::StartError;
 
 /// What is kept of what a program complains about.
 const COMPLAINT_BYTES: usize = 4 << 10;
+
+/// A program that is asked to end has so long for it.
+const MANNERS: Duration = Duration::from_secs(5);
 
 /// How to run `git`.
 #[derive(Clone, Debug)]
@@ -79,12 +84,23 @@ impl Running {
         let _ended = self.0.wait().await;
     }
 
+    /// Lets it remove what it has not finished, and kills it if it takes long.
+    pub(super) async fn stop(mut self) {
+        self.signal(Signal::TERM);
+        let _late = tokio::time::timeout(MANNERS, self.0.wait()).await;
+        self.end().await;
+    }
+
     fn kill_group(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, signal: Signal) {
         // As long as nobody has waited for the child, its number is not anybody else's.
         let group = self.0.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()));
         if let Some(group) = group {
             // Fails only if they have all ended.
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            let _ = rustix::process::kill_process_group(group, signal);
         }
     }
 }

@@ -25,6 +25,9 @@ const NICE: i32 = 10;
 /// After a failure a repository is left alone for so long.
 const REST: Duration = Duration::from_mins(10);
 
+/// A file that nobody has written to for so long nobody will finish.
+const ABANDONED: Duration = Duration::from_hours(24);
+
 /// The repositories that are being repacked, and those that could not be, until when they are left alone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Upkeep(Arc<Mutex<HashMap<PathBuf, Option<Instant>>>>);
@@ -72,13 +75,12 @@ pub(super) fn after_push(host: &Arc<Inner>, repository: PathBuf) {
         if !are_too_many().await {
             return;
         }
+        let folder = repository.join("objects/pack");
+        let _swept = tokio::task::spawn_blocking(move || sweep(&folder)).await;
         let mut stopped = host.stop.subscribe();
-        let repacked = tokio::select! {
-            repacked = tokio::time::timeout(LIMIT, repack(&host, &repository)) => repacked,
-            // What it has not finished `git prune` removes.
-            _ = stopped.wait_for(|stopped| *stopped) => return,
-        };
-        match repacked.unwrap_or_else(|_| Err(format!("no end within {LIMIT:?}"))) {
+        let stop = async { stopped.wait_for(|stopped| *stopped).await.map(|_| ()).unwrap_or_default() };
+        let Some(repacked) = repack(&host, &repository, stop).await else { return };
+        match repacked {
             Ok(()) => {
                 tracing::debug!(repository = %repository.display(), "joined small packs");
                 if are_too_many().await {
@@ -127,22 +129,59 @@ fn packs(folder: &Path) -> usize {
     packs.saturating_sub(kept)
 }
 
-async fn repack(host: &Inner, repository: &Path) -> Result<(), String> {
-    let failed = |error: std::io::Error| error.to_string();
+/// Removes what an earlier `git` that was killed has not finished. Git itself removes such files only when somebody runs `git prune`,
+/// and some of them not even then.
+fn sweep(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_unfinished = [".tmp-", "tmp_"].iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()));
+        let modified = || entry.metadata().and_then(|metadata| metadata.modified()).ok();
+        let is_old = || modified().and_then(|at| at.elapsed().ok()).is_some_and(|age| age > ABANDONED);
+        if is_unfinished && is_old() {
+            match std::fs::remove_file(entry.path()) {
+                Ok(()) => tracing::info!(file = %entry.path().display(), "removed what a killed git has left"),
+                Err(error) => tracing::debug!(file = %entry.path().display(), %error, "cannot remove an old file"),
+            }
+        }
+    }
+}
+
+/// `None` if it was stopped before its end.
+async fn repack(host: &Inner, repository: &Path, stop: impl Future<Output = ()>) -> Option<Result<(), String>> {
+    let mut running = match start(host, repository) {
+        Ok(running) => running,
+        Err(error) => return Some(Err(error.to_string())),
+    };
+    let said = running.child().stderr.take();
+    let ended = async {
+        let said = match said {
+            Some(stderr) => complaint(stderr).await,
+            None => String::new(),
+        };
+        match running.child().wait().await {
+            Ok(status) if status.success() => Ok(()),
+            Ok(_) => Err(said),
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    let outcome = tokio::select! {
+        ended = tokio::time::timeout(LIMIT, ended) => Some(ended.unwrap_or_else(|_| Err(format!("no end within {LIMIT:?}")))),
+        () = stop => None,
+    };
+    running.stop().await;
+    outcome
+}
+
+fn start(host: &Inner, repository: &Path) -> std::io::Result<Running> {
     let settings = ["-c", "pack.threads=1", "-c", "repack.writeBitmaps=false"];
     let words = ["repack", "--geometric=2", "-d", "-l", "-q"];
     let mut command = host.git.command(&[&settings[..], &words].concat());
-    let mut running = Running::start(command.env("GIT_DIR", repository)).map_err(failed)?;
+    let mut running = Running::start(command.env("GIT_DIR", repository))?;
     if let Some(pid) = running.child().id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
         // It is as good without.
         let _ended = rustix::process::setpriority_process(Some(pid), NICE);
     }
-    let said = match running.child().stderr.take() {
-        Some(stderr) => complaint(stderr).await,
-        None => String::new(),
-    };
-    let status = running.child().wait().await.map_err(failed)?;
-    if status.success() { Ok(()) } else { Err(said) }
+    Ok(running)
 }
 
 #[cfg(test)]
@@ -167,6 +206,24 @@ mod tests {
         assert!(are_many(folder.path()));
         std::fs::write(folder.path().join("objects/pack/pack-more.keep"), "").unwrap();
         assert!(!are_many(folder.path()), "one may not be joined");
+    }
+
+    #[test]
+    fn what_killed_programs_left_is_removed_when_it_is_old() {
+        let folder = with_packs(1);
+        let packs = folder.path().join("objects/pack");
+        let old = std::time::SystemTime::now() - ABANDONED - Duration::from_mins(1);
+        for (name, is_old) in [(".tmp-12-pack-ab.pack", true), ("tmp_pack_x", true), ("tmp_idx_y", false)] {
+            let file = std::fs::File::create(packs.join(name)).unwrap();
+            if is_old {
+                file.set_modified(old).unwrap();
+            }
+        }
+        std::fs::File::options().append(true).open(packs.join("pack-0.pack")).unwrap().set_modified(old).unwrap();
+        sweep(&packs);
+        let mut left: Vec<_> = std::fs::read_dir(&packs).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["pack-0.pack", "tmp_idx_y"]);
     }
 
     #[test]
