@@ -100,6 +100,7 @@ pub(super) fn from_store(error: Error) -> Status {
         // Not retried by clients against the same server, and not to be taken for a lost write.
         Error::Poisoned(reason) => Status::failed_precondition(format!("gitcd: writes are refused: {reason}")),
         Error::ValueLost(reason) => Status::data_loss(format!("gitcd: {reason}")),
+        error @ Error::MergeTooLarge(_) => Status::resource_exhausted(format!("gitcd: {error}")),
         Error::Conflict(key) => Status::aborted(format!("gitcd: {key} was changed on both sides")),
     }
 }

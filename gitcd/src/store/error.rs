@@ -42,6 +42,12 @@ pub enum Error {
     /// A merge that was to have none has a conflict, in this key.
     #[error("{0} was changed on both sides")]
     Conflict(String),
+    /// A merge brings so many bytes, more than a journal record can have.
+    #[error(
+        "the merge brings {0} bytes of keys and values at once, and {MOST} is the most; merge older commits of that branch first",
+        MOST = super::merge::MOST
+    )]
+    MergeTooLarge(u64),
 }
 
 impl From<ValueLost> for Error {

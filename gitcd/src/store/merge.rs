@@ -133,10 +133,14 @@ impl Store {
 /// A merge commit names so many conflicts; the rest is counted.
 const TOLD: usize = 200;
 
+/// Bytes of keys and values in a merge: its record, with what goes round them, has to fit into a frame of the journal, whose length
+/// has 32 bits.
+pub(super) const MOST: u64 = 3 << 30;
+
 /// Decides every key on the newest state.
 ///
 /// # Errors
-/// [`Error::ValueLost`]; [`Error::Conflict`] if there must be none.
+/// [`Error::ValueLost`]; [`Error::Conflict`] if there must be none; [`Error::MergeTooLarge`].
 pub(super) fn decide(request: Request, newest: View) -> Result<Decided, Error> {
     let (mut changed, mut replaced, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
     let mut conflicts: Vec<(Bytes, Conflict)> = Vec::new();
@@ -191,9 +195,18 @@ pub(super) fn decide(request: Request, newest: View) -> Result<Decided, Error> {
     }
     changed.extend(replaced);
     changed.extend(deleted);
+    fits(changed.iter().map(|write| write.key.len() + write.value.as_ref().map_or(0, Bytes::len)))?;
     let (theirs, fast_forward, by) = (request.theirs, request.fast_forward, request.by);
     let notes = notes(&conflicts, &request.trailers);
     Ok(Decided { writes: changed, by, conflicts: conflicts.len(), theirs, fast_forward, notes })
+}
+
+/// `sizes`: of each write.
+fn fits(sizes: impl Iterator<Item = usize>) -> Result<(), Error> {
+    // What goes round a key and its value, and the blob that it is.
+    const AROUND: u64 = 128;
+    let bytes: u64 = sizes.map(|size| size as u64 + AROUND).sum();
+    if bytes > MOST { Err(Error::MergeTooLarge(bytes)) } else { Ok(()) }
 }
 
 impl Decided {
@@ -248,4 +261,18 @@ fn notes(conflicts: &[(Bytes, Conflict)], trailers: &str) -> String {
         text.push_str(trailers);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_merge_fits_into_a_frame_of_the_journal() {
+        let large = 1 << 30;
+        assert_eq!(fits([large, large].into_iter()), Ok(()));
+        assert_eq!(fits([large, large, large].into_iter()), Err(Error::MergeTooLarge(MOST + 384)));
+        let many = usize::try_from(MOST).unwrap() / 128;
+        assert!(fits(std::iter::repeat_n(0, many)).is_ok() && fits(std::iter::repeat_n(1, many)).is_err());
+    }
 }
