@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use git2::{ObjectType, Odb, OdbLookupFlags, Oid, Repository, Sort};
+use git2::{ObjectType, Odb, Oid, Repository, Sort};
 
 use super::changes::{self, Entry as TreeEntry};
 use super::delta;
@@ -115,25 +115,12 @@ impl Pack {
         problem.map_or(Ok(()), |said| Err(TransferError::Read { oid, said }))
     }
 
-    /// Adds a tree and what is in it, as far as none of the trees `before` has it, which the other repository has or gets. Without
-    /// any of those, every object is looked for there.
+    /// Adds a tree and what is in it, as far as none of the trees `before` has it, which the other repository has or gets.
     ///
     /// # Errors
     /// [`TransferError::Read`].
-    pub fn tree(&mut self, odb: &Odb<'_>, there: &Odb<'_>, before: &[Oid], tree: Oid) -> Result<(), TransferError> {
-        let there = before.is_empty().then_some(there);
-        self.add_tree(odb, there, before, tree)
-    }
-
-    fn add_tree(
-        &mut self,
-        odb: &Odb<'_>,
-        there: Option<&Odb<'_>>,
-        before: &[Oid],
-        tree: Oid,
-    ) -> Result<(), TransferError> {
-        let is_there = |oid| there.is_some_and(|there| has(there, oid));
-        if before.contains(&tree) || self.seen.contains(&tree) || is_there(tree) {
+    pub fn tree(&mut self, odb: &Odb<'_>, before: &[Oid], tree: Oid) -> Result<(), TransferError> {
+        if before.contains(&tree) || self.seen.contains(&tree) {
             return Ok(());
         }
         if self.depth > MAX_DEPTH {
@@ -169,9 +156,9 @@ impl Pack {
             self.path.extend_from_slice(&name);
             if is_directory {
                 self.depth += 1;
-                self.add_tree(odb, there, &before, oid)?;
+                self.tree(odb, &before, oid)?;
                 self.depth -= 1;
-            } else if !self.seen.contains(&oid) && !is_there(oid) {
+            } else if !self.seen.contains(&oid) {
                 if self.room.is_some() {
                     // Before it is read: it may be larger than what there is room for in memory.
                     self.check(oid)?;
@@ -284,7 +271,7 @@ pub(crate) fn thin(
     bounds: Bounds,
 ) -> Result<Option<Vec<u8>>, TransferError> {
     let failed = |error: git2::Error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() };
-    let (odb, nothing) = (here.odb().map_err(failed)?, Odb::new().map_err(failed)?);
+    let odb = here.odb().map_err(failed)?;
     let mut pack = Pack { recent, ..Pack::thin(bounds.bytes) };
     pack.distrust(here.commondir().join("objects"));
     wanted.iter().chain(there).try_for_each(|oid| pack.check(*oid))?;
@@ -301,7 +288,7 @@ pub(crate) fn thin(
         let oid = oid.map_err(failed)?;
         let commit = here.find_commit(oid).map_err(failed)?;
         let before: Vec<Oid> = commit.parents().map(|parent| parent.tree_id()).collect();
-        match pack.tree(&odb, &nothing, &before, commit.tree_id()) {
+        match pack.tree(&odb, &before, commit.tree_id()) {
             Err(TransferError::TooLarge) => return Ok(None),
             added => added?,
         }
@@ -318,11 +305,6 @@ fn between(kind: Kind, old: &[u8], new: &[u8], out: &mut Vec<u8>) {
         Kind::Tree => delta::trees(old, new, out),
         Kind::Blob | Kind::Commit => delta::between(old, new, out),
     }
-}
-
-/// Whether an object is there. Packs that came since the last look are not looked for: a copy too many does no harm.
-fn has(odb: &Odb<'_>, oid: Oid) -> bool {
-    odb.exists_ext(oid, OdbLookupFlags::NO_REFRESH)
 }
 
 fn read<'o>(odb: &'o Odb<'_>, oid: Oid, kind: ObjectType) -> Result<git2::OdbObject<'o>, TransferError> {
@@ -368,7 +350,7 @@ mod tests {
             commits.push(from.commit(None, &author, &author, "a commit", &next, &parents).unwrap());
             if number == 0 {
                 let mut first = Pack::default();
-                first.tree(&from.odb().unwrap(), &to.odb().unwrap(), &[], next.id()).unwrap();
+                first.tree(&from.odb().unwrap(), &[], next.id()).unwrap();
                 first.commit(&from.odb().unwrap(), commits[0]).unwrap();
                 first.publish(&to).unwrap();
             }

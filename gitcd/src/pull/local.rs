@@ -1,11 +1,13 @@
 //! Objects from one repository of this machine to another.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::path::PathBuf;
 
 use git2::{Odb, OdbLookupFlags, Oid, Repository};
 
 use crate::git::graph::Graph;
+use crate::git::refs::Refs;
 use crate::git::transfer::{self, TransferError};
 
 /// What one repository gets from another, again and again.
@@ -14,25 +16,70 @@ pub(super) struct Copier {
     pack: transfer::Pack,
     /// Where the pack goes.
     to: PathBuf,
+    /// What was pushed there last.
+    pushed: Vec<Oid>,
 }
 
 impl Copier {
     /// Copies what `wanted` needs and `to` does not have yet; returns the bytes written.
     ///
-    /// A commit that is there has everything that it needs: packs become visible whole.
+    /// A commit that is there is taken to have everything that it needs: packs become visible whole. Where that is not so, a merge
+    /// finds out, and [`Copier::copy_again`] mends it.
     ///
     /// # Errors
     /// [`TransferError`], with nothing new visible in `to`.
     pub(super) fn copy(&mut self, from: &Repository, to: &Repository, wanted: &[Oid]) -> Result<u64, TransferError> {
-        if self.to != to.commondir() {
-            self.pack.restart();
-            to.commondir().clone_into(&mut self.to);
-        }
+        self.turn_to(to);
         let to_odb = odb(to)?;
         let _stale = to_odb.refresh();
         // What has just been looked for need not be looked for again: that would read the folder of packs for each commit.
-        let is_there = |oid| to_odb.exists_ext(oid, OdbLookupFlags::NO_REFRESH);
-        self.add(from, (to, &to_odb), wanted, is_there).inspect_err(|_| self.pack.restart())
+        let is_there = |oid| Ok(to_odb.exists_ext(oid, OdbLookupFlags::NO_REFRESH));
+        self.add(from, to, wanted, is_there).inspect_err(|_| self.pack.restart())
+    }
+
+    /// Copies what `wanted` needs to a repository of others. There, only what references lead to is known to have everything that it
+    /// needs: of anything else a killed program may have left just a part. `tips` are some of those references.
+    ///
+    /// The cost grows with what is new; with the whole history there, once, if a commit is there that none of `tips` leads to.
+    ///
+    /// # Errors
+    /// [`TransferError`], with nothing new visible in `to`.
+    pub(super) fn push(
+        &mut self,
+        from: &Repository,
+        to: &Repository,
+        wanted: &[Oid],
+        tips: &[Oid],
+    ) -> Result<u64, TransferError> {
+        self.turn_to(to);
+        let to_odb = odb(to)?;
+        let _stale = to_odb.refresh();
+        let leads = |tip: &Oid, oid| *tip == oid || to.graph_descendant_of(*tip, oid).unwrap_or(false);
+        let pushed = std::mem::take(&mut self.pushed);
+        let all = OnceCell::new();
+        let is_there = |oid| {
+            if !to_odb.exists_ext(oid, OdbLookupFlags::NO_REFRESH) {
+                return Ok(false);
+            }
+            if pushed.contains(&oid) || tips.iter().any(|tip| leads(tip, oid)) {
+                return Ok(true);
+            }
+            if all.get().is_none() {
+                let _first = all.set(referenced(to)?);
+            }
+            Ok(all.get().is_some_and(|all: &HashSet<Oid>| all.contains(&oid)))
+        };
+        let bytes = self.add(from, to, wanted, is_there).inspect_err(|_| self.pack.restart())?;
+        wanted.clone_into(&mut self.pushed);
+        Ok(bytes)
+    }
+
+    fn turn_to(&mut self, to: &Repository) {
+        if self.to != to.commondir() {
+            self.pack.restart();
+            self.pushed.clear();
+            to.commondir().clone_into(&mut self.to);
+        }
     }
 
     /// Copies what `wanted` needs even if it is there in part, as after a crash of somebody else's `git fetch`: only a commit in the
@@ -47,22 +94,18 @@ impl Copier {
         wanted: &[Oid],
         whole: &[Oid],
     ) -> Result<u64, TransferError> {
+        self.turn_to(to);
         self.pack.restart();
-        to.commondir().clone_into(&mut self.to);
-        let mut walk = to.revwalk().map_err(|error| failed(&error))?;
-        whole.iter().try_for_each(|oid| walk.push(*oid)).map_err(|error| failed(&error))?;
-        let there: HashSet<Oid> = walk.collect::<Result<_, _>>().map_err(|error| failed(&error))?;
-        let nothing = Odb::new().map_err(|error| failed(&error))?;
-        let copied = self.add(from, (to, &nothing), wanted, |oid| there.contains(&oid));
-        copied.inspect_err(|_| self.pack.restart())
+        let there = history(to, whole).map_err(|error| failed(&error))?;
+        self.add(from, to, wanted, |oid| Ok(there.contains(&oid))).inspect_err(|_| self.pack.restart())
     }
 
     fn add(
         &mut self,
         from: &Repository,
-        (to, to_odb): (&Repository, &Odb<'_>),
+        to: &Repository,
         wanted: &[Oid],
-        is_there: impl Fn(Oid) -> bool,
+        is_there: impl Fn(Oid) -> Result<bool, TransferError>,
     ) -> Result<u64, TransferError> {
         self.pack.distrust(from.commondir().join("objects"));
         let mut graph = Graph::default();
@@ -70,7 +113,7 @@ impl Copier {
         let mut stack = wanted.to_vec();
         // Parents first: what a commit shares with its parents is left out, and has to be there by then.
         while let Some(oid) = stack.last().copied() {
-            if done.contains(&oid) || is_there(oid) {
+            if done.contains(&oid) || is_there(oid)? {
                 stack.pop();
                 continue;
             }
@@ -92,11 +135,33 @@ impl Copier {
         for (oid, commit) in &commits {
             let before: Vec<Oid> =
                 commit.parents.iter().filter_map(|parent| Some(graph.commit(from, *parent).ok()?.tree)).collect();
-            self.pack.tree(&from_odb, to_odb, &before, commit.tree)?;
+            self.pack.tree(&from_odb, &before, commit.tree)?;
             self.pack.commit(&from_odb, *oid)?;
         }
         self.pack.publish(to)
     }
+}
+
+/// The commits that `tips` lead to.
+fn history(repository: &Repository, tips: &[Oid]) -> Result<HashSet<Oid>, git2::Error> {
+    let mut walk = repository.revwalk()?;
+    tips.iter().try_for_each(|oid| walk.push(*oid))?;
+    walk.collect()
+}
+
+/// The commits that the references of a repository lead to, as far as these have everything.
+fn referenced(repository: &Repository) -> Result<HashSet<Oid>, TransferError> {
+    let unreadable =
+        |error: &dyn std::fmt::Display| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.to_string() };
+    let refs = Refs::open(repository.commondir()).and_then(|refs| refs.list()).map_err(|error| unreadable(&error))?;
+    let mut all = HashSet::new();
+    for tip in refs.into_values().filter(|tip| repository.find_commit(*tip).is_ok()) {
+        if !all.contains(&tip) {
+            // One that is damaged leads to nothing.
+            all.extend(history(repository, &[tip]).unwrap_or_default());
+        }
+    }
+    Ok(all)
 }
 
 fn odb(repository: &Repository) -> Result<Odb<'_>, TransferError> {
@@ -169,6 +234,36 @@ mod tests {
                 assert!(to.find_blob(entry.id()).is_ok(), "{} of {oid} is missing", entry.name().unwrap());
             }
         }
+    }
+
+    /// As after a crash of a program that unpacks objects in any order, in a repository of others.
+    #[test]
+    fn only_what_references_lead_to_is_taken_for_whole_where_others_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = Repository::init_bare(folder.path().join("from")).unwrap();
+        let to = Repository::init_bare(folder.path().join("to")).unwrap();
+        let whole = commit(&from, &["e"], &[]);
+        let first = commit(&from, &["e", "f"], &[whole]);
+        let second = commit(&from, &["e", "f", "g"], &[first]);
+        let third = commit(&from, &["e", "f", "g", "h"], &[second]);
+        let mut copier = Copier::default();
+        copier.push(&from, &to, &[whole], &[]).unwrap();
+        to.reference("refs/heads/main", whole, false, "").unwrap();
+        for oid in [first, second] {
+            let object = from.odb().unwrap();
+            let object = object.read(oid).unwrap();
+            to.odb().unwrap().write(object.kind(), object.data()).unwrap();
+        }
+        for (wanted, tips) in [(second, &[][..]), (third, &[second])] {
+            copier.push(&from, &to, &[wanted], tips).unwrap();
+            assert_eq!(copier.push(&from, &to, &[wanted], tips).unwrap(), 0, "it is known to be there");
+        }
+        for oid in [whole, first, second, third] {
+            let tree = to.find_commit(oid).unwrap().tree().unwrap();
+            assert!(tree.iter().all(|entry| to.find_blob(entry.id()).is_ok()), "{oid}");
+        }
+        to.reference("refs/heads/main", third, true, "").unwrap();
+        assert_eq!(Copier::default().push(&from, &to, &[second], &[]).unwrap(), 0, "a reference leads to it");
     }
 
     /// What is no value is copied too: a commit that is there has everything that it needs.

@@ -340,7 +340,9 @@ impl Remote {
         let here = Repository::open(git_dir(&config.repository))
             .map_err(|error| self.error(Condition::Failed, error.message()))?;
         let wanted: Vec<Oid> = push.updates.iter().map(|(_, new, _)| *new).collect();
-        let copied = link.pushing.lock().copy(&here, &there, &wanted);
+        let tips: Vec<Oid> =
+            push.updates.iter().filter_map(|(.., old)| *old).chain(push.there.iter().copied()).collect();
+        let copied = link.pushing.lock().push(&here, &there, &wanted, &tips);
         let bytes = copied.map_err(|error| self.transfer(&error, false))?;
         for (reference, new, expected) in &push.updates {
             if *expected == Some(*new) {
