@@ -276,7 +276,8 @@ fn read(odb: &Odb<'_>, oid: Oid) -> Result<Commit, GraphError> {
     parse(object.data()).ok_or_else(|| problem("it is malformed"))
 }
 
-fn parse(data: &[u8]) -> Option<Commit> {
+/// A commit, if it is one.
+pub(crate) fn parse(data: &[u8]) -> Option<Commit> {
     let end = data.windows(2).position(|pair| pair == b"\n\n").unwrap_or(data.len());
     let mut lines = data[..end].split(|byte| *byte == b'\n');
     let id = |line: &[u8], name: &[u8]| Oid::from_str(std::str::from_utf8(line.strip_prefix(name)?).ok()?).ok();

@@ -60,6 +60,18 @@ impl Kind {
     }
 }
 
+/// How an entry begins: type and uncompressed length.
+pub(super) fn entry_head(out: &mut Vec<u8>, kind: u8, len: usize) {
+    let mut byte = kind << 4 | (len & 0xf) as u8;
+    let mut rest = len >> 4;
+    while rest > 0 {
+        out.push(byte | 0x80);
+        byte = (rest & 0x7f) as u8;
+        rest >>= 7;
+    }
+    out.push(byte);
+}
+
 /// The id of an object.
 pub(super) fn id(kind: Kind, content: &[u8]) -> Oid {
     let mut hash = kind.hasher(content.len());
@@ -209,14 +221,7 @@ impl Writer {
     /// The object's type and uncompressed length; gives the place where it begins.
     fn header(&mut self, kind: u8, len: usize) -> u64 {
         let offset = self.bytes.len() as u64;
-        let mut byte = kind << 4 | (len & 0xf) as u8;
-        let mut rest = len >> 4;
-        while rest > 0 {
-            self.bytes.push(byte | 0x80);
-            byte = (rest & 0x7f) as u8;
-            rest >>= 7;
-        }
-        self.bytes.push(byte);
+        entry_head(&mut self.bytes, kind, len);
         offset
     }
 

@@ -4,7 +4,9 @@
 //! delta and its base; the ids are computed, not believed. Whatever is large, or has tags, is left to Git ([`Refused::Elsewhere`]).
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use flate2::{Decompress, FlushDecompress, Status};
 use git2::{ObjectType, Odb, OdbLookupFlags, Oid, Repository};
@@ -42,6 +44,8 @@ pub(crate) enum Refused {
 pub(crate) struct Received {
     objects: Vec<Object>,
     by_id: HashMap<Oid, usize>,
+    /// The pack as it came.
+    pack: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -51,12 +55,23 @@ struct Object {
     content: Vec<u8>,
     /// The delta and the one in this pack that it is against.
     delta: Option<(Vec<u8>, usize)>,
+    /// What its entry is against, wherever that is.
+    base: Option<Oid>,
+    packed: Packed,
+}
+
+/// Where the content of an entry is in the pack, deflated, and how many bytes it has when it is not.
+#[derive(Clone, Debug)]
+struct Packed {
+    deflated: Range<usize>,
+    size: usize,
 }
 
 /// An entry as it is in the pack.
 struct Entry {
     form: Form,
     content: Vec<u8>,
+    packed: Packed,
 }
 
 enum Form {
@@ -76,11 +91,11 @@ const OFS_DELTA: u8 = 6;
 const REF_DELTA: u8 = 7;
 const TOO_SHORT: Refused = Refused::Damaged("the pack ends too early");
 
-/// Reads a pack; `odb` has the bases that a thin one leaves out.
+/// Reads a pack; `odb` has the bases that a thin one leaves out, and what is `recent` is a part of it that needs not be read again.
 ///
 /// # Errors
 /// [`Refused`].
-pub(crate) fn read(pack: &[u8], odb: &Odb<'_>, bounds: Bounds) -> Result<Received, Refused> {
+pub(crate) fn read(pack: &[u8], odb: &Odb<'_>, recent: &[Arc<Received>], bounds: Bounds) -> Result<Received, Refused> {
     let (content, checksum) = pack.split_last_chunk::<20>().ok_or(TOO_SHORT)?;
     let (head, entries) = content.split_first_chunk::<HEADER>().ok_or(TOO_SHORT)?;
     let count = u32::from_be_bytes([head[8], head[9], head[10], head[11]]);
@@ -94,7 +109,17 @@ pub(crate) fn read(pack: &[u8], odb: &Odb<'_>, bounds: Bounds) -> Result<Receive
     let entries = unpack(entries, count, &mut room)?;
     let done = entries.iter().map(|_| None).collect();
     let reading = bounds.bytes.saturating_mul(READ_FACTOR);
-    Resolver { odb, room, reading, done, by_id: HashMap::new(), missing: HashSet::new() }.resolve(entries)
+    let resolver = Resolver { odb, recent, room, reading, done, by_id: HashMap::new(), missing: HashSet::new() };
+    let (objects, by_id) = resolver.resolve(entries)?;
+    Ok(Received { objects, by_id, pack: pack.to_vec() })
+}
+
+/// A pack of so many entries, as [`Received::entry`] gives them.
+pub(crate) fn pack_of(count: u32, entries: &[u8]) -> Vec<u8> {
+    let mut bytes = [&b"PACK\0\0\0\x02"[..], &count.to_be_bytes(), entries].concat();
+    let checksum = Sha1::digest(&bytes);
+    bytes.extend_from_slice(&checksum);
+    bytes
 }
 
 fn unpack(mut rest: &[u8], count: u32, room: &mut usize) -> Result<Vec<Entry>, Refused> {
@@ -129,15 +154,18 @@ fn unpack(mut rest: &[u8], count: u32, room: &mut usize) -> Result<Vec<Entry>, R
             return Err(Refused::Damaged("an object cannot be inflated"));
         }
         content.truncate(size);
+        let start = HEADER + whole - rest.len();
         rest = rest.get(inflater.total_in() as usize..).ok_or(TOO_SHORT)?;
         numbers.insert(offset, number);
-        entries.push(Entry { form, content });
+        let packed = Packed { deflated: start..HEADER + whole - rest.len(), size };
+        entries.push(Entry { form, content, packed });
     }
     if rest.is_empty() { Ok(entries) } else { Err(Refused::Damaged("something follows the last object")) }
 }
 
 struct Resolver<'o, 'r> {
     odb: &'o Odb<'r>,
+    recent: &'o [Arc<Received>],
     room: usize,
     /// Bytes of bases that may still be read.
     reading: usize,
@@ -147,8 +175,8 @@ struct Resolver<'o, 'r> {
     missing: HashSet<Oid>,
 }
 
-impl Resolver<'_, '_> {
-    fn resolve(mut self, entries: Vec<Entry>) -> Result<Received, Refused> {
+impl<'o> Resolver<'o, '_> {
+    fn resolve(mut self, entries: Vec<Entry>) -> Result<(Vec<Object>, HashMap<Oid, usize>), Refused> {
         let mut waiting: Vec<(usize, Entry)> = entries.into_iter().enumerate().collect();
         for _ in 0..MOST_PASSES {
             let before = waiting.len();
@@ -168,7 +196,7 @@ impl Resolver<'_, '_> {
             }
             waiting = later;
             if waiting.is_empty() {
-                return Ok(Received { objects: self.done.into_iter().flatten().collect(), by_id: self.by_id });
+                return Ok((self.done.into_iter().flatten().collect(), self.by_id));
             }
         }
         Err(Refused::Elsewhere)
@@ -176,45 +204,81 @@ impl Resolver<'_, '_> {
 
     /// Resolves an entry; gives it back if its base is not known yet.
     fn one(&mut self, number: usize, entry: Entry) -> Result<Option<Entry>, Refused> {
-        let (kind, content, base) = match &entry.form {
+        let (kind, content, near, base) = match &entry.form {
             Form::Whole(kind) => {
-                self.put(number, *kind, entry.content, None);
+                self.put(number, *kind, entry.content, None, None, entry.packed);
                 return Ok(None);
             }
-            Form::Near(base) => match &self.done[*base] {
-                Some(object) => (object.kind, patched(&object.content, &entry.content, &mut self.room)?, Some(*base)),
+            Form::Near(near) => match &self.done[*near] {
+                Some(object) => {
+                    let content = patched(&object.content, &entry.content, &mut self.room)?;
+                    (object.kind, content, Some(*near), object.oid)
+                }
                 None => return Ok(Some(entry)),
             },
             Form::Against(id) => match self.by_id.get(id) {
-                Some(base) => {
-                    let object = self.done[*base].as_ref().expect("those with ids are done");
-                    (object.kind, patched(&object.content, &entry.content, &mut self.room)?, Some(*base))
+                Some(near) => {
+                    let object = self.done[*near].as_ref().expect("those with ids are done");
+                    let content = patched(&object.content, &entry.content, &mut self.room)?;
+                    (object.kind, content, Some(*near), *id)
                 }
                 None if self.missing.contains(id) => return Ok(Some(entry)),
-                // Where many are missing the folders are not read anew for each.
-                None if !self.missing.is_empty() && !self.odb.exists_ext(*id, OdbLookupFlags::NO_REFRESH) => {
-                    self.missing.insert(*id);
-                    return Ok(Some(entry));
-                }
-                None => {
-                    let Ok(object) = object::read(self.odb, *id) else {
+                None => match self.elsewhere(*id)? {
+                    Some(base) => {
+                        let (kind, data) = base.get(*id);
+                        self.reading = self.reading.checked_sub(data.len()).ok_or(Refused::Elsewhere)?;
+                        let kind = self::kind(kind).ok_or(Refused::Elsewhere)?;
+                        (kind, patched(data, &entry.content, &mut self.room)?, None, *id)
+                    }
+                    None => {
                         self.missing.insert(*id);
                         return Ok(Some(entry));
-                    };
-                    self.reading = self.reading.checked_sub(object.data().len()).ok_or(Refused::Elsewhere)?;
-                    let kind = kind(object.kind()).ok_or(Refused::Elsewhere)?;
-                    (kind, patched(object.data(), &entry.content, &mut self.room)?, None)
-                }
+                    }
+                },
             },
         };
-        self.put(number, kind, content, base.map(|base| (entry.content, base)));
+        self.put(number, kind, content, near.map(|near| (entry.content, near)), Some(base), entry.packed);
         Ok(None)
     }
 
-    fn put(&mut self, number: usize, kind: Kind, content: Vec<u8>, delta: Option<(Vec<u8>, usize)>) {
+    /// An object that is not in the pack.
+    fn elsewhere(&self, id: Oid) -> Result<Option<Elsewhere<'o>>, Refused> {
+        if let Some(received) = self.recent.iter().find(|received| received.get(id).is_some()) {
+            return Ok(Some(Elsewhere::Recent(received)));
+        }
+        // Where many are missing the folders are not read anew for each.
+        if !self.missing.is_empty() && !self.odb.exists_ext(id, OdbLookupFlags::NO_REFRESH) {
+            return Ok(None);
+        }
+        Ok(object::read(self.odb, id).ok().map(Elsewhere::Stored))
+    }
+
+    fn put(
+        &mut self,
+        number: usize,
+        kind: Kind,
+        content: Vec<u8>,
+        delta: Option<(Vec<u8>, usize)>,
+        base: Option<Oid>,
+        packed: Packed,
+    ) {
         let oid = pack::id(kind, &content);
         self.by_id.insert(oid, number);
-        self.done[number] = Some(Object { kind, oid, content, delta });
+        self.done[number] = Some(Object { kind, oid, content, delta, base, packed });
+    }
+}
+
+enum Elsewhere<'o> {
+    Recent(&'o Received),
+    Stored(git2::OdbObject<'o>),
+}
+
+impl Elsewhere<'_> {
+    fn get(&self, id: Oid) -> (ObjectType, &[u8]) {
+        match self {
+            Self::Recent(received) => received.get(id).expect("it was found there"),
+            Self::Stored(object) => (object.kind(), object.data()),
+        }
     }
 }
 
@@ -230,9 +294,30 @@ impl Received {
         Some((object_type(object.kind), &object.content))
     }
 
-    /// Bytes of all contents.
+    /// Bytes that it takes in memory, about.
     pub(crate) fn len(&self) -> usize {
-        self.objects.iter().map(|object| object.content.len()).sum()
+        let contents = self.objects.iter().map(|object| object.content.len());
+        let deltas = self.objects.iter().filter_map(|object| Some(object.delta.as_ref()?.0.len()));
+        contents.chain(deltas).sum::<usize>() + self.pack.len()
+    }
+
+    /// Its number in the pack.
+    pub(crate) fn position(&self, oid: Oid) -> Option<usize> {
+        self.by_id.get(&oid).copied()
+    }
+
+    /// What an object's entry is against: in the pack, or elsewhere.
+    pub(crate) fn base(&self, oid: Oid) -> Option<Oid> {
+        self.objects[*self.by_id.get(&oid)?].base
+    }
+
+    /// The entry of an object as it came, for another pack. Its base, if it has one, is named by its id.
+    pub(crate) fn entry(&self, oid: Oid, out: &mut Vec<u8>) {
+        let Some(object) = self.by_id.get(&oid).map(|number| &self.objects[*number]) else { return };
+        let kind = if object.base.is_some() { REF_DELTA } else { object.kind as u8 };
+        pack::entry_head(out, kind, object.packed.size);
+        out.extend(object.base.iter().flat_map(|base| base.as_bytes()));
+        out.extend_from_slice(&self.pack[object.packed.deflated.clone()]);
     }
 
     /// Lets an opened repository's readers find them, without writing anything.

@@ -156,8 +156,8 @@ async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) ->
         let mut kept = match quarantine {
             Some((quarantine, received)) => {
                 let kept = quarantine.migrate(&host.kept).await?;
-                if let Some(received) = received {
-                    host.recent.add(&repository, received);
+                if let Some((received, step)) = received {
+                    host.recent.add(&repository, received, step);
                 }
                 kept
             }

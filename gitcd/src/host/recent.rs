@@ -1,29 +1,44 @@
 //! What was pushed last, in memory: it is what followers fetch next.
 
+mod step;
+
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use git2::Oid;
 use parking_lot::Mutex;
 
+use self::step::Pushed;
+pub(super) use self::step::{History, Step};
 use crate::git::received::Received;
 
-/// Bytes of all contents that are kept.
-const MOST_BYTES: usize = 16 << 20;
-/// Pushes that are looked through.
-const MOST: usize = 16;
+/// Bytes that are kept.
+const MOST_BYTES: usize = 32 << 20;
+/// Pushes of all repositories.
+const MOST: usize = 256;
+/// Pushes that are looked through for an object.
+const LOOKED_THROUGH: usize = 16;
 
 /// The objects of the last pushes. They are in their repositories, too.
 #[derive(Debug, Default)]
-pub(super) struct Recent(Mutex<VecDeque<(PathBuf, Arc<Received>)>>);
+pub(super) struct Recent(Mutex<VecDeque<Push>>);
+
+#[derive(Clone, Debug)]
+struct Push {
+    repository: PathBuf,
+    received: Arc<Received>,
+    step: Option<Arc<Step>>,
+}
 
 impl Recent {
     /// Keeps a push, instead of those that came longest ago.
-    pub(super) fn add(&self, repository: &Path, received: Received) {
+    pub(super) fn add(&self, repository: &Path, received: Received, step: Option<Step>) {
+        let push = Push { repository: repository.to_owned(), received: Arc::new(received), step: step.map(Arc::new) };
         let mut all = self.0.lock();
-        all.push_front((repository.to_owned(), Arc::new(received)));
+        all.push_front(push);
         all.truncate(MOST);
-        while all.iter().map(|(_, received)| received.len()).sum::<usize>() > MOST_BYTES {
+        while all.iter().map(|push| push.received.len()).sum::<usize>() > MOST_BYTES {
             all.pop_back();
         }
     }
@@ -31,7 +46,25 @@ impl Recent {
     /// The last pushes to a repository, the last one first.
     pub(super) fn of(&self, repository: &Path) -> Vec<Arc<Received>> {
         let all = self.0.lock();
-        all.iter().filter(|(of, _)| of == repository).map(|(_, received)| received.clone()).collect()
+        let own = all.iter().filter(|push| push.repository == repository);
+        own.map(|push| push.received.clone()).take(LOOKED_THROUGH).collect()
+    }
+
+    /// How the commits of the last pushes to a repository follow one another.
+    pub(super) fn history(&self, repository: &Path) -> History {
+        History(self.pushes(repository))
+    }
+
+    /// What `wanted` needs for whoever has the history of `have`, put together from what was pushed, without looking into any object;
+    /// `None` if it did not come with the last pushes, or is larger than so many bytes.
+    pub(super) fn pack(&self, repository: &Path, wanted: &[Oid], have: &[Oid], most: usize) -> Option<Vec<u8>> {
+        self.history(repository).pack(wanted, have, most)
+    }
+
+    fn pushes(&self, repository: &Path) -> Vec<Pushed> {
+        let all = self.0.lock();
+        let own = all.iter().filter(|push| push.repository == repository);
+        own.filter_map(|push| Some((push.step.clone()?, push.received.clone()))).collect()
     }
 }
 
@@ -52,29 +85,31 @@ mod tests {
         let mut pack = git2::Buf::new();
         builder.write_buf(&mut pack).unwrap();
         let bounds = Bounds { objects: 1, bytes: 1 << 30 };
-        (oid, read(&pack, &Odb::new().unwrap(), bounds).unwrap())
+        (oid, read(&pack, &Odb::new().unwrap(), &[], bounds).unwrap())
     }
 
     #[test]
     fn the_last_pushes_of_a_repository_are_kept_and_no_more_than_there_is_room_for() {
         let (recent, one, other) = (Recent::default(), Path::new("/one"), Path::new("/other"));
-        let (first, received) = push(10, b'a');
-        recent.add(one, received);
+        let (first, received) = push(1 << 20, b'a');
+        recent.add(one, received, None);
         let (_, received) = push(20, b'b');
-        recent.add(other, received);
+        recent.add(other, received, None);
         let found = recent.of(one);
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].get(first), Some((ObjectType::Blob, &[b'a'; 10][..])));
+        assert_eq!(found[0].get(first), Some((ObjectType::Blob, &vec![b'a'; 1 << 20][..])));
         assert_eq!(recent.of(other)[0].get(first), None);
-        let (_, received) = push(MOST_BYTES - 20, b'c');
-        recent.add(other, received);
+        let (_, received) = push(MOST_BYTES - (1 << 19), b'c');
+        recent.add(other, received, None);
         assert_eq!((recent.of(one).len(), recent.of(other).len()), (0, 2), "the one that came first has gone");
         let (_, received) = push(MOST_BYTES + 1, b'd');
-        recent.add(one, received);
+        recent.add(one, received, None);
         assert!(recent.of(one).is_empty(), "it is too large");
         for fill in 0..=u8::MAX {
-            recent.add(one, push(1, fill).1);
+            recent.add(one, push(1, fill).1, None);
         }
-        assert_eq!(recent.of(one).len(), MOST);
+        recent.add(one, push(2, 0).1, None);
+        assert_eq!(recent.of(one).len(), LOOKED_THROUGH);
+        assert_eq!(recent.0.lock().len(), MOST);
     }
 }

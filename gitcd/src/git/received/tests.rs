@@ -58,10 +58,10 @@ fn packs_of_git_are_read_and_written_again() {
         let to = tempfile::tempdir().unwrap();
         let to = Repository::init_bare(to.path()).unwrap();
         let whole = packed(&from, &["--delta-base-offset"], first, None);
-        read(&whole, &to.odb().unwrap(), BOUNDS).unwrap().draft(&to.path().join("objects/pack")).unwrap();
+        read(&whole, &to.odb().unwrap(), &[], BOUNDS).unwrap().draft(&to.path().join("objects/pack")).unwrap();
         let pack = packed(&from, options, last, Some(first));
         let odb = to.odb().unwrap();
-        let received = read(&pack, &odb, BOUNDS).unwrap();
+        let received = read(&pack, &odb, &[], BOUNDS).unwrap();
         let theirs = from.odb().unwrap();
         let mut count = 0;
         for (kind, oid, content) in received.objects() {
@@ -90,11 +90,11 @@ fn a_thin_pack_for_somebody_else_and_one_with_a_tag_are_not_taken() {
     let commits = history(&from, 3);
     let nothing = Odb::new().unwrap();
     let thin = packed(&from, &["--thin"], commits[2], Some(commits[1]));
-    assert!(matches!(read(&thin, &nothing, BOUNDS), Err(Refused::NoBase(_))));
+    assert!(matches!(read(&thin, &nothing, &[], BOUNDS), Err(Refused::NoBase(_))));
     let author = Signature::new("a", "a@b", &Time::new(1000, 0)).unwrap();
     let tag = from.tag("a-tag", from.find_commit(commits[2]).unwrap().as_object(), &author, "words", false).unwrap();
     let tagged = packed(&from, &[], tag, None);
-    assert!(matches!(read(&tagged, &nothing, BOUNDS), Err(Refused::Elsewhere)));
+    assert!(matches!(read(&tagged, &nothing, &[], BOUNDS), Err(Refused::Elsewhere)));
 }
 
 fn entry(kind: u8, size: usize, before: &[u8], content: &[u8]) -> Vec<u8> {
@@ -129,7 +129,7 @@ fn signed(mut content: Vec<u8>) -> Vec<u8> {
 /// How many objects there are, within so many bytes.
 fn within(pack: &[u8], bytes: usize) -> Option<usize> {
     let bounds = Bounds { objects: 10, bytes };
-    read(pack, &Odb::new().unwrap(), bounds).ok().map(|received| received.objects().count())
+    read(pack, &Odb::new().unwrap(), &[], bounds).ok().map(|received| received.objects().count())
 }
 
 #[test]
@@ -187,7 +187,7 @@ proptest! {
             bytes.truncate(end.index(bytes.len()));
         }
         let is_as_it_was = changes.is_empty() && end.is_none();
-        let found = read(&signed(bytes), &Odb::new().unwrap(), Bounds { objects: 100, bytes: 1 << 20 });
+        let found = read(&signed(bytes), &Odb::new().unwrap(), &[], Bounds { objects: 100, bytes: 1 << 20 });
         prop_assert!(found.is_ok() || !is_as_it_was, "{:?}", found.err());
         let by_id: BTreeMap<Oid, &[u8]> = found.iter().flat_map(Received::objects).map(|(_, oid, content)| (oid, content)).collect();
         for (oid, content) in by_id {

@@ -37,6 +37,11 @@ enum Request {
 pub(super) async fn serve(host: &Inner, repository: &Path, input: &mut Input) -> Result<Option<Vec<u8>>, Problem> {
     let Some(body) = input.whole(MAX_REQUEST_BYTES).await? else { return Ok(None) };
     let Some(request) = Request::parse(&body) else { return Ok(None) };
+    if let Request::Objects { wanted, have } = &request
+        && let Some(pack) = host.recent.pack(repository, wanted, have, MAX_PACK_BYTES)
+    {
+        return Ok(Some(framed(&pack)));
+    }
     let (repository, recent) = (repository.to_owned(), host.recent.of(repository));
     let answered = tokio::task::spawn_blocking(move || {
         let opened = Repository::open(&repository).ok()?;
@@ -134,14 +139,18 @@ fn objects(repository: &Repository, wanted: &[Oid], have: &[Oid], recent: Vec<Ar
         return None;
     }
     let bounds = transfer::Bounds { commits: MAX_COMMITS, bytes: MAX_PACK_BYTES };
-    let pack = transfer::thin(repository, wanted, have, recent, bounds).ok()??;
+    Some(framed(&transfer::thin(repository, wanted, have, recent, bounds).ok()??))
+}
+
+/// A pack in the lines of an answer.
+fn framed(pack: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(pack.len() + pack.len() / 1000 + 64);
     pkt_line::put(&mut body, b"packfile\n");
     for part in pack.chunks(BAND_BYTES) {
         pkt_line::put(&mut body, &[b"\x01", part].concat());
     }
     body.extend_from_slice(pkt_line::FLUSH);
-    Some(body)
+    body
 }
 
 #[cfg(test)]

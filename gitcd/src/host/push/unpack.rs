@@ -14,7 +14,6 @@ use super::commands::Push;
 use super::plain;
 use super::quarantine::Quarantine;
 use super::report::Report;
-use crate::git::received::Received;
 
 /// Why a pack is not taken.
 #[derive(Debug)]
@@ -40,11 +39,11 @@ pub(super) async fn unpack(
     push: &Push,
     report: &mut Report,
     input: &mut Input,
-) -> Result<Option<Received>, Failure> {
+) -> Result<Option<plain::Taken>, Failure> {
     let commits = wanted(push, report)
         .into_iter()
         .map(|Wanted { at, id, .. }| plain::Wanted { reference: push.commands[at].reference.clone(), id });
-    let taken = plain::unpack(repository, quarantine, host.limits.max_pack_bytes, commits.collect(), input).await?;
+    let taken = plain::unpack(host, repository, quarantine, commits.collect(), input).await?;
     if taken.is_some() {
         return Ok(taken);
     }

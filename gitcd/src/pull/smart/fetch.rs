@@ -85,7 +85,7 @@ impl Incoming {
             }
         }
         if is_whole {
-            match received::read(&pack, &odb, BOUNDS) {
+            match received::read(&pack, &odb, &[], BOUNDS) {
                 Ok(received) => return Ok(Self { bytes: pack.len() as u64, place: Place::Memory(received) }),
                 Err(Refused::Elsewhere) => {}
                 Err(error) => return Err(full_or_damaged(&error.to_string())),

@@ -1,0 +1,159 @@
+//! Whether everything that commits lead to has come, or is in the history of the references.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use git2::{ObjectType, Odb, Oid, Repository};
+
+use super::super::super::recent::{History, Step};
+use super::Wanted;
+use crate::git::changes;
+use crate::git::graph::{self, Graph};
+use crate::git::object;
+use crate::git::received::Received;
+
+/// Directories below one another. A stack has room for more, and keys of this depth are rare.
+const MAX_DEPTH: usize = 128;
+/// Each is compared with.
+const MAX_PARENTS: usize = 16;
+
+pub(super) struct Check<'r> {
+    here: &'r Repository,
+    odb: &'r Odb<'r>,
+    /// What has come.
+    received: &'r Received,
+    /// What came before, and need not be read again.
+    recent: &'r [Arc<Received>],
+    history: &'r History,
+    graph: Graph,
+    /// What the wanted commits lead to and has come.
+    objects: HashSet<Oid>,
+    /// Directories that these have taken the place of.
+    around: HashSet<Oid>,
+    /// What the first of the wanted commits needs.
+    pub(super) step: Option<Step>,
+}
+
+enum Content<'c> {
+    Received(&'c [u8]),
+    Stored(git2::OdbObject<'c>),
+}
+
+impl Content<'_> {
+    fn data(&self) -> &[u8] {
+        match self {
+            Self::Received(data) => data,
+            Self::Stored(object) => object.data(),
+        }
+    }
+}
+
+impl<'r> Check<'r> {
+    pub(super) fn new(
+        here: &'r Repository,
+        odb: &'r Odb<'r>,
+        received: &'r Received,
+        recent: &'r [Arc<Received>],
+        history: &'r History,
+    ) -> Self {
+        let (objects, around) = (HashSet::new(), HashSet::new());
+        Self { here, odb, received, recent, history, graph: Graph::default(), objects, around, step: None }
+    }
+
+    /// Whether everything that the wanted commits lead to has come, or is in the history of the references.
+    pub(super) fn are_complete(&mut self, wanted: &[Wanted]) -> Result<bool, git2::Error> {
+        // A commit of metadata names the one of data that it describes, so the references of a push belong together.
+        let target = |wanted: &Wanted| self.here.find_reference(&wanted.reference).ok()?.target();
+        let now: Vec<Oid> = wanted.iter().filter_map(target).collect();
+        let before_now = self.history.before(&now);
+        for (number, Wanted { id, .. }) in wanted.iter().enumerate() {
+            let (mut stack, mut seen, mut commits, mut after) = (vec![*id], HashSet::new(), Vec::new(), Vec::new());
+            while let Some(oid) = stack.pop() {
+                if !seen.insert(oid) {
+                    continue;
+                }
+                match self.received.get(oid) {
+                    Some((ObjectType::Commit, content)) => {
+                        if !self.is_commit_complete(oid, content, &mut stack)? {
+                            return Ok(false);
+                        }
+                        commits.push(oid);
+                    }
+                    Some(_) => return Ok(false),
+                    None => {
+                        let mut leads = |now: &Oid| self.graph.is_ancestor(self.here, oid, *now).unwrap_or(false);
+                        if !before_now.contains(&oid) && !now.iter().any(&mut leads) {
+                            return Ok(false);
+                        }
+                        after.push(oid);
+                    }
+                }
+            }
+            if number == 0 {
+                self.step = Step::new(*id, commits, after, &self.objects, &self.around, self.received);
+            }
+        }
+        Ok(!wanted.is_empty())
+    }
+
+    fn is_commit_complete(&mut self, oid: Oid, content: &[u8], parents: &mut Vec<Oid>) -> Result<bool, git2::Error> {
+        let Some(commit) = graph::parse(content) else { return Ok(false) };
+        if commit.parents.len() > MAX_PARENTS {
+            return Ok(false);
+        }
+        let mut before = Vec::new();
+        for parent in &commit.parents {
+            let parent = graph::parse(self.read(*parent, ObjectType::Commit)?.data());
+            let Some(parent) = parent else { return Ok(false) };
+            before.push(parent.tree);
+        }
+        parents.extend(&commit.parents);
+        self.objects.insert(oid);
+        self.is_tree_complete(commit.tree, &before, 0)
+    }
+
+    /// Whether a tree's objects have come, as far as they are not in the trees `before`, which are complete.
+    fn is_tree_complete(&mut self, tree: Oid, before: &[Oid], depth: usize) -> Result<bool, git2::Error> {
+        if before.contains(&tree) || self.objects.contains(&tree) {
+            return Ok(true);
+        }
+        let Some((ObjectType::Tree, content)) = self.received.get(tree).filter(|_| depth <= MAX_DEPTH) else {
+            return Ok(false);
+        };
+        let entries = {
+            let read = |oid: &Oid| Ok((*oid, self.read(*oid, ObjectType::Tree)?));
+            let old = before.iter().map(read).collect::<Result<Vec<_>, git2::Error>>()?;
+            let old: Vec<_> = old.iter().map(|(oid, content)| (*oid, content.data())).collect();
+            let Ok(entries) = changes::added(tree, content, &old) else { return Ok(false) };
+            entries
+        };
+        self.around.extend(before);
+        for entry in entries {
+            let is_complete = if entry.is_directory {
+                self.is_tree_complete(entry.oid, &entry.before, depth + 1)?
+            } else {
+                self.objects.insert(entry.oid);
+                matches!(self.received.get(entry.oid), Some((ObjectType::Blob, _)))
+            };
+            if !is_complete {
+                return Ok(false);
+            }
+        }
+        // Not before: what is in a tree of itself is not complete.
+        self.objects.insert(tree);
+        Ok(true)
+    }
+
+    fn read(&self, oid: Oid, kind: ObjectType) -> Result<Content<'_>, git2::Error> {
+        let mut received = std::iter::once(self.received).chain(self.recent.iter().map(|recent| &**recent));
+        if let Some((_, content)) = received.find_map(|received| received.get(oid).filter(|(found, _)| *found == kind))
+        {
+            return Ok(Content::Received(content));
+        }
+        let object = object::read(self.odb, oid)?;
+        if object.kind() == kind {
+            return Ok(Content::Stored(object));
+        }
+        Err(git2::Error::from_str(&format!("{oid} is a {}, not a {kind}", object.kind())))
+    }
+}

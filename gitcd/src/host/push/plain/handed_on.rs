@@ -1,0 +1,126 @@
+//! What was pushed is handed on to others as it came, and they have everything then.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use git2::{Repository, Signature, Time};
+use proptest::prelude::*;
+
+use super::super::super::recent::Recent;
+use super::*;
+
+/// A program of Git's that is fed.
+fn git(repository: &Path, arguments: &[&str], input: &[u8]) -> Vec<u8> {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(repository).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{arguments:?}");
+    output.stdout
+}
+
+/// One that has the history of a commit.
+fn with(folder: &Path, from: &Path, has: Oid) -> Repository {
+    let repository = Repository::init_bare(folder).unwrap();
+    let pack = git(from, &["pack-objects", "--revs", "--stdout", "-q"], format!("{has}\n").as_bytes());
+    git(folder, &["index-pack", "--stdin"], &pack);
+    repository
+}
+
+/// A commit on top of others in which some files are new.
+fn commit(repository: &Repository, parents: &[Oid], number: usize, files: &[u8]) -> Oid {
+    let parents: Vec<_> = parents.iter().map(|oid| repository.find_commit(*oid).unwrap()).collect();
+    let before = parents.first().map(|parent| parent.tree().unwrap());
+    let mut tree = repository.treebuilder(before.as_ref()).unwrap();
+    for file in files {
+        let (directory, name) = (format!("directory-{}", file % 3), format!("file-{file}"));
+        let below = tree.get(&directory).unwrap().map(|entry| repository.find_tree(entry.id()).unwrap());
+        let mut below = repository.treebuilder(below.as_ref()).unwrap();
+        let text = format!("{number} {file}\n").repeat(30);
+        below.insert(name, repository.blob(text.as_bytes()).unwrap(), 0o100_644).unwrap();
+        tree.insert(directory, below.write().unwrap(), 0o040_000).unwrap();
+    }
+    let tree = repository.find_tree(tree.write().unwrap()).unwrap();
+    let author = Signature::new("a", "a@b", &Time::new(1000, 0)).unwrap();
+    let parents: Vec<_> = parents.iter().collect();
+    repository.commit(None, &author, &author, &format!("{number}"), &tree, &parents).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn whoever_gets_what_others_pushed_has_everything(
+        // Commits of each push, what each changes, whether an own commit from before is merged first, whether Git packs it.
+        pushes in prop::collection::vec(
+            (prop::collection::vec(prop::collection::vec(0..30_u8, 0..4), 1..4), any::<bool>(), any::<bool>()),
+            3..7,
+        ),
+        asked in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 3),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let all = Repository::init_bare(at("all")).unwrap();
+        let first = commit(&all, &[], 0, &(0..30).collect::<Vec<_>>());
+        let host = with(&at("host"), all.path(), first);
+        host.reference("refs/heads/main", first, true, "").unwrap();
+        let recent = Recent::default();
+        // Two writers; the second always begins where it was last.
+        let (mut tips, mut own, mut number) = (vec![first], first, 1);
+        for (at_push, (commits, merges, by_git)) in pushes.iter().enumerate() {
+            let before = tips[tips.len() - 1];
+            let mut tip = if *merges { own } else { before };
+            for files in commits {
+                tip = commit(&all, &[tip], number, files);
+                number += 1;
+            }
+            if *merges {
+                tip = commit(&all, &[before, tip], number, &[]);
+                own = tip;
+                number += 1;
+            }
+            let pack = if *by_git {
+                let wanted = format!("{tip}\n^{before}\n");
+                git(all.path(), &["pack-objects", "--revs", "--stdout", "-q", "--thin"], wanted.as_bytes())
+            } else {
+                let bounds = crate::git::transfer::Bounds { commits: 100, bytes: 1 << 20 };
+                crate::git::transfer::thin(&all, &[tip], &[before], Vec::new(), bounds).unwrap().unwrap()
+            };
+            let quarantine = at(&format!("quarantine-{at_push}"));
+            std::fs::create_dir_all(quarantine.join("pack")).unwrap();
+            let wanted = [Wanted { reference: "refs/heads/main".to_owned(), id: tip }];
+            let known = (&*recent.of(host.path()), &recent.history(host.path()));
+            let (received, step) = take(host.path(), &quarantine, &pack, &wanted, known).unwrap().expect("it is plain");
+            for file in std::fs::read_dir(quarantine.join("pack")).unwrap() {
+                let file = file.unwrap();
+                std::fs::rename(file.path(), host.path().join("objects/pack").join(file.file_name())).unwrap();
+            }
+            host.reference("refs/heads/main", tip, true, "").unwrap();
+            prop_assert!(*by_git || step.is_some(), "what gitcd pushes is handed on");
+            recent.add(host.path(), received, step);
+            tips.push(tip);
+        }
+        git(host.path(), &["fsck", "--full", "--strict"], b"");
+        for (number, (have, want)) in asked.iter().enumerate() {
+            let (have, want) = (have.index(tips.len()), want.index(tips.len()));
+            let pack = recent.pack(host.path(), &[tips[want]], &[tips[have]], 1 << 20);
+            if have >= want {
+                prop_assert!(pack.is_none(), "there is nothing to be had");
+                continue;
+            }
+            if pushes[have..want].iter().all(|(.., by_git)| !by_git) {
+                prop_assert!(pack.is_some());
+            }
+            let Some(pack) = pack else { continue };
+            let client = at(&format!("client-{number}"));
+            let opened = with(&client, all.path(), tips[have]);
+            let bounds = Bounds { objects: 10_000, bytes: 1 << 24 };
+            let received = received::read(&pack, &opened.odb().unwrap(), &[], bounds).unwrap();
+            prop_assert!(received.get(tips[want]).is_some());
+            git(&client, &["index-pack", "--stdin", "--fix-thin", "--strict"], &pack);
+            git(&client, &["rev-list", "--objects", "--quiet", &tips[want].to_string()], b"");
+        }
+    }
+}
