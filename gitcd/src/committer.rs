@@ -248,6 +248,8 @@ impl Committer {
         } else if self.over_bound() {
             self.trim();
         }
+        // Those who wait for commits have been told of them.
+        self.branch.record()?;
         Ok(())
     }
 
@@ -339,7 +341,7 @@ impl Committer {
             false
         });
         let (span, started) = (self.trace.flush(self.staged), Instant::now());
-        let flushed = span.in_scope(|| self.branch.flush(&state)).inspect_err(|_| failed(&span))?;
+        let flushed = span.in_scope(|| self.branch.publish(&state)).inspect_err(|_| failed(&span))?;
         self.flush_took = started.elapsed();
         self.counters.flush_seconds.observe(self.flush_took.as_secs_f64());
         span.record("gitcd.commits", flushed.data_commits).record("gitcd.bytes", flushed.pack_bytes);

@@ -38,6 +38,30 @@ pub(crate) fn sync(path: &Path) -> Result<(), Error> {
     File::open(path).and_then(|file| file.sync_all()).map_err(Error::of("fsync", path))
 }
 
+/// The same for several at once, which takes about as long as one.
+///
+/// # Errors
+/// [`Error`] of one of them.
+pub(crate) fn sync_all(paths: &[&Path]) -> Result<(), Error> {
+    let Some((first, others)) = paths.split_first() else { return Ok(()) };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = others
+            .iter()
+            .map(|path| std::thread::Builder::new().spawn_scoped(scope, || sync(path)).map_err(|_| *path))
+            .collect();
+        let mut outcome = sync(first);
+        for other in others {
+            let synced = match other {
+                Ok(thread) => thread.join().expect("an fsync does not panic"),
+                // There is no thread to be had.
+                Err(path) => sync(path),
+            };
+            outcome = outcome.and(synced);
+        }
+        outcome
+    })
+}
+
 /// Makes a folder and the missing ones above it. One fsync for each that was missing.
 ///
 /// # Errors

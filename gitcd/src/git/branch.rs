@@ -187,6 +187,8 @@ pub struct Branch {
     scratch: Vec<u8>,
     /// An error has left memory ahead of the repository.
     failed: bool,
+    /// Whether the file beside the repository says what `head` is.
+    is_recorded: bool,
 }
 
 struct Value {

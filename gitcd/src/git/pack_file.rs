@@ -102,8 +102,11 @@ fn write(pack: &Sealed<'_>, folder: &Path) -> Result<Finished, WriteError> {
     // Names that begin with `tmp_` are what `git prune` removes when a crash leaves them behind. Others may write the same pack
     // at this moment: then the one replaces the other, and nobody sees a difference.
     let own = rand::random::<u32>();
-    let pack_file = Temporary::write(&folder.join(format!("tmp_pack_{name}_{own:08x}")), pack.bytes)?;
-    let index_file = Temporary::write(&folder.join(format!("tmp_idx_{name}_{own:08x}")), &index)?;
+    let (pack_path, index_path) =
+        (folder.join(format!("tmp_pack_{name}_{own:08x}")), folder.join(format!("tmp_idx_{name}_{own:08x}")));
+    let pack_file = Temporary::write(&pack_path, pack.bytes)?;
+    let index_file = Temporary::write(&index_path, &index)?;
+    durable::sync_all(&[&pack_path, &index_path])?;
     pack_file.rename(&folder.join(format!("pack-{name}.pack")))?;
     index_file.rename(&folder.join(format!("pack-{name}.idx")))?;
     durable::sync(folder)?;
@@ -172,7 +175,7 @@ struct Temporary {
 impl Temporary {
     fn write(path: &Path, bytes: &[u8]) -> Result<Self, WriteError> {
         let temporary = Temporary { path: Some(path.to_owned()) };
-        durable::create(path, 0o444, bytes)?;
+        durable::draft(path, 0o444, bytes)?;
         Ok(temporary)
     }
 

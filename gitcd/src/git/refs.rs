@@ -23,9 +23,10 @@
 //! ```
 //!
 //! [`Refs::update_all`] moves several at once, all or none; [`Refs::list`] reads all.
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -61,8 +62,20 @@ const MAX_SYMBOLIC: usize = 5;
 pub struct Refs {
     root: PathBuf,
     patience: Duration,
-    /// Folders that are known to be durable, up to the root.
-    settled: Mutex<HashSet<PathBuf>>,
+}
+
+/// Folders that this process has made durable, up to the root of their references, by device and number too: another one may come to be
+/// at the same place.
+static SETTLED: Mutex<BTreeSet<(u64, u64, PathBuf)>> = Mutex::new(BTreeSet::new());
+/// So many are remembered.
+const MOST_SETTLED: usize = 10_000;
+
+/// What a move survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    /// The end of this process.
+    Crash,
+    PowerLoss,
 }
 
 /// What is stored under one name.
@@ -95,7 +108,7 @@ impl Refs {
             }
         }
         let repository = git2::Repository::open(git_dir).map_err(open)?;
-        Ok(Self { root: repository.commondir().to_owned(), patience: PATIENCE, settled: Mutex::default() })
+        Ok(Self { root: repository.commondir().to_owned(), patience: PATIENCE })
     }
 
     /// Makes updates wait for at most `patience` (2 s unless set) while another process holds a lock.
@@ -146,6 +159,10 @@ impl Refs {
     /// process held it all the time, [`RefError::Conflict`] if another name is in the way; nothing
     /// has changed then. After [`RefError::Io`] it may have moved or not, durably or not.
     pub fn update(&self, name: &str, new: Oid, expected: Option<Oid>) -> Result<(), RefError> {
+        self.advance(name, new, expected, After::PowerLoss)
+    }
+
+    fn advance(&self, name: &str, new: Oid, expected: Option<Oid>, after: After) -> Result<(), RefError> {
         let mut at = valid(name)?.to_owned();
         for _ in 0..=MAX_SYMBOLIC {
             if expected.is_none() && self.stored(&at)? == Stored::Absent {
@@ -161,7 +178,7 @@ impl Refs {
                 Stored::Absent => None,
             };
             if found == expected {
-                return self.publish(&at, lock);
+                return self.publish(&at, lock, after);
             }
             let name = at;
             return Err(RefError::Moved { name, expected, found });
@@ -176,6 +193,19 @@ impl Refs {
     /// # Errors
     /// Those of [`Refs::update`], with [`RefError::Moved`] only if others go on to move it all the time.
     pub fn set(&self, name: &str, new: Oid) -> Result<(), RefError> {
+        self.put(name, new, After::PowerLoss)
+    }
+
+    /// The same for a reference that only notes something that can be found out again: after a power loss it may be what it was before.
+    /// Costs a sync less.
+    ///
+    /// # Errors
+    /// As [`Refs::set`].
+    pub fn note(&self, name: &str, new: Oid) -> Result<(), RefError> {
+        self.put(name, new, After::Crash)
+    }
+
+    fn put(&self, name: &str, new: Oid, after: After) -> Result<(), RefError> {
         const TRIES: usize = 100;
         let mut left = TRIES;
         loop {
@@ -184,7 +214,7 @@ impl Refs {
             if before == Some(new) {
                 return Ok(());
             }
-            match self.update(name, new, before) {
+            match self.advance(name, new, before, after) {
                 Err(RefError::Moved { .. }) if left > 0 => {}
                 done => return done,
             }
@@ -212,7 +242,7 @@ impl Refs {
     }
 
     /// Renames the lock over the reference and syncs the folders.
-    fn publish(&self, name: &str, lock: Lock) -> Result<(), RefError> {
+    fn publish(&self, name: &str, lock: Lock, after: After) -> Result<(), RefError> {
         let path = self.file(name);
         let folder = parent(&path).to_owned();
         let is_new = !path.is_file();
@@ -224,15 +254,25 @@ impl Refs {
             self.check_names(name)?;
             return Err(error);
         }
+        if after == After::Crash {
+            return Ok(());
+        }
+        let identity = fs::metadata(&folder).map(|found| (found.dev(), found.ino(), folder.clone())).ok();
         // An old file may stand in folders that whoever made them never synced.
-        let is_settled = !is_new && self.settled.lock().contains(&folder);
+        let is_settled = !is_new && identity.as_ref().is_some_and(|folder| SETTLED.lock().contains(folder));
         for above in folder.ancestors() {
             durable::sync(above)?;
             if is_settled || above == self.root {
                 break;
             }
         }
-        self.settled.lock().insert(folder);
+        if let Some(identity) = identity {
+            let mut settled = SETTLED.lock();
+            if settled.len() >= MOST_SETTLED {
+                settled.clear();
+            }
+            settled.insert(identity);
+        }
         Ok(())
     }
 

@@ -295,7 +295,8 @@ impl Joiner {
     }
 }
 
-/// The reference that keeps what is being merged alive.
+/// The reference that keeps what is being merged alive. After a power loss it may be gone: what nothing leads to `git gc` leaves for two
+/// weeks, and the merge that is in the journal is made at the next start.
 fn keep(refs: &Refs, config: &Config, theirs: Oid) -> Result<(), RefError> {
-    refs.set(&format!("refs/gitcd/merging/{}", config.name), theirs)
+    refs.note(&format!("refs/gitcd/merging/{}", config.name), theirs)
 }

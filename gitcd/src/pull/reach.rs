@@ -80,7 +80,7 @@ impl Reach<'_> {
             bytes = incoming.bytes;
         }
         for (_, oid, follower) in wanted {
-            refs.set(follower, *oid).map_err(|error| failed(&error))?;
+            refs.note(follower, *oid).map_err(|error| failed(&error))?;
         }
         Ok(bytes)
     }

@@ -268,7 +268,7 @@ impl Remote {
             .map_err(|error| self.error(Condition::Failed, error.to_string()))?;
         for (reference, found) in [(&self.data_reference, fetched.theirs), (&config.data_reference, fetched.own)] {
             let Some(found) = found else { continue };
-            let set = own.set(&self.tracking(reference), found);
+            let set = own.note(&self.tracking(reference), found);
             set.map_err(|error| self.error(Condition::Failed, error.to_string()))?;
         }
         Ok(Fetched { bytes, ..fetched })

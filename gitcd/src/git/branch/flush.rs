@@ -35,12 +35,35 @@ impl Branch {
     /// in the repository: drop this branch, open it again, and commit again what lies beyond its revision. Until then every
     /// call fails.
     pub fn flush(&mut self, state: &State) -> Result<Flushed, FlushError> {
+        let flushed = self.publish(state)?;
+        self.record()?;
+        Ok(flushed)
+    }
+
+    /// The same without the last step, which [`Branch::record`] does: nobody who waits for the commits needs to wait for that.
+    ///
+    /// # Errors
+    /// As [`Branch::flush`].
+    pub fn publish(&mut self, state: &State) -> Result<Flushed, FlushError> {
+        self.record()?;
         if std::mem::replace(&mut self.failed, true) {
             return Err(FlushError::Failed);
         }
         let flushed = self.try_flush(state)?;
         self.failed = false;
         Ok(flushed)
+    }
+
+    /// Records the pair that was published last, unless that is done.
+    ///
+    /// # Errors
+    /// [`FlushError`]; every call fails until the branch is opened again.
+    pub fn record(&mut self) -> Result<(), FlushError> {
+        if !self.is_recorded && !self.failed {
+            self.head.write(&self.pair_file()).inspect_err(|_| self.failed = true)?;
+            self.is_recorded = true;
+        }
+        Ok(())
     }
 
     fn try_flush(&mut self, state: &State) -> Result<Flushed, FlushError> {
@@ -50,8 +73,7 @@ impl Branch {
         let finished = self.pack.publish(&self.repository.path().join("objects/pack"), self.open_below)?;
         self.refs.update(&self.names.metadata, metadata, Some(self.head.metadata))?;
         self.move_data(pair.data)?;
-        pair.write(&self.pair_file())?;
-        self.head = pair;
+        (self.head, self.is_recorded) = (pair, false);
         self.state = state.clone();
         if !self.pack.is_open() {
             self.values.clear();

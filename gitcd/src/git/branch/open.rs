@@ -177,6 +177,7 @@ impl Branch {
             path: Vec::new(),
             scratch: Vec::new(),
             failed: false,
+            is_recorded: true,
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use git2::Oid;
 
 use super::lock::{Lock, replace_packed};
-use super::{MAX_SYMBOLIC, RefError, Refs, Stored, packed, parent, valid};
+use super::{After, MAX_SYMBOLIC, RefError, Refs, Stored, packed, parent, valid};
 use crate::durable;
 
 /// What shall become of a reference.
@@ -69,7 +69,7 @@ impl Refs {
             if change.is_deletion {
                 deletions.push((at, change));
             } else {
-                self.publish(&change.name, change.lock).map_err(|source| Refused { at, source })?;
+                self.publish(&change.name, change.lock, After::PowerLoss).map_err(|source| Refused { at, source })?;
             }
         }
         for (at, change) in deletions {

@@ -109,12 +109,10 @@ impl Quarantine {
             durable::make_folder(&to)?;
             keeps.push(kept.keep(&to, &path)?);
             // The index comes last: a reader that sees it finds its pack.
-            for extension in ["pack", "rev", "idx"] {
-                let file = path.with_extension(extension);
-                if !file.exists() {
-                    continue;
-                }
-                durable::sync(&file)?;
+            let mut files = ["pack", "rev", "idx"].map(|extension| path.with_extension(extension)).to_vec();
+            files.retain(|file| file.exists());
+            durable::sync_all(&files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+            for file in files {
                 let target = to.join(file.file_name().unwrap_or_default());
                 // A pack's name says what is in it.
                 if !target.exists() {

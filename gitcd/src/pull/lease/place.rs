@@ -148,7 +148,7 @@ impl Place {
     }
 
     fn follow(&self, refs: &Refs, name: &str, oid: Oid) -> Result<(), RemoteError> {
-        refs.set(&self.remote.tracking(name), oid).map_err(|error| self.failed(Condition::Failed, &error))
+        refs.note(&self.remote.tracking(name), oid).map_err(|error| self.failed(Condition::Failed, &error))
     }
 
     /// Keeps a commit that is about to be pushed from being collected as garbage here.
