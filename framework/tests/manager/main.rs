@@ -3,6 +3,7 @@
 
 mod applying;
 mod basics;
+mod definitions;
 mod failures;
 mod figures;
 mod leases;
