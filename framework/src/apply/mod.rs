@@ -27,8 +27,13 @@
 //!
 //! **Prune.** Members have the label of an `ApplySet` (`applyset.kubernetes.io/part-of`), whose id is that of the owner. What has the label and the
 //! owner, and was not applied to this [`Set`], is deleted.
+//!
+//! **What changes.** Every field that a write changed is a line of the log at level `debug`: `~ data.level: "3" → "4"`. With [`Set::dry_run`] nothing is
+//! written, and the same is told of what would be. Values of Secrets are never told; those of other kinds are, so secrets do not belong there.
 
+mod changes;
 mod differences;
+mod error;
 mod marks;
 
 use std::any::TypeId;
@@ -39,88 +44,37 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 
+pub use self::changes::{Change, changes};
 pub use self::differences::{Difference, differences};
+pub use self::error::ApplyError;
 pub use self::marks::{APPLIED, PART_OF};
 use self::marks::{id, sign, stamp};
 use crate::cache::{Cache, controller};
 use crate::object::Reach;
-use crate::{Failure, Key, Object, Retry};
-
-/// Why something is not as it should be.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ApplyError {
-    /// There is an object of that name that the owner does not control.
-    #[error("{kind} {key} is there and belongs to {}; give the wanted one another name, or remove it", owner.as_deref().unwrap_or("nobody"))]
-    NotOurs {
-        /// The kind.
-        kind: String,
-        /// Which.
-        key: Key,
-        /// Who controls it.
-        owner: Option<String>,
-    },
-    /// It would be in a namespace that the owner is not in: such an owner counts as gone, and its objects are collected.
-    #[error("{kind} {key} cannot be owned from namespace {owner:?}")]
-    Elsewhere {
-        /// The kind.
-        kind: String,
-        /// Which.
-        key: Key,
-        /// The owner's namespace.
-        owner: String,
-    },
-    /// The apiserver refused it.
-    #[error("cannot apply {kind} {key}")]
-    Refused {
-        /// The kind.
-        kind: String,
-        /// Which.
-        key: Key,
-        /// What it said.
-        source: Box<kube::Error>,
-    },
-    /// It cannot be written as JSON.
-    #[error("cannot encode {kind} {key}")]
-    Encode {
-        /// The kind.
-        kind: String,
-        /// Which.
-        key: Key,
-        /// Why.
-        source: serde_json::Error,
-    },
-}
-
-impl Failure for ApplyError {
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::NotOurs { .. } => "NotOurs",
-            Self::Elsewhere { .. } => "OwnerElsewhere",
-            Self::Refused { source, .. } => source.reason(),
-            Self::Encode { .. } => "CannotEncode",
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            // Somebody may remove it.
-            Self::NotOurs { .. } => Retry::BackOff,
-            Self::Elsewhere { .. } | Self::Encode { .. } => Retry::AfterChange,
-            Self::Refused { source, .. } => source.retry(),
-        }
-    }
-}
+use crate::{Key, Object};
 
 /// What an apply came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// It was as it should be; nothing was sent.
     Unchanged,
-    /// It was sent.
+    /// It was sent; in a [dry run](Set::dry_run) only to be looked at.
     Written,
     /// It had to be deleted first, since a field that cannot change differs. Its end is a change, and the next apply makes it.
     Deleted,
+}
+
+/// What a [dry run](Set::dry_run) would have written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// The kind.
+    pub kind: String,
+    /// Which.
+    pub key: Key,
+    /// [`Applied::Written`], or [`Applied::Deleted`] also for what would have been pruned.
+    pub applied: Applied,
+    /// Field by field, with what the apiserver would have added; none of what would have been deleted.
+    pub changes: Vec<Change>,
 }
 
 /// What one owner should own.
@@ -131,13 +85,16 @@ pub struct Set<'a, O> {
     id: String,
     applied: HashSet<(TypeId, Key)>,
     stamps: bool,
+    dry: bool,
+    planned: Vec<Planned>,
 }
 
 impl<'a, O: Object> Set<'a, O> {
     /// Nothing yet. `manager` is the name under which fields are managed: it must stay the same for ever, or fields of the former name stay too.
     pub fn of(owner: &'a O, client: Client, manager: impl Into<String>) -> Self {
         let id = id(owner);
-        Self { owner, client, manager: manager.into(), id, applied: HashSet::new(), stamps: false }
+        let (applied, planned) = (HashSet::new(), Vec::new());
+        Self { owner, client, manager: manager.into(), id, applied, stamps: false, dry: false, planned }
     }
 
     /// Stamps what it creates with the [trace](crate::telemetry) of the reconcile, if that is kept: whoever reconciles it links to this one.
@@ -147,6 +104,21 @@ impl<'a, O: Object> Set<'a, O> {
     pub fn stamping_traces(mut self) -> Self {
         self.stamps = true;
         self
+    }
+
+    /// Writes nothing: the apiserver is asked what it would do (`dryRun=All`), with all that checks and changes an object there. What it would is in
+    /// [`planned`](Self::planned), and in the log at level `info`.
+    ///
+    /// Only this set is dry: a [status](crate::status) is written nevertheless, and so is a finalizer.
+    #[must_use]
+    pub fn dry_run(mut self) -> Self {
+        self.dry = true;
+        self
+    }
+
+    /// What a [dry run](Self::dry_run) would have written so far; always empty without it.
+    pub fn planned(&self) -> &[Planned] {
+        &self.planned
     }
 
     /// Makes `wanted` so, if `cache` does not have it so already. Without a namespace it is in the owner's.
@@ -195,22 +167,28 @@ impl<'a, O: Object> Set<'a, O> {
             }
             // Values may be secrets.
             let fields: Vec<_> = differences.iter().map(|difference| difference.path.as_str()).collect();
-            tracing::info!(kind = kind(), object = %key, ?fields, "differs, and is applied");
+            tracing::info!(kind = kind(), object = %key, ?fields, dry_run = self.dry, "differs, and is applied");
         }
         let api: Api<K> = K::Scope::api(self.client.clone(), key.namespace());
-        let parameters = PatchParams::apply(&self.manager).force();
+        let parameters = PatchParams { dry_run: self.dry, ..PatchParams::apply(&self.manager).force() };
         match api.patch(key.name(), &parameters, &Patch::Apply(&wanted)).await {
             Ok(written) => {
-                cache.learn(written, lists);
+                if self.dry || tracing::enabled!(tracing::Level::DEBUG) {
+                    self.tell::<K>(&key, Applied::Written, changes(live.as_deref(), &written));
+                }
+                if !self.dry {
+                    cache.learn(written, lists);
+                }
                 Ok(Applied::Written)
             }
             Err(kube::Error::Api(status))
                 if recreate && status.is_invalid() && status.message.contains("immutable") =>
             {
-                tracing::info!(kind = kind(), object = %key, "is deleted, since a field cannot be changed");
+                let dry_run = self.dry;
+                tracing::info!(kind = kind(), object = %key, dry_run, "is deleted, since a field cannot be changed");
                 let uid = live.and_then(|live| live.meta().uid.clone());
-                let deleted = self.delete::<K>(&key, uid).await;
-                deleted.map(|()| Applied::Deleted)
+                self.delete::<K>(&key, uid).await?;
+                Ok(Applied::Deleted)
             }
             Err(error) => Err(ApplyError::Refused { kind: kind(), key, source: Box::new(error) }),
         }
@@ -220,7 +198,7 @@ impl<'a, O: Object> Set<'a, O> {
     ///
     /// # Errors
     /// [`ApplyError::Refused`].
-    pub async fn prune<K: Object>(&self, cache: &Cache<K>) -> Result<usize, ApplyError> {
+    pub async fn prune<K: Object>(&mut self, cache: &Cache<K>) -> Result<usize, ApplyError> {
         let uid = self.owner.meta().uid.as_deref().unwrap_or_default();
         let mut pruned = 0;
         for object in cache.owned_by(uid) {
@@ -228,7 +206,8 @@ impl<'a, O: Object> Set<'a, O> {
             let member = metadata.labels.as_ref().and_then(|labels| labels.get(PART_OF)) == Some(&self.id);
             let wanted = self.applied.contains(&(TypeId::of::<K>(), key.clone()));
             if member && !wanted && metadata.deletion_timestamp.is_none() {
-                tracing::info!(kind = %K::kind(&()), object = %key, "is no longer wanted, and is deleted");
+                let dry_run = self.dry;
+                tracing::info!(kind = %K::kind(&()), object = %key, dry_run, "is no longer wanted, and is deleted");
                 self.delete::<K>(&key, metadata.uid.clone()).await?;
                 pruned += 1;
             }
@@ -236,17 +215,36 @@ impl<'a, O: Object> Set<'a, O> {
         Ok(pruned)
     }
 
-    async fn delete<K: Object>(&self, key: &Key, uid: Option<String>) -> Result<(), ApplyError> {
+    async fn delete<K: Object>(&mut self, key: &Key, uid: Option<String>) -> Result<(), ApplyError> {
         let api: Api<K> = K::Scope::api(self.client.clone(), key.namespace());
         // Not an object of the same name that somebody made in the meantime.
         let preconditions = Preconditions { uid, resource_version: None };
-        match api.delete(key.name(), &DeleteParams::background().preconditions(preconditions)).await {
-            Ok(_) => Ok(()),
+        let parameters = DeleteParams { dry_run: self.dry, ..DeleteParams::background().preconditions(preconditions) };
+        match api.delete(key.name(), &parameters).await {
+            Ok(_) => {
+                self.tell::<K>(key, Applied::Deleted, Vec::new());
+                Ok(())
+            }
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
             Err(error) => {
                 let (kind, key) = (K::kind(&()).into_owned(), key.clone());
                 Err(ApplyError::Refused { kind, key, source: Box::new(error) })
             }
+        }
+    }
+
+    /// Says what changes, and remembers it if it does not.
+    fn tell<K: Object>(&mut self, key: &Key, applied: Applied, changes: Vec<Change>) {
+        let kind = K::kind(&());
+        for line in changes::lines(&changes) {
+            if self.dry {
+                tracing::info!(%kind, object = %key, "would change {line}");
+            } else {
+                tracing::debug!(%kind, object = %key, "changed {line}");
+            }
+        }
+        if self.dry {
+            self.planned.push(Planned { kind: kind.into_owned(), key: key.clone(), applied, changes });
         }
     }
 

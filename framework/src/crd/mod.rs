@@ -114,6 +114,8 @@ impl Definitions {
 
     /// Makes the cluster serve them, by server-side apply in the name of `manager`; they are served on return. What is so already is not written.
     ///
+    /// Objects can be written then. Who reads some may be asked to come back in a second (429) while the apiserver fills its cache; controllers do.
+    ///
     /// It needs the rights to `get`, `create` and `patch` definitions.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use trishanku_framework::crd::{DefinitionError, Definitions, Loss};
-use trishanku_testkit::TestCluster;
+use trishanku_testkit::{TestCluster, wait};
 
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize)]
 #[kube(
@@ -21,7 +21,7 @@ use trishanku_testkit::TestCluster;
     shortname = "ci",
     category = "plant",
     printcolumn(name = "Level", type_ = "integer", json_path = ".spec.level"),
-    printcolumn(name = "Capacity", type_ = "integer", json_path = ".spec.capacity", priority = "1")
+    printcolumn = r#"{"name": "Capacity", "type": "integer", "jsonPath": ".spec.capacity", "priority": 1}"#
 )]
 #[x_kube(validation = Rule::new("self.level <= self.capacity").message("the level is above the rim"))]
 struct CisternSpec {
@@ -64,10 +64,14 @@ fn cistern(capacity: u32, level: u32) -> Cistern {
     Cistern::new("c", CisternSpec { capacity, level })
 }
 
+/// Asks until the apiserver has filled its cache of the kind.
 async fn get(client: &Client, uri: &str) -> Value {
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-    let request = http::Request::get(uri).header("accept", accept).body(Vec::new()).unwrap();
-    client.request(request).await.unwrap()
+    let answered = wait::until(uri, async || {
+        let request = http::Request::get(uri).header("accept", accept).body(Vec::new()).unwrap();
+        client.request(request).await
+    });
+    answered.await.unwrap()
 }
 
 async fn definition(client: &Client, name: &str) -> CustomResourceDefinition {
@@ -138,14 +142,14 @@ async fn a_change_that_loses_what_is_stored_changes_nothing() {
     ] {
         match wanted.apply(&client, "test").await {
             Err(DefinitionError::Loses { name, loss }) => {
-                assert_eq!((name.as_str(), loss), ("gauges.definitions.test", expected))
+                assert_eq!((name.as_str(), loss), ("gauges.definitions.test", expected));
             }
             other => panic!("{other:?}"),
         }
     }
     // The second version beside it is no loss, and both are served on return.
     Definitions::of::<Cistern>().and_this(both("v1")).apply(&client, "test").await.unwrap();
-    assert_eq!(gauges.get("g").await.unwrap().spec.metres, 3);
+    wait::until_object(&gauges, "g", "it is as it was", |gauge| gauge.spec.metres == 3).await.unwrap();
     let table = get(&client, "/apis/definitions.test/v2/gauges").await;
     assert_eq!(table["rows"].as_array().map(Vec::len), Some(1), "{table}");
 }

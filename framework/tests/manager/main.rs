@@ -4,6 +4,7 @@
 mod applying;
 mod basics;
 mod definitions;
+mod dry;
 mod failures;
 mod figures;
 mod leases;
