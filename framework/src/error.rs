@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::apply::ApplyError;
 use crate::lease::Closed;
 
 /// What is to be done about a failure.
@@ -99,34 +98,6 @@ impl Failure for kube::Error {
                 seconds => Retry::NotBefore(Duration::from_secs(seconds.into())),
             },
             _ => Retry::BackOff,
-        }
-    }
-}
-
-/// What goes wrong in a reconciler that has no troubles of its own: the errors of kube and of [`apply`](crate::apply).
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// A request failed.
-    #[error(transparent)]
-    Api(#[from] kube::Error),
-    /// Something is not as it is wanted.
-    #[error(transparent)]
-    Apply(#[from] ApplyError),
-}
-
-impl Failure for Error {
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Api(error) => error.reason(),
-            Self::Apply(error) => error.reason(),
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Api(error) => error.retry(),
-            Self::Apply(error) => error.retry(),
         }
     }
 }

@@ -108,26 +108,6 @@ pub(crate) fn config(port: u16, authority: &[u8]) -> Config {
     config
 }
 
-/// JSON, which is YAML too.
-pub(crate) fn kubeconfig(port: u16, folder: &Path, user: Option<&str>) -> String {
-    let mut credentials = json!({"token": certs::TOKEN});
-    if let Some(user) = user {
-        credentials["as"] = user.into();
-    }
-    let cluster = json!({
-        "server": format!("https://127.0.0.1:{port}"),
-        "certificate-authority": folder.join(certs::AUTHORITY),
-    });
-    let name = "testkit";
-    let config = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": name,
-        "clusters": [{"name": name, "cluster": cluster}],
-        "users": [{"name": name, "user": credentials}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-    });
-    config.to_string()
-}
-
 pub(crate) fn audit_log(folder: &Path) -> PathBuf {
     folder.join("audit.log")
 }

@@ -61,7 +61,6 @@ pub struct TestCluster {
     settings: Settings,
     port: u16,
     namespaces: AtomicU32,
-    kubeconfigs: AtomicU32,
 }
 
 static SHARED: OnceCell<TestCluster> = OnceCell::const_new();
@@ -112,7 +111,6 @@ impl TestCluster {
             _folder: guard,
             settings,
             namespaces: AtomicU32::new(0),
-            kubeconfigs: AtomicU32::new(0),
         })
     }
 
@@ -136,20 +134,6 @@ impl TestCluster {
     /// What [`client`](Self::client) is made of; change it to be somebody else (`auth_info.impersonate`).
     pub fn config(&self) -> Config {
         apiserver::config(self.port, &self.settings.authority)
-    }
-
-    /// A kubeconfig for programs, of `user` (a service account is `system:serviceaccount:NAMESPACE:NAME`), or of somebody who may do everything. The file
-    /// goes with the cluster.
-    ///
-    /// # Panics
-    /// If it cannot be written.
-    pub fn kubeconfig(&self, user: Option<&str>) -> PathBuf {
-        let folder = &self.settings.folder;
-        let content = apiserver::kubeconfig(self.port, folder, user);
-        // Who asks twice gets it twice: somebody may be reading the first.
-        let path = folder.join(format!("kubeconfig-{}", self.kubeconfigs.fetch_add(1, Ordering::Relaxed)));
-        std::fs::write(&path, content).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
-        path
     }
 
     /// Makes a namespace of a name that no other test has, beginning with `prefix`; returns its name.
