@@ -39,6 +39,16 @@ pub struct Election {
     figures: LeaseFigures,
 }
 
+/// What is known of the lease.
+enum Held {
+    /// It is somebody else's, or nobody's.
+    No,
+    /// It may be ours: a request is under way, or its answer did not come.
+    Unknown,
+    /// It is ours, and this is what it said last.
+    Lease(Box<Lease>),
+}
+
 /// What an attempt to take or renew the lease came to.
 enum Attempt {
     Held(Box<Lease>),
@@ -76,7 +86,7 @@ impl Election {
     /// Takes part until `stop` is ready, then closes the fence and gives the lease back, so that another replica has it within a renewal's
     /// time. End the work first.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let mut held = None;
+        let mut held = Held::No;
         tokio::select! {
             () = self.hold(&mut held) => {}
             () = self.watch_over() => {}
@@ -84,33 +94,46 @@ impl Election {
         }
         self.fence.close();
         self.stand_by("stopped");
-        if let Some(lease) = held {
-            self.release(lease).await;
+        let known = match held {
+            Held::No => return,
+            // What was under way may have been written.
+            Held::Unknown => None,
+            Held::Lease(lease) => Some(*lease),
+        };
+        match tokio::time::timeout(self.settings.work / 2, self.release(known)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(lease = self.settings.name, %error, "cannot release the lease; it runs out");
+            }
+            Err(_) => tracing::warn!(lease = self.settings.name, "cannot release the lease in time; it runs out"),
         }
     }
 
     /// Takes and renews, for ever.
-    async fn hold(&self, held: &mut Option<Lease>) {
+    async fn hold(&self, held: &mut Held) {
         let mut candidate = Candidate::new(&self.settings.identity);
         loop {
             let asked = self.clock.now();
             // Half of the time to work, so that one request which hangs does not cost the lease.
-            let attempt =
-                tokio::time::timeout(self.settings.work / 2, self.attempt(held.clone(), &mut candidate)).await;
+            // While it is under way, nobody knows.
+            let known = match std::mem::replace(held, Held::Unknown) {
+                Held::Lease(lease) => Some(*lease),
+                Held::No | Held::Unknown => None,
+            };
+            let attempt = tokio::time::timeout(self.settings.work / 2, self.attempt(known, &mut candidate)).await;
             match attempt.unwrap_or_else(|elapsed| Err(kube::Error::Service(elapsed.into()))) {
                 Ok(Attempt::Held(lease)) => {
-                    *held = Some(*lease);
+                    *held = Held::Lease(lease);
                     self.fence.open_until(asked + self.settings.work);
                     self.lead();
                 }
                 Ok(Attempt::Others) => {
-                    *held = None;
+                    *held = Held::No;
                     self.fence.close();
                     self.stand_by("somebody else holds the lease");
                 }
                 Err(error) => {
-                    // Whether it was written is not known: look at it before the next try.
-                    *held = None;
+                    // Whether it was written is not known: it is looked at before the next try.
                     let left = self.fence.left();
                     tracing::warn!(lease = self.settings.name, ?left, %error, "cannot take or renew the lease");
                 }
@@ -210,20 +233,31 @@ impl Election {
         });
     }
 
-    async fn release(&self, mut lease: Lease) {
-        let spec = lease.spec.get_or_insert_default();
-        spec.holder_identity = Some(String::new());
-        // As client-go does: also those who do not understand an empty holder need not wait.
-        spec.lease_duration_seconds = Some(1);
-        spec.renew_time = Some(MicroTime(Timestamp::now()));
-        let parameters = PostParams::default();
-        let replaced = self.api.replace(&self.settings.name, &parameters, &lease);
-        match tokio::time::timeout(self.settings.work / 2, replaced).await {
-            Ok(Ok(_)) => tracing::info!(lease = self.settings.name, "released the lease"),
-            Ok(Err(error)) => {
-                tracing::warn!(lease = self.settings.name, %error, "cannot release the lease; it runs out");
+    /// Gives the lease back if it is ours, wherever its last renewal got to; `known` is what it was last seen to be.
+    async fn release(&self, known: Option<Lease>) -> kube::Result<()> {
+        let mut known = known;
+        loop {
+            let lease = match known.take() {
+                Some(lease) => Some(lease),
+                None => self.api.get_opt(&self.settings.name).await?,
+            };
+            let Some(mut lease) = lease.filter(|lease| record(lease).holder == self.settings.identity) else {
+                return Ok(());
+            };
+            let spec = lease.spec.get_or_insert_default();
+            spec.holder_identity = Some(String::new());
+            // As client-go does: also those who do not understand an empty holder need not wait.
+            spec.lease_duration_seconds = Some(1);
+            spec.renew_time = Some(MicroTime(Timestamp::now()));
+            match self.api.replace(&self.settings.name, &PostParams::default(), &lease).await {
+                Ok(_) => {
+                    tracing::info!(lease = self.settings.name, "released the lease");
+                    return Ok(());
+                }
+                // Somebody touched it, or a renewal of ours was still under way.
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                Err(error) => return Err(error),
             }
-            Err(_) => tracing::warn!(lease = self.settings.name, "cannot release the lease in time; it runs out"),
         }
     }
 }

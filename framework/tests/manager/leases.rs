@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Config, ResourceExt};
 use trishanku_framework::cache::Scope;
 use trishanku_framework::{Manager, Next, lease};
@@ -120,4 +120,28 @@ async fn who_stops_gives_the_lease_back_and_its_successor_need_not_wait() {
         leases.get("tank").await.map(|lease| (lease.name_any(), holder(&lease))).unwrap(),
         ("tank".into(), String::new())
     );
+}
+
+#[tokio::test]
+async fn who_stops_gives_the_lease_back_although_somebody_has_just_touched_it() {
+    let (cluster, namespace) = cluster("touched").await;
+    create(&tanks(cluster.client(), &namespace), &["a"]).await;
+    let leases: Api<Lease> = Api::namespaced(cluster.client(), &namespace);
+    for number in 0..5 {
+        let one = writer(cluster.config(), &namespace, "one");
+        let held = wait::until("the lease to be held", async || {
+            let lease = leases.get("tank").await.map_err(|error| error.to_string())?;
+            if lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()) == Some("one") {
+                Ok(())
+            } else {
+                Err(format!("{:?}", lease.spec))
+            }
+        });
+        held.await.unwrap();
+        let touch = serde_json::json!({"metadata": {"annotations": {"touched": number.to_string()}}});
+        leases.patch("tank", &PatchParams::default(), &Patch::Merge(touch)).await.unwrap();
+        one.stop().await;
+        let spec = leases.get("tank").await.unwrap().spec.unwrap();
+        assert_eq!(spec.holder_identity.as_deref(), Some(""));
+    }
 }

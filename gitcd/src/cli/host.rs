@@ -189,7 +189,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         limits,
         ..Config::new(&args.root)
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = super::runtime()?;
     let result = runtime.block_on(serve(config, &ports));
     // Whatever still runs has been told to end.
     runtime.shutdown_timeout(Duration::from_secs(1));

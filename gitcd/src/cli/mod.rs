@@ -213,6 +213,11 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Directories that others have nested are walked by calls in calls, so threads have more room than usual; what is not used costs nothing.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().thread_stack_size(16 << 20).enable_all().build()
+}
+
 /// Sends words to standard error, and spans to whoever takes them.
 fn log(verbosity: i32, traces: Option<telemetry::Layer>) {
     use std::io::IsTerminal;

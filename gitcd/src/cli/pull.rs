@@ -253,7 +253,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     args.flags.warn();
     let configs = configs(args)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = super::runtime()?;
     let outcome = runtime.block_on(pull(configs));
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome

@@ -160,7 +160,7 @@ impl Former {
 }
 
 pub(super) fn run(args: &Args, verbosity: i32) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = super::runtime()?;
     let traces = {
         let _inside = runtime.enter();
         telemetry::start(&args.tracing.settings())?

@@ -61,8 +61,8 @@ struct Item<'t> {
 /// [`TreeError`] if a tree is missing or damaged.
 pub fn between(repository: &Repository, from: Option<Oid>, to: Option<Oid>) -> Result<Changes, TreeError> {
     let odb = repository.odb().map_err(|error| failed(Oid::ZERO_SHA1, &error))?;
-    let mut walk = Walk { odb, changes: Changes::default(), path: Vec::new() };
-    walk.trees(from, to)?;
+    let mut walk = Walk { odb, changes: Changes::default() };
+    walk.run(from, to)?;
     let mut changes = walk.changes;
     // A value moves into a directory when other keys come to lie below it: that is no change.
     changes.keys.retain(|_, change| change.from != change.to);
@@ -97,9 +97,10 @@ pub fn find(repository: &Repository, tree: Oid, relative: &[u8]) -> Result<Optio
 pub(crate) fn is_strange(tree: &git2::Tree<'_>, path: &str) -> bool {
     let Ok(entry) = tree.get_path(std::path::Path::new(path)) else { return false };
     match entry.kind() {
-        Some(ObjectType::Tree) => false,
+        Some(ObjectType::Tree) => path.split('/').count() > path::MAX_DEPTH,
         Some(ObjectType::Blob) if entry.filemode() != 0o120_000 => {
-            path::decode(path.as_bytes().split(|byte| *byte == b'/')).is_err()
+            let key = path::decode(path.as_bytes().split(|byte| *byte == b'/'));
+            !key.is_ok_and(|key| path::fits(&key))
         }
         _ => true,
     }
@@ -219,14 +220,33 @@ fn compare(one: &Item<'_>, other: &Item<'_>) -> Ordering {
 struct Walk<'r> {
     odb: Odb<'r>,
     changes: Changes,
+}
+
+/// Two directories of the same path.
+struct Pair {
     path: Vec<u8>,
+    depth: usize,
+    from: Option<Oid>,
+    to: Option<Oid>,
 }
 
 impl Walk<'_> {
-    fn trees(&mut self, from: Option<Oid>, to: Option<Oid>) -> Result<(), TreeError> {
-        if from == to {
-            return Ok(());
+    fn run(&mut self, from: Option<Oid>, to: Option<Oid>) -> Result<(), TreeError> {
+        // Somebody may have nested directories deeper than a thread's stack.
+        let mut stack = vec![Pair { path: Vec::new(), depth: 0, from, to }];
+        while let Some(pair) = stack.pop() {
+            if pair.from == pair.to {
+                continue;
+            }
+            let first = stack.len();
+            self.trees(&pair, &mut stack)?;
+            stack[first..].reverse();
         }
+        Ok(())
+    }
+
+    fn trees(&mut self, pair: &Pair, stack: &mut Vec<Pair>) -> Result<(), TreeError> {
+        let &Pair { ref path, depth, from, to } = pair;
         // The objects are let go of before what lies below is read: directories may be large.
         let (removed, added) = {
             let load = |tree: Option<Oid>| tree.map(|oid| read(&self.odb, oid)).transpose();
@@ -245,39 +265,35 @@ impl Walk<'_> {
         for (kind, name, oid) in removed {
             match kind {
                 Kind::Directory => below.entry(name).or_default().0 = Some(oid),
-                Kind::File => self.file(&name, Some(oid), None),
+                Kind::File => self.file(path, &name, Some(oid), None),
                 Kind::Submodule | Kind::Other => {}
             }
         }
         for (kind, name, oid) in added {
             match kind {
                 Kind::Directory => below.entry(name).or_default().1 = Some(oid),
-                Kind::File => self.file(&name, None, Some(oid)),
+                Kind::File => self.file(path, &name, None, Some(oid)),
                 Kind::Submodule | Kind::Other => {
-                    let path = self.joined(&name);
-                    self.changes.strange.push((path, "it is neither a file nor a directory".into()));
+                    self.changes.strange.push((joined(path, &name), "it is neither a file nor a directory".into()));
                 }
             }
         }
         for (name, (from, to)) in below {
-            let len = self.path.len();
-            if len > 0 {
-                self.path.push(b'/');
+            let path = joined(path, &name);
+            // The names of a key, and one more if others lie below it.
+            if depth < path::MAX_DEPTH {
+                stack.push(Pair { path, depth: depth + 1, from, to });
+            } else if to.is_some() {
+                self.changes.strange.push((path, too_deep()));
             }
-            self.path.extend_from_slice(&name);
-            self.trees(from, to)?;
-            self.path.truncate(len);
         }
         Ok(())
     }
 
-    fn joined(&self, name: &[u8]) -> Vec<u8> {
-        if self.path.is_empty() { name.to_vec() } else { [&self.path, &b"/"[..], name].concat() }
-    }
-
-    fn file(&mut self, name: &[u8], from: Option<Oid>, to: Option<Oid>) {
-        let path = self.joined(name);
+    fn file(&mut self, folder: &[u8], name: &[u8], from: Option<Oid>, to: Option<Oid>) {
+        let path = joined(folder, name);
         match path::decode(path.split(|byte| *byte == b'/')) {
+            Ok(key) if to.is_some() && !path::fits(&key) => self.changes.strange.push((path, too_deep())),
             Ok(key) => {
                 let change = self.changes.keys.entry(key).or_default();
                 change.from = change.from.or(from);
@@ -287,6 +303,14 @@ impl Walk<'_> {
             Err(_) => {}
         }
     }
+}
+
+fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
+}
+
+fn too_deep() -> String {
+    format!("it lies below more than {} directories", path::MAX_DEPTH - 1)
 }
 
 type Items = Vec<(Kind, Vec<u8>, Oid)>;
@@ -389,6 +413,35 @@ mod tests {
                 prop_assert_eq!(find(&repository, from, key.as_bytes()).unwrap(), blob(one.get(key)));
             }
             prop_assert_eq!(changes.keys, expected);
+        }
+    }
+
+    /// Directories of one entry each, so many names deep.
+    fn nested(repository: &Repository, names: usize) -> Oid {
+        let mut at = repository.blob(b"x").unwrap();
+        for depth in 0..names {
+            let mut builder = repository.treebuilder(None).unwrap();
+            builder.insert("a", at, if depth == 0 { 0o100_644 } else { 0o040_000 }).unwrap();
+            at = builder.write().unwrap();
+        }
+        at
+    }
+
+    #[test]
+    fn what_lies_too_deep_for_a_key_is_strange_however_deep_it_lies() {
+        let folder = tempfile::tempdir().unwrap();
+        let repository = Repository::init_bare(folder.path()).unwrap();
+        let deepest = nested(&repository, path::MAX_DEPTH);
+        let changes = between(&repository, None, Some(deepest)).unwrap();
+        let key = ["a"; path::MAX_DEPTH].join("/").into_bytes();
+        assert!(changes.keys.contains_key(&key) && path::fits(&key) && changes.strange.is_empty());
+        for names in [path::MAX_DEPTH + 1, path::MAX_DEPTH + 2, 3000] {
+            let deep = nested(&repository, names);
+            let changes = between(&repository, Some(deepest), Some(deep)).unwrap();
+            let [(path, reason)] = &changes.strange[..] else { panic!("{names}: {:?}", changes.strange) };
+            assert!(path.starts_with(b"a/a/") && reason.contains("1023 directories"), "{reason}");
+            let back = between(&repository, Some(deep), Some(deepest)).unwrap();
+            assert!(back.strange.is_empty() && back.keys[&key].to.is_some(), "{names}");
         }
     }
 

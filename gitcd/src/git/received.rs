@@ -3,11 +3,11 @@
 //! Source: `gitformat-pack(5)`. What is read here is as sound as what `git index-pack --fix-thin` takes: the checksum, every length, every
 //! delta and its base; the ids are computed, not believed. Whatever is large, or has tags, is left to Git ([`Refused::Elsewhere`]).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use flate2::{Decompress, FlushDecompress, Status};
-use git2::{ObjectType, Odb, Oid, Repository};
+use git2::{ObjectType, Odb, OdbLookupFlags, Oid, Repository};
 use sha1::{Digest as _, Sha1};
 
 use super::object;
@@ -66,6 +66,8 @@ enum Form {
     Against(Oid),
 }
 
+/// Bases may be read whose bytes are so many times those of the objects.
+const READ_FACTOR: usize = 8;
 const HEADER: usize = 12;
 /// Programs put bases before what is against them; whoever does not, is Git's.
 const MOST_PASSES: usize = 64;
@@ -90,7 +92,9 @@ pub(crate) fn read(pack: &[u8], odb: &Odb<'_>, bounds: Bounds) -> Result<Receive
     }
     let mut room = bounds.bytes;
     let entries = unpack(entries, count, &mut room)?;
-    Resolver { odb, room, done: entries.iter().map(|_| None).collect(), by_id: HashMap::new() }.resolve(entries)
+    let done = entries.iter().map(|_| None).collect();
+    let reading = bounds.bytes.saturating_mul(READ_FACTOR);
+    Resolver { odb, room, reading, done, by_id: HashMap::new(), missing: HashSet::new() }.resolve(entries)
 }
 
 fn unpack(mut rest: &[u8], count: u32, room: &mut usize) -> Result<Vec<Entry>, Refused> {
@@ -135,8 +139,12 @@ fn unpack(mut rest: &[u8], count: u32, room: &mut usize) -> Result<Vec<Entry>, R
 struct Resolver<'o, 'r> {
     odb: &'o Odb<'r>,
     room: usize,
+    /// Bytes of bases that may still be read.
+    reading: usize,
     done: Vec<Option<Object>>,
     by_id: HashMap<Oid, usize>,
+    /// Bases that are not here: nothing brings them but the pack.
+    missing: HashSet<Oid>,
 }
 
 impl Resolver<'_, '_> {
@@ -182,13 +190,21 @@ impl Resolver<'_, '_> {
                     let object = self.done[*base].as_ref().expect("those with ids are done");
                     (object.kind, patched(&object.content, &entry.content, &mut self.room)?, Some(*base))
                 }
-                None => match object::read(self.odb, *id) {
-                    Ok(object) => {
-                        let kind = kind(object.kind()).ok_or(Refused::Elsewhere)?;
-                        (kind, patched(object.data(), &entry.content, &mut self.room)?, None)
-                    }
-                    Err(_) => return Ok(Some(entry)),
-                },
+                None if self.missing.contains(id) => return Ok(Some(entry)),
+                // Where many are missing the folders are not read anew for each.
+                None if !self.missing.is_empty() && !self.odb.exists_ext(*id, OdbLookupFlags::NO_REFRESH) => {
+                    self.missing.insert(*id);
+                    return Ok(Some(entry));
+                }
+                None => {
+                    let Ok(object) = object::read(self.odb, *id) else {
+                        self.missing.insert(*id);
+                        return Ok(Some(entry));
+                    };
+                    self.reading = self.reading.checked_sub(object.data().len()).ok_or(Refused::Elsewhere)?;
+                    let kind = kind(object.kind()).ok_or(Refused::Elsewhere)?;
+                    (kind, patched(object.data(), &entry.content, &mut self.room)?, None)
+                }
             },
         };
         self.put(number, kind, content, base.map(|base| (entry.content, base)));

@@ -124,6 +124,17 @@ impl Refs {
         Err(RefError::Symbolic { name })
     }
 
+    /// The reference that `name` is another name of, if it is one.
+    ///
+    /// # Errors
+    /// As [`Refs::read`].
+    pub(crate) fn symbolic(&self, name: &str) -> Result<Option<String>, RefError> {
+        match self.stored(valid(name)?)? {
+            Stored::Symbolic(target) => Ok(Some(target)),
+            Stored::Absent | Stored::Direct(_) => Ok(None),
+        }
+    }
+
     /// Makes `name` refer to `new` if it refers to `expected` now (`None`: does not exist).
     ///
     /// When this returns, the move survives a power loss. A symbolic reference is followed, not
@@ -159,13 +170,25 @@ impl Refs {
         Err(RefError::Symbolic { name })
     }
 
-    /// Makes `name` refer to `new`, whatever it refers to now. Nothing is written if that is so already.
+    /// Makes `name` refer to `new`, whatever it refers to now. Nothing is written if that is so already. Of several that do so at the
+    /// same time, one is the last.
     ///
     /// # Errors
-    /// Those of [`Refs::update`], with [`RefError::Moved`] if somebody else moves it at the same time.
+    /// Those of [`Refs::update`], with [`RefError::Moved`] only if others go on to move it all the time.
     pub fn set(&self, name: &str, new: Oid) -> Result<(), RefError> {
-        let before = self.read(name)?;
-        if before == Some(new) { Ok(()) } else { self.update(name, new, before) }
+        const TRIES: usize = 100;
+        let mut left = TRIES;
+        loop {
+            left -= 1;
+            let before = self.read(name)?;
+            if before == Some(new) {
+                return Ok(());
+            }
+            match self.update(name, new, before) {
+                Err(RefError::Moved { .. }) if left > 0 => {}
+                done => return done,
+            }
+        }
     }
 
     /// Removes the lock of `name` if a gitcd that ended in the middle of an update left it;

@@ -49,6 +49,7 @@ pub struct Pack {
     /// The last version of a directory or file in this pack, by its path.
     last: HashMap<Vec<u8>, Version>,
     path: Vec<u8>,
+    depth: usize,
     scratch: Vec<u8>,
     /// Those of a repository to which not only gitcd writes, where a file may be cut.
     loose: Option<Loose>,
@@ -80,6 +81,8 @@ struct Version {
 
 /// Larger directories and values are not kept for deltas.
 const KEPT: usize = 8 << 20;
+/// Directories below one another: Git's own bound (`core.maxTreeDepth`). Deeper ones would need more than a thread's stack.
+const MAX_DEPTH: usize = 2048;
 /// A pack goes on up to this size.
 const OPEN_BELOW: usize = 512 << 10;
 
@@ -133,12 +136,18 @@ impl Pack {
         if before.contains(&tree) || self.seen.contains(&tree) || is_there(tree) {
             return Ok(());
         }
+        if self.depth > MAX_DEPTH {
+            let said = format!("it lies below more than {MAX_DEPTH} directories");
+            return Err(TransferError::Read { oid: tree, said });
+        }
         let (content, entries, base) = {
             let object = self.read(odb, tree, ObjectType::Tree)?;
             // From one commit to the next, a directory before is the one that was added last.
             let kept = self.last.get(&self.path).filter(|last| before.contains(&last.oid));
+            let mut distinct = HashSet::new();
             let read: Vec<_> = before
                 .iter()
+                .filter(|before| distinct.insert(**before))
                 .filter(|before| kept.is_none_or(|kept| kept.oid != **before))
                 .filter_map(|before| Some((*before, self.read(odb, *before, ObjectType::Tree).ok()?)))
                 .collect();
@@ -159,10 +168,19 @@ impl Pack {
             self.path.push(b'/');
             self.path.extend_from_slice(&name);
             if is_directory {
+                self.depth += 1;
                 self.add_tree(odb, there, &before, oid)?;
+                self.depth -= 1;
             } else if !self.seen.contains(&oid) && !is_there(oid) {
+                if self.room.is_some() {
+                    // Before it is read: it may be larger than what there is room for in memory.
+                    self.check(oid)?;
+                    let header = odb.read_header(oid);
+                    let (bytes, _) =
+                        header.map_err(|error| TransferError::Read { oid, said: error.message().to_owned() })?;
+                    self.take_room(bytes)?;
+                }
                 let blob = self.read(odb, oid, ObjectType::Blob)?.data().to_vec();
-                self.take_room(blob.len())?;
                 self.add(Kind::Blob, oid, blob, None);
             }
             self.path.truncate(len);
@@ -240,6 +258,7 @@ impl Pack {
         self.seen.clear();
         self.last.clear();
         self.path.clear();
+        self.depth = 0;
     }
 }
 

@@ -21,7 +21,9 @@ impl Name {
                 && !component.starts_with('.')
                 && component.bytes().all(plain)
         };
-        (components.clone().count() <= MAX_COMPONENTS && components.clone().all(is_sound))
+        // Of another ending the first would be a part of the name, and the folder one that has another name, too.
+        let is_other = stem.strip_suffix(".git").is_some();
+        (!is_other && components.clone().count() <= MAX_COMPONENTS && components.clone().all(is_sound))
             .then(|| Self(stem.to_owned()))
     }
 
@@ -76,8 +78,28 @@ mod tests {
         let long = "a".repeat(101);
         let deep = ["a"; 9].join("/");
         for text in [
-            "", ".git", "..", "../a", "a/..", "a/../b", "/a", "a/", "a//b", ".a", "a/.b", "a/.git", "a%2e", "a b",
-            "a\\b", "a\0", "ä", "~a", &long, &deep,
+            "",
+            ".git",
+            "..",
+            "../a",
+            "a/..",
+            "a/../b",
+            "/a",
+            "a/",
+            "a//b",
+            ".a",
+            "a/.b",
+            "a/.git",
+            "a%2e",
+            "a b",
+            "a\\b",
+            "a\0",
+            "ä",
+            "~a",
+            "a.git.git",
+            "a/b.git.git",
+            &long,
+            &deep,
         ] {
             assert_eq!(Name::parse(text), None, "{text}");
         }

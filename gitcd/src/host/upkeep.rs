@@ -65,9 +65,11 @@ pub(super) fn after_push(host: &Arc<Inner>, repository: PathBuf) {
     let host = host.clone();
     tokio::spawn(async move {
         let Some(turn) = host.upkeep.begin(&repository, Instant::now()) else { return };
-        let looked_at = repository.clone();
-        let are_many = tokio::task::spawn_blocking(move || are_many(&looked_at));
-        if !are_many.await.unwrap_or(false) {
+        let are_too_many = async || {
+            let repository = repository.clone();
+            tokio::task::spawn_blocking(move || are_many(&repository)).await.unwrap_or(false)
+        };
+        if !are_too_many().await {
             return;
         }
         let mut stopped = host.stop.subscribe();
@@ -77,7 +79,13 @@ pub(super) fn after_push(host: &Arc<Inner>, repository: PathBuf) {
             _ = stopped.wait_for(|stopped| *stopped) => return,
         };
         match repacked.unwrap_or_else(|_| Err(format!("no end within {LIMIT:?}"))) {
-            Ok(()) => tracing::debug!(repository = %repository.display(), "joined small packs"),
+            Ok(()) => {
+                tracing::debug!(repository = %repository.display(), "joined small packs");
+                if are_too_many().await {
+                    // It does not help, as with a bound on the size of packs.
+                    host.upkeep.rest(&repository, Instant::now() + REST);
+                }
+            }
             Err(said) => {
                 tracing::warn!(
                     repository = %repository.display(),

@@ -83,6 +83,11 @@ impl How {
                 Histories::Now => false,
             }
     }
+
+    /// Of two that could both join the histories, one does, so that they do not chase each other.
+    fn is_left(&self, plan: &Plan, ours: Oid, theirs: Oid) -> bool {
+        plan.same_tree && !plan.fast_forward && !self.impatient && ours > theirs
+    }
 }
 
 /// Why it was not merged. Nothing was changed.
@@ -233,8 +238,7 @@ impl Joiner {
                 fast_forward: wanted.fast_forward,
             };
             let plan = plan(&git.repository, &mut git.graph, &rules, head.data, theirs)?;
-            let is_joined =
-                |plan: &Plan| !wanted.is_needless(plan) && (wanted.impatient || !plan.same_tree || head.data < theirs);
+            let is_joined = |plan: &Plan| !wanted.is_needless(plan) && !wanted.is_left(plan, head.data, theirs);
             // What cannot enter is found again and again.
             let may_be_old = |plan: &Plan| plan.keys.is_empty() && !plan.rejected.is_empty();
             let is_old = plan.as_ref().is_some_and(may_be_old)
@@ -253,8 +257,7 @@ impl Joiner {
         if is_old || how.strict && !plan.rejected.is_empty() {
             return Ok(Joined::Refused(plan.rejected));
         }
-        // Of two that could both join the histories, one does, so that they do not chase each other.
-        if plan.same_tree && !plan.fast_forward && !how.impatient && head.data > theirs {
+        if how.is_left(&plan, head.data, theirs) {
             return Ok(Joined::Left);
         }
         let request = store::merge::Request {

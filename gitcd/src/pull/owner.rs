@@ -115,7 +115,7 @@ async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<(), Refu
             Ok(())
         }
         Ok(Joined::Refused(rejected)) => {
-            let files: Vec<_> = rejected.iter().map(|file| format!("{}: {}", file.path, file.reason)).collect();
+            let files: Vec<_> = rejected.iter().map(ToString::to_string).collect();
             tracing::info!(reference = update.reference, files = files.join("; "), "push refused");
             statuses.refused(name, name, new, &rejected);
             Err(Refusal::new(&files.join("; ")))

@@ -45,6 +45,19 @@ pub struct Rejected {
     pub reason: String,
 }
 
+impl std::fmt::Display for Rejected {
+    /// A path that is very long is cut in its middle: clients show one line.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const MOST: usize = 200;
+        let (path, reason) = (&self.path, &self.reason);
+        let (Some((start, _)), true) = (path.char_indices().nth(MOST / 2), path.len() > MOST) else {
+            return write!(f, "{path}: {reason}");
+        };
+        let end = path.char_indices().rev().nth(MOST / 4).map_or(path.len(), |(at, _)| at.max(start));
+        write!(f, "{}…{}: {reason}", &path[..start], &path[end..])
+    }
+}
+
 /// What a merge brings.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are facts about two commits, in any combination")]

@@ -32,6 +32,8 @@ impl Failed {
 
 const STORE: &str = "GITCD_ASK_STORE";
 const TOKEN: &str = "GITCD_ASK_TOKEN";
+/// The server that the token is for: a remote may lead to another one.
+const TOKEN_FOR: &str = "GITCD_ASK_TOKEN_FOR";
 /// A repository's configuration that has the password in the address of a remote.
 const CONFIG: &str = "GITCD_ASK_CONFIG";
 const SSH_KEY: &str = "GITCD_SSH_KEY";
@@ -204,6 +206,7 @@ fn run_within(
             None => command.env_remove(name),
         };
     }
+    command.env(TOKEN_FOR, server(&at.shown));
     if at.has_password {
         command.env(CONFIG, repository.join("config"));
     } else {
@@ -349,11 +352,20 @@ pub fn helper() -> Option<i32> {
 /// The answer to `Username for 'https://host': ` and `Password for 'https://user@host': `.
 fn answer(prompt: &str) -> Option<String> {
     let file = |name| std::env::var_os(name).map(PathBuf::from);
-    let credentials = Credentials { store: file(STORE), token: file(TOKEN), ..Credentials::default() };
     let asked = prompt.split('\'').nth(1)?;
+    let is_for_it = std::env::var(TOKEN_FOR).is_ok_and(|wanted| wanted == server(asked));
+    let token = file(TOKEN).filter(|_| is_for_it);
+    let credentials = Credentials { store: file(STORE), token, ..Credentials::default() };
     let written = file(CONFIG).and_then(|config| of_remote(&config, asked));
     let (user, password) = written.or_else(|| credentials.of(asked))?;
     Some(if prompt.starts_with("Password") { password } else { user })
+}
+
+/// Scheme, host and port of an address.
+fn server(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let host = rest.split('/').next().unwrap_or_default();
+    format!("{scheme}://{}", host.rsplit_once('@').map_or(host, |(_, host)| host)).to_ascii_lowercase()
 }
 
 /// What the address of a remote has that `git` asks for.
@@ -383,6 +395,16 @@ mod tests {
         ] {
             let at = Address::of(url);
             assert_eq!((&*at.shown, at.has_password), (shown, has_password));
+        }
+    }
+
+    #[test]
+    fn a_token_is_for_one_server() {
+        let own = server("https://ann@Git.example.org:8443/team/x.git");
+        assert_eq!(own, "https://git.example.org:8443");
+        assert_eq!(server("https://token@git.example.org:8443"), own);
+        for other in ["https://git.example.org", "http://git.example.org:8443", "https://example.org@evil:8443"] {
+            assert_ne!(server(other), own, "{other}");
         }
     }
 

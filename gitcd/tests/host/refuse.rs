@@ -181,3 +181,53 @@ fn what_a_crash_leaves_is_removed_at_the_next_start_and_what_lives_stays() {
     let _second = Host::prepare(&[&root]).running();
     assert_eq!(host.leftovers(), alive, "another host does not disturb a push");
 }
+
+/// A commit whose only file lies so many names deep.
+fn nested(repository: &std::path::Path, names: usize) -> String {
+    let repository = git2::Repository::open(repository).expect("it is one");
+    let mut at = repository.blob(b"x").expect("it can be written");
+    for depth in 0..names {
+        let mut builder = repository.treebuilder(None).expect("it can be made");
+        let mode = if depth == 0 { 0o100_644 } else { 0o040_000 };
+        builder.insert("a", at, mode).expect("it is an entry");
+        at = builder.write().expect("it can be written");
+    }
+    let tree = repository.find_tree(at).expect("it was written");
+    let author = git2::Signature::new("a", "a@b", &git2::Time::new(1000, 0)).expect("it is one");
+    repository.commit(None, &author, &author, "deep", &tree, &[]).expect("it can be written").to_string()
+}
+
+#[test]
+fn directories_below_one_another_do_not_end_the_host() {
+    let host = Host::start(&[]);
+    let work = host.work("work");
+    for names in [100, 3000] {
+        let commit = nested(work.path(), names);
+        let pushed = work.run(&["push", "--quiet", "origin", &format!("{commit}:refs/heads/deep-{names}")]);
+        assert!(pushed.status.success() || names > 2048, "{names}: {pushed:?}");
+    }
+    let after = work.commit("after");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    let served = host.repository("a.git");
+    assert_eq!(served.id("main"), after);
+    // Those who follow get it from Git.
+    let clone = host.clone("clone");
+    clone.git(&["fetch", "--quiet", "origin", "deep-100"]);
+}
+
+#[test]
+fn another_name_of_a_branch_is_not_pushed_to() {
+    let host = Host::start(&[]);
+    let work = host.work("work");
+    let served = host.repository("a.git");
+    served.git(&["symbolic-ref", "refs/heads/master", "refs/heads/main"]);
+    let before = served.id("main");
+    let next = work.commit("second");
+    for push in ["main:master", "+main:master", ":master"] {
+        let said = work.fails(&["push", "origin", push]);
+        assert!(said.contains("another name of refs/heads/main"), "{push}: {said}");
+        assert_eq!(served.id("main"), before, "{push}");
+    }
+    work.git(&["push", "--quiet", "origin", "main"]);
+    assert_eq!(served.id("master"), next);
+}

@@ -6,7 +6,7 @@ use gitcd::pull::status::Condition;
 use crate::host::Host;
 use crate::support::build::{all, get, list, put, unchanged_since};
 use crate::support::{DATA, Repository, eventually};
-use crate::world::{Follower, Following, bare, has, remote};
+use crate::world::{Follower, Following, ONE, bare, has, holds, remote};
 
 const WRITERS: usize = 8;
 const ROUNDS: usize = 6;
@@ -87,6 +87,22 @@ async fn race(upstream: &Repository, url: &str) {
     })
     .await;
     upstream.fsck();
+}
+
+#[tokio::test]
+async fn a_lock_that_somebody_left_is_told_of_and_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let upstream = bare(&folder);
+    let follower = Following::new(&upstream.path().display().to_string()).start().await;
+    follower.put(ONE, "1").await;
+    holds(&upstream, ONE, "1").await;
+    let lock = upstream.path().join("refs/heads/main.lock");
+    std::fs::write(&lock, "").expect("the temporary folder is ours");
+    follower.put(ONE, "2").await;
+    follower.tells(Condition::Raced, &["main.lock"]).await;
+    std::fs::remove_file(&lock).expect("the temporary folder is ours");
+    holds(&upstream, ONE, "2").await;
+    follower.is(Condition::Synced).await;
 }
 
 #[tokio::test]

@@ -132,6 +132,55 @@ async fn a_broken_file_is_refused_with_the_reason() {
     clone.done(&["push", "-q", "origin", "main:refs/heads/mine"]);
 }
 
+/// A commit with one more file, so many names deep.
+fn nest(clone: &Clone, names: usize) {
+    let repository = git2::Repository::open(&clone.folder).expect("the temporary folder is ours");
+    let mut at = repository.blob(b"x").expect("the temporary folder is ours");
+    for depth in 1..names {
+        let mut builder = repository.treebuilder(None).expect("the temporary folder is ours");
+        builder.insert("a", at, if depth == 1 { 0o100_644 } else { 0o040_000 }).expect("the temporary folder is ours");
+        at = builder.write().expect("the temporary folder is ours");
+    }
+    let head = repository
+        .head()
+        .expect("the temporary folder is ours")
+        .peel_to_commit()
+        .expect("the temporary folder is ours");
+    let mut root = repository
+        .treebuilder(Some(&head.tree().expect("the temporary folder is ours")))
+        .expect("the temporary folder is ours");
+    root.insert("deep", at, 0o040_000).expect("the temporary folder is ours");
+    let tree = repository
+        .find_tree(root.write().expect("the temporary folder is ours"))
+        .expect("the temporary folder is ours");
+    let author = git2::Signature::now("p", "p@localhost").expect("the temporary folder is ours");
+    repository.commit(Some("HEAD"), &author, &author, "deep", &tree, &[&head]).expect("the temporary folder is ours");
+}
+
+#[tokio::test]
+async fn a_file_deeper_than_any_key_is_refused_and_does_no_harm() {
+    let (server, client, url) = served().await;
+    committed(&server, &client).await;
+    let clone = clone(&url);
+    for names in [1025, 1100, 3000] {
+        nest(&clone, names);
+        let refused = clone.git(&["push", "origin", "main"]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success(), "{names}");
+        assert!(said.contains("1023 directories") || names > 2048, "{names}: {said}");
+        clone.done(&["reset", "-q", "--soft", "origin/main"]);
+        client.put(put(KEY, &map(&names.to_string()))).await.ok();
+        committed(&server, &client).await;
+        clone.done(&["fetch", "-q"]);
+        clone.done(&["reset", "-q", "--soft", "origin/main"]);
+    }
+    // The deepest that there is.
+    nest(&clone, 1024);
+    clone.done(&["push", "-q", "origin", "main"]);
+    let key = format!("/registry/deep{}", "/a".repeat(1023));
+    assert_eq!(client.range(get(&key)).await.ok().kvs.len(), 1);
+}
+
 /// 200 writes a second, until it is told to stop; returns how many.
 async fn write_on(client: &Client, stop: Arc<AtomicBool>) -> usize {
     let mut ticks = tokio::time::interval(Duration::from_millis(5));

@@ -262,3 +262,20 @@ fn of_racing_updates_from_one_value_exactly_one_succeeds() {
     assert_eq!(won.iter().sum::<usize>(), ids.len() - 1, "{won:?}");
     assert_eq!(git(folder.path(), &["rev-parse", MAIN]), ids[39].to_string());
 }
+
+#[test]
+fn several_may_set_a_reference_at_once() {
+    let (folder, ids) = repository(4);
+    std::thread::scope(|scope| {
+        for id in &ids {
+            let (folder, ids) = (&folder, &ids);
+            scope.spawn(move || {
+                let refs = Refs::open(folder.path()).unwrap();
+                for other in ids.iter().chain([id]).cycle().take(50) {
+                    refs.set(MAIN, *other).unwrap();
+                }
+            });
+        }
+    });
+    assert!(ids.contains(&open(&folder).read(MAIN).unwrap().unwrap()));
+}

@@ -7,6 +7,7 @@ use super::super::access::Access;
 use super::By;
 use super::commands::Push;
 use super::report::Report;
+use crate::git::refs::Refs;
 
 /// Asks for a merge into the branch that follows.
 pub(super) const FOR: &str = "refs/for/";
@@ -20,6 +21,8 @@ pub(crate) const OWN: &str = "`access: own` for the user of the token, or --anon
 pub(super) fn names(push: &Push, by: &By, repository: &Path, report: &mut Report) {
     let head = std::fs::read_to_string(repository.join("HEAD")).unwrap_or_default();
     let head = head.trim().strip_prefix("ref: ").unwrap_or_default();
+    let refs = Refs::open(repository);
+    let target = |name: &str| refs.as_ref().ok()?.symbolic(name).ok()?;
     let mut seen = HashSet::new();
     let owners_only = format!("only who owns this repository may push gitcd's metadata: that takes {OWN}");
     for (at, command) in push.commands.iter().enumerate() {
@@ -34,6 +37,10 @@ pub(super) fn names(push: &Push, by: &By, repository: &Path, report: &mut Report
             Some("the branch that HEAD names cannot be deleted")
         } else if command.new.is_none() && name.starts_with(FOR) {
             Some("there is nothing to delete")
+        } else if let Some(target) = target(name) {
+            // Rights and owners go by the name of what is moved.
+            report.refuse(at, &format!("it is only another name of {target}: push to that"));
+            continue;
         } else {
             None
         };

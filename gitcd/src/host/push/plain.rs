@@ -21,6 +21,10 @@ const MAX_BYTES: usize = 4 << 20;
 const MAX_OBJECTS: u32 = 16_384;
 /// Bytes of all its objects.
 const MAX_CONTENT: usize = 32 << 20;
+/// Directories below one another. A stack has room for more, and keys of this depth are rare.
+const MAX_DEPTH: usize = 128;
+/// Each is compared with.
+const MAX_PARENTS: usize = 16;
 
 /// A reference that is to be moved to a commit.
 #[derive(Clone, Debug)]
@@ -153,8 +157,11 @@ impl Check<'_> {
                     Some(ObjectType::Commit) => {
                         let commit = self.here.find_commit(oid)?;
                         stack.extend(commit.parent_ids());
+                        if commit.parent_count() > MAX_PARENTS {
+                            return Ok(false);
+                        }
                         let before = commit.parents().map(|parent| parent.tree_id()).collect::<Vec<_>>();
-                        if !self.is_tree_complete(commit.tree_id(), &before)? {
+                        if !self.is_tree_complete(commit.tree_id(), &before, 0)? {
                             return Ok(false);
                         }
                     }
@@ -173,11 +180,11 @@ impl Check<'_> {
     }
 
     /// Whether a tree's objects have come, as far as they are not in the trees `before`, which are complete.
-    fn is_tree_complete(&mut self, tree: Oid, before: &[Oid]) -> Result<bool, git2::Error> {
+    fn is_tree_complete(&mut self, tree: Oid, before: &[Oid], depth: usize) -> Result<bool, git2::Error> {
         if before.contains(&tree) || self.trees.contains(&tree) {
             return Ok(true);
         }
-        if self.new.get(&tree) != Some(&ObjectType::Tree) {
+        if depth > MAX_DEPTH || self.new.get(&tree) != Some(&ObjectType::Tree) {
             return Ok(false);
         }
         let entries = {
@@ -190,7 +197,7 @@ impl Check<'_> {
         };
         for entry in entries {
             let is_complete = if entry.is_directory {
-                self.is_tree_complete(entry.oid, &entry.before)?
+                self.is_tree_complete(entry.oid, &entry.before, depth + 1)?
             } else {
                 self.new.get(&entry.oid) == Some(&ObjectType::Blob)
             };

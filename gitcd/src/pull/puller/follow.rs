@@ -74,8 +74,6 @@ impl Puller {
                     let patience = waiting.left.map(|(_, until)| until.saturating_duration_since(Instant::now()));
                     self.config.interval.into_iter().chain(patience).min()
                 }
-                // Others were faster so often that they deserve to rest now.
-                Err(error) if error.condition() == Condition::Raced => Some(FIRST_RETRY),
                 // It is there and answers, and somebody may make the branch at any moment.
                 Err(error) if error.condition() == Condition::NoBranch => {
                     if last != Condition::NoBranch {
