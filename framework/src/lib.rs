@@ -40,10 +40,12 @@ mod object;
 pub mod queue;
 pub mod serve;
 pub mod status;
+mod stop;
 pub mod telemetry;
 
 pub use self::controller::{CleanedUp, Context, Controller, Next, Reconciler};
-pub use self::error::{Failure, Retry};
+pub use self::error::{Error, Failure, Retry};
 pub use self::key::Key;
 pub use self::manager::{Manager, RunError};
 pub use self::object::{Object, Reach};
+pub use self::stop::stop_signal;
