@@ -2,9 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
 
 mod applying;
+mod away;
 mod basics;
+mod collected;
 mod definitions;
 mod dry;
+mod endings;
 mod failures;
 mod figures;
 mod leases;
@@ -14,4 +17,5 @@ mod statuses;
 mod support;
 mod traces;
 mod trouble;
+mod vanishing;
 mod writer;
