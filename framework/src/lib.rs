@@ -47,5 +47,5 @@ pub use self::controller::{CleanedUp, Context, Controller, Next, Reconciler};
 pub use self::error::{Error, Failure, Retry};
 pub use self::key::Key;
 pub use self::manager::{Manager, RunError};
-pub use self::object::{Object, Reach};
+pub use self::object::{DiscoverError, Extent, Kind, Known, Object, Reach};
 pub use self::stop::stop_signal;

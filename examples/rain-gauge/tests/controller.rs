@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
-use kube::core::discovery::ApiResource;
 use kube::core::GroupVersionKind;
+use kube::core::discovery::ApiResource;
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::oneshot;
 use trishanku_framework::crd::Definitions;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::differences::{KEYS, is_key, same, within};
 use super::marks::APPLIED;
-use crate::Object;
+use crate::{Kind, Object};
 
 /// Longer texts are cut.
 const MOST_BYTES: usize = 60;
@@ -46,8 +46,8 @@ impl fmt::Display for Change {
 /// every write.
 ///
 /// Values in the data of a Secret are never in it.
-pub fn changes<K: Object + Serialize>(before: Option<&K>, after: &K) -> Vec<Change> {
-    let secret = K::kind(&()) == "Secret" && K::group(&()).is_empty();
+pub fn changes<K: Object + Serialize>(kind: &Kind<K>, before: Option<&K>, after: &K) -> Vec<Change> {
+    let secret = kind.name() == "Secret" && kind.group().is_empty();
     let [before, after] =
         [before, Some(after)].map(|object| fields(object.and_then(|it| serde_json::to_value(it).ok())));
     let mut found = Vec::new();
@@ -143,10 +143,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::Known;
 
-    fn told<K: Object + Serialize + DeserializeOwned>(before: Option<Value>, after: Value) -> Vec<String> {
+    fn told<K: Known + Serialize + DeserializeOwned>(before: Option<Value>, after: Value) -> Vec<String> {
         let parse = |value| serde_json::from_value::<K>(value).unwrap();
-        lines(&changes(before.map(parse).as_ref(), &parse(after)))
+        lines(&changes(&Kind::known(), before.map(parse).as_ref(), &parse(after)))
     }
 
     #[test]

@@ -36,12 +36,11 @@ mod differences;
 mod error;
 mod marks;
 
-use std::any::TypeId;
 use std::collections::HashSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::{Api, Client, Resource};
+use kube::{Client, Resource};
 use serde::Serialize;
 
 pub use self::changes::{Change, changes};
@@ -50,8 +49,7 @@ pub use self::error::ApplyError;
 pub use self::marks::{APPLIED, PART_OF};
 use self::marks::{id, sign, stamp};
 use crate::cache::{Cache, controller};
-use crate::object::Reach;
-use crate::{Key, Object};
+use crate::{Key, Kind, Known, Object};
 
 /// What an apply came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,12 +76,14 @@ pub struct Planned {
 }
 
 /// What one owner should own.
-pub struct Set<'a, O> {
+pub struct Set<'a, O: Object> {
+    kind: Kind<O>,
     owner: &'a O,
     client: Client,
     manager: String,
     id: String,
-    applied: HashSet<(TypeId, Key)>,
+    /// By where their kinds are.
+    applied: HashSet<(String, Key)>,
     stamps: bool,
     dry: bool,
     planned: Vec<Planned>,
@@ -91,10 +91,18 @@ pub struct Set<'a, O> {
 
 impl<'a, O: Object> Set<'a, O> {
     /// Nothing yet. `manager` is the name under which fields are managed: it must stay the same for ever, or fields of the former name stay too.
-    pub fn of(owner: &'a O, client: Client, manager: impl Into<String>) -> Self {
-        let id = id(owner);
-        let (applied, planned) = (HashSet::new(), Vec::new());
-        Self { owner, client, manager: manager.into(), id, applied, stamps: false, dry: false, planned }
+    pub fn of(owner: &'a O, client: Client, manager: impl Into<String>) -> Self
+    where
+        O: Known,
+    {
+        Self::of_kind(&Kind::known(), owner, client, manager)
+    }
+
+    /// As [`of`](Self::of), with an owner of any kind.
+    pub fn of_kind(kind: &Kind<O>, owner: &'a O, client: Client, manager: impl Into<String>) -> Self {
+        let id = id(kind, owner);
+        let (kind, manager, applied, planned) = (kind.clone(), manager.into(), HashSet::new(), Vec::new());
+        Self { kind, owner, client, manager, id, applied, stamps: false, dry: false, planned }
     }
 
     /// Stamps what it creates with the [trace](crate::telemetry) of the reconcile, if that is kept: whoever reconciles it links to this one.
@@ -144,7 +152,7 @@ impl<'a, O: Object> Set<'a, O> {
     where
         K: Object + Serialize,
     {
-        let (key, kind) = (self.put_in_place(&mut wanted)?, || K::kind(&()).into_owned());
+        let (key, kind) = (self.put_in_place(cache.kind(), &mut wanted)?, || cache.kind().name().into_owned());
         let lists = cache.lists();
         let live = cache.get(&key);
         if let Some(live) = &live {
@@ -153,13 +161,17 @@ impl<'a, O: Object> Set<'a, O> {
                 return Err(ApplyError::NotOurs { kind: kind(), owner: owner_name(&**live), key });
             }
         }
-        self.applied.insert((TypeId::of::<K>(), key.clone()));
+        self.applied.insert((cache.kind().path(), key.clone()));
         let encode = |source| ApplyError::Encode { kind: kind(), key: key.clone(), source };
         sign(&mut wanted).map_err(encode)?;
         if self.stamps {
             stamp(&mut wanted, live.as_deref());
         }
-        let wanted = serde_json::to_value(&wanted).map_err(encode)?;
+        let mut wanted = serde_json::to_value(&wanted).map_err(encode)?;
+        // An object need not say what it is: those of a list do not, if their kind is not known before.
+        for (field, _) in cache.kind().types() {
+            wanted.as_object_mut().and_then(|wanted| wanted.remove(field));
+        }
         if let Some(live) = &live {
             let differences = differences(&wanted, &serde_json::to_value(&**live).map_err(encode)?);
             if differences.is_empty() {
@@ -169,12 +181,16 @@ impl<'a, O: Object> Set<'a, O> {
             let fields: Vec<_> = differences.iter().map(|difference| difference.path.as_str()).collect();
             tracing::info!(kind = kind(), object = %key, ?fields, dry_run = self.dry, "differs, and is applied");
         }
-        let api: Api<K> = K::Scope::api(self.client.clone(), key.namespace());
+        for (field, value) in cache.kind().types() {
+            wanted[field] = value.into();
+        }
+        let api = cache.kind().api(self.client.clone(), key.namespace());
         let parameters = PatchParams { dry_run: self.dry, ..PatchParams::apply(&self.manager).force() };
         match api.patch(key.name(), &parameters, &Patch::Apply(&wanted)).await {
             Ok(written) => {
                 if self.dry || tracing::enabled!(tracing::Level::DEBUG) {
-                    self.tell::<K>(&key, Applied::Written, changes(live.as_deref(), &written));
+                    let changes = changes(cache.kind(), live.as_deref(), &written);
+                    self.tell(cache.kind(), &key, Applied::Written, changes);
                 }
                 if !self.dry {
                     cache.learn(written, lists);
@@ -187,7 +203,7 @@ impl<'a, O: Object> Set<'a, O> {
                 let dry_run = self.dry;
                 tracing::info!(kind = kind(), object = %key, dry_run, "is deleted, since a field cannot be changed");
                 let uid = live.and_then(|live| live.meta().uid.clone());
-                self.delete::<K>(&key, uid).await?;
+                self.delete(cache.kind(), &key, uid).await?;
                 Ok(Applied::Deleted)
             }
             Err(error) => Err(ApplyError::Refused { kind: kind(), key, source: Box::new(error) }),
@@ -204,38 +220,41 @@ impl<'a, O: Object> Set<'a, O> {
         for object in cache.owned_by(uid) {
             let (key, metadata) = (Key::of(&*object), object.meta());
             let member = metadata.labels.as_ref().and_then(|labels| labels.get(PART_OF)) == Some(&self.id);
-            let wanted = self.applied.contains(&(TypeId::of::<K>(), key.clone()));
+            let wanted = self.applied.contains(&(cache.kind().path(), key.clone()));
             if member && !wanted && metadata.deletion_timestamp.is_none() {
                 let dry_run = self.dry;
-                tracing::info!(kind = %K::kind(&()), object = %key, dry_run, "is no longer wanted, and is deleted");
-                self.delete::<K>(&key, metadata.uid.clone()).await?;
+                tracing::info!(kind = %cache.kind().name(), object = %key, dry_run, "is no longer wanted, and is deleted");
+                self.delete(cache.kind(), &key, metadata.uid.clone()).await?;
                 pruned += 1;
             }
         }
         Ok(pruned)
     }
 
-    async fn delete<K: Object>(&mut self, key: &Key, uid: Option<String>) -> Result<(), ApplyError> {
-        let api: Api<K> = K::Scope::api(self.client.clone(), key.namespace());
+    async fn delete<K>(&mut self, kind: &Kind<K>, key: &Key, uid: Option<String>) -> Result<(), ApplyError>
+    where
+        K: Object,
+    {
+        let api = kind.api(self.client.clone(), key.namespace());
         // Not an object of the same name that somebody made in the meantime.
         let preconditions = Preconditions { uid, resource_version: None };
         let parameters = DeleteParams { dry_run: self.dry, ..DeleteParams::background().preconditions(preconditions) };
         match api.delete(key.name(), &parameters).await {
             Ok(_) => {
-                self.tell::<K>(key, Applied::Deleted, Vec::new());
+                self.tell(kind, key, Applied::Deleted, Vec::new());
                 Ok(())
             }
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
             Err(error) => {
-                let (kind, key) = (K::kind(&()).into_owned(), key.clone());
+                let (kind, key) = (kind.name().into_owned(), key.clone());
                 Err(ApplyError::Refused { kind, key, source: Box::new(error) })
             }
         }
     }
 
     /// Says what changes, and remembers it if it does not.
-    fn tell<K: Object>(&mut self, key: &Key, applied: Applied, changes: Vec<Change>) {
-        let kind = K::kind(&());
+    fn tell<K: Object>(&mut self, kind: &Kind<K>, key: &Key, applied: Applied, changes: Vec<Change>) {
+        let kind = kind.name();
         for line in changes::lines(&changes) {
             if self.dry {
                 tracing::info!(%kind, object = %key, "would change {line}");
@@ -249,14 +268,14 @@ impl<'a, O: Object> Set<'a, O> {
     }
 
     /// Gives it its namespace, owner and label.
-    fn put_in_place<K: Object>(&self, wanted: &mut K) -> Result<Key, ApplyError> {
+    fn put_in_place<K: Object>(&self, kind: &Kind<K>, wanted: &mut K) -> Result<Key, ApplyError> {
         let owner = self.owner.meta().namespace.clone();
         let metadata = wanted.meta_mut();
-        if K::Scope::NAMESPACED && metadata.namespace.is_none() {
+        if kind.is_namespaced() && metadata.namespace.is_none() {
             metadata.namespace.clone_from(&owner);
         }
         if let Some(owner) = owner.filter(|owner| metadata.namespace.as_ref() != Some(owner)) {
-            return Err(ApplyError::Elsewhere { kind: K::kind(&()).into_owned(), key: Key::of(wanted), owner });
+            return Err(ApplyError::Elsewhere { kind: kind.name().into_owned(), key: Key::of(wanted), owner });
         }
         let reference = OwnerReference { block_owner_deletion: Some(true), ..self.reference() };
         metadata.owner_references = Some(vec![reference]);
@@ -267,7 +286,7 @@ impl<'a, O: Object> Set<'a, O> {
     }
 
     fn reference(&self) -> OwnerReference {
-        self.owner.controller_owner_ref(&()).unwrap_or_default()
+        self.owner.controller_owner_ref(self.kind.dynamic()).unwrap_or_default()
     }
 }
 

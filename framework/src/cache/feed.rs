@@ -22,7 +22,7 @@ pub(super) async fn feed<K: Object>(
     cache: Arc<Cache<K>>,
     mut listing: Listing<K>,
 ) {
-    let name = format!("{} {}", K::kind(&()), listing.namespace.as_deref().unwrap_or("everywhere"));
+    let name = format!("{} {}", cache.kind().name(), listing.namespace.as_deref().unwrap_or("everywhere"));
     let mut failures = 0;
     loop {
         let mut events = pin!(watcher(api.clone(), config.clone()));

@@ -28,9 +28,12 @@
 //! **Who brings them.** People print them (they are YAML when they are displayed) and apply them before the controller, which then needs no
 //! rights to definitions. A program that may do it itself calls [`Definitions::apply`].
 //!
+//! Formats of numbers that only Rust has (`uint32`) are left out: the apiserver would warn of them, and check nothing.
+//!
 //! **What is looked at.** A change that would lose what is stored is refused: see [`DefinitionError`]. Not looked at are the fields inside of a version: one
 //! that a schema does not have any more is dropped from an object by its next write, as always.
 
+mod formats;
 mod loss;
 
 use std::fmt;
@@ -89,7 +92,7 @@ pub struct Definitions {
 impl Definitions {
     /// That of `K`.
     pub fn of<K: CustomResourceExt>() -> Self {
-        Self { all: vec![K::crd()], patience: PATIENCE }
+        Self { all: Vec::new(), patience: PATIENCE }.and::<K>()
     }
 
     /// That of `K` too.
@@ -101,7 +104,7 @@ impl Definitions {
     /// This one too; several versions of a kind are put together by [`merge_crds`](kube::core::crd::merge_crds).
     #[must_use]
     pub fn and_this(mut self, definition: CustomResourceDefinition) -> Self {
-        self.all.push(definition);
+        self.all.push(formats::known(definition));
         self
     }
 

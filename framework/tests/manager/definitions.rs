@@ -122,7 +122,10 @@ async fn what_is_printed_is_taken_as_it_is() {
     let printed = Definitions::of::<Cistern>().and::<Pump>().to_string();
     let documents: Vec<CustomResourceDefinition> =
         printed.split("---\n").map(|document| serde_norway::from_str(document).unwrap()).collect();
-    assert_eq!(documents, [Cistern::crd(), Pump::crd()]);
+    // The apiserver does not know formats of Rust, and would warn.
+    let cistern = serde_json::to_string(&Cistern::crd()).unwrap().replace(r#""format":"uint32","#, "");
+    assert_eq!(serde_json::to_string(&documents[0]).unwrap(), cistern);
+    assert_eq!(documents[1..], [Pump::crd()]);
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod basics;
 mod collected;
 mod definitions;
 mod dry;
+mod dynamic;
 mod endings;
 mod failures;
 mod figures;
