@@ -59,13 +59,13 @@ pub async fn take_off<K: Object>(api: &Api<K>, object: &K, finalizer: &str) -> k
 }
 
 async fn patch<K: Object>(api: &Api<K>, object: &K, finalizers: &[String]) -> kube::Result<()> {
-    let (metadata, path) = (object.meta(), "/metadata/finalizers");
+    let (metadata, list) = (object.meta(), "/metadata/finalizers");
     // Only the list that we know is replaced, and only that of this object. Its version does not matter: a clean-up may write a status each time.
     let known = metadata.finalizers.as_ref().filter(|known| !known.is_empty());
     let patch = json!([
         {"op": "test", "path": "/metadata/uid", "value": metadata.uid},
-        {"op": "test", "path": path, "value": known},
-        {"op": "add", "path": path, "value": finalizers},
+        {"op": "test", "path": list, "value": known},
+        {"op": "add", "path": list, "value": finalizers},
     ]);
     let patch = Patch::<()>::Json(serde_json::from_value(patch).map_err(kube::Error::SerdeError)?);
     let name = metadata.name.as_deref().unwrap_or_default();

@@ -194,7 +194,7 @@ impl<K: Object> Clone for Kind<K> {
 
 impl<K: Object> Debug for Kind<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kind").field("path", &self.path()).field("namespaced", &self.namespaced).finish()
+        f.debug_struct("Kind").field("path", &self.path()).field("namespaced", &self.namespaced).finish_non_exhaustive()
     }
 }
 
@@ -214,6 +214,6 @@ mod tests {
         assert_eq!((pod.path(), node.path()), (dynamic("Pod", true).path(), dynamic("Node", false).path()));
         assert_eq!((pod.is_namespaced(), node.is_namespaced()), (true, false));
         assert_eq!(pod.types(), dynamic("Pod", true).types());
-        assert_eq!(format!("{node:?}"), r#"Kind { path: "/api/v1/nodes", namespaced: false }"#);
+        assert_eq!(format!("{node:?}"), r#"Kind { path: "/api/v1/nodes", namespaced: false, .. }"#);
     }
 }

@@ -36,7 +36,7 @@ impl GarbageCollector {
         // It serves nothing, so it needs neither a port nor certificates.
         command.arg("--secure-port=0");
         command.arg(format!("--kubeconfig={}", kubeconfig.display()));
-        let _program = Program::start(&command, &log, &ended).map_err(StartError::System)?;
+        let program = Program::start(&command, &log, &ended).map_err(StartError::System)?;
         let deadline = Instant::now() + READY_WITHIN;
         let watches = |entry: &audit::Entry| entry.verb == "watch" && entry.user_agent.starts_with(NAME);
         while !audit::read(audit_log).iter().any(watches) {
@@ -48,6 +48,6 @@ impl GarbageCollector {
             }
             tokio::time::sleep(wait::LOOK_EVERY).await;
         }
-        Ok(Self { _program })
+        Ok(Self { _program: program })
     }
 }

@@ -30,10 +30,11 @@ impl Scope {
 /// The caches of a program: one for each kind and selector, filled by one watch in each namespace.
 pub struct Caches {
     scope: Scope,
-    /// By type, since a kind may be read as several; by kind, since a type may be several; and by selector.
-    entries: Mutex<HashMap<(TypeId, String, Option<String>), Entry>>,
+    entries: Mutex<HashMap<Id, Entry>>,
 }
 
+/// The type, since a kind may be read as several; where the kind is, since a type may be several; and the selector.
+type Id = (TypeId, String, Option<String>);
 type Task = BoxFuture<'static, ()>;
 type Start = Box<dyn Fn(&Client) -> Vec<Task> + Send>;
 

@@ -98,8 +98,7 @@ async fn what_is_owned_goes_with_its_owner_and_is_not_made_again_meanwhile() {
         // Each kind has its watch, and that of the owners may be behind.
         assert!(made(&cluster, tank) <= 4, "no loop with the collector");
     }
-    let mut orphaning = DeleteParams::default();
-    orphaning.propagation_policy = Some(PropagationPolicy::Orphan);
+    let orphaning = DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
     api.delete("kept", &orphaning).await.unwrap();
     wait::until_gone(&api, "kept").await.unwrap();
     assert_eq!(maps_of(&maps, "kept").await.len(), 2);

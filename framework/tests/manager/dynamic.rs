@@ -67,7 +67,7 @@ impl Conditions for Status {
 
 /// Keeps a gate and a map for each sluice; all gates are shut in a drought.
 struct Sluices {
-    sluices: Arc<Dynamic>,
+    ours: Arc<Dynamic>,
     gates: Arc<Dynamic>,
     maps: Arc<Dynamic>,
     droughts: Arc<Dynamic>,
@@ -79,7 +79,7 @@ impl Sluices {
     async fn apply(&self, sluice: &DynamicObject, context: &Context) -> Result<usize, ApplyError> {
         let level = sluice.data["spec"]["level"].as_i64().unwrap_or_default();
         let open = level > 5 && self.droughts.is_empty();
-        let mut set = Set::of_kind(self.sluices.kind(), sluice, context.client.clone(), USER);
+        let mut set = Set::of_kind(self.ours.kind(), sluice, context.client.clone(), USER);
         let name = context.key.name();
         let mut applied = vec![set.apply(object(name, json!({"spec": {"open": open}})), &self.gates).await?];
         if level > 0 {
@@ -99,7 +99,7 @@ impl Reconciler for Sluices {
         let applied = self.apply(&sluice, &context).await;
         let before: Option<Status> = serde_json::from_value(sluice.data["status"].clone()).unwrap_or_default();
         let (status, report) = (before.clone().unwrap_or_default(), Report::of(&applied));
-        self.status.write(&context.client, &self.sluices, &*sluice, before.as_ref(), status, &report).await?;
+        self.status.write(&context.client, &self.ours, &*sluice, before.as_ref(), status, &report).await?;
         let round = sluice.annotations().get("round").map_or("0", String::as_str).to_owned();
         self.log.add(format!("round {round}: {} written", applied?));
         Ok(Next::Change)
@@ -125,7 +125,7 @@ async fn start(cluster: &TestCluster, namespace: &str, log: &Log) -> Running {
     let cache = |kind| manager.cache_of(kind, None);
     let (sluices, gates, maps, droughts) = (cache(&sluice), cache(&gate), cache(&map), cache(&drought));
     let (status, log, all) = (Writer::new(USER), log.clone(), sluices.clone());
-    let reconciler = Sluices { sluices, gates, maps, droughts, status, log };
+    let reconciler = Sluices { ours: sluices, gates, maps, droughts, status, log };
     let controller = Controller::of_kind(sluice, "sluices", reconciler).owns_kind(&gate).owns_kind(&map);
     run(manager.controller(controller.watches_kind(&drought, move |_| all.keys())))
 }

@@ -16,7 +16,7 @@ const LEFT_OUT: &str = "…";
 
 fn read(path: &str) -> String {
     let path = Path::new(ROOT).join(path);
-    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("cannot read {path:?}: {error}"))
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
 }
 
 /// The blocks of code, with their languages.
