@@ -14,7 +14,9 @@ const EXAMPLE: &str = "examples/rain-gauge";
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     match std::fs::remove_dir_all(&folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("cannot remove {}: {error}", folder.display()),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            panic!("cannot remove {}: {error}", folder.display())
+        }
         _ => {}
     }
     std::fs::create_dir_all(&folder).expect("the folder is ours");
