@@ -76,7 +76,7 @@ impl Name {
         let one = self.0.replace('-', "");
         let ends = |ends: &[&str]| ends.iter().any(|end| one.ends_with(end));
         match one.strip_suffix('y') {
-            Some(stem) if !ends(&["ay", "ey", "iy", "oy", "uy"]) && !stem.is_empty() => format!("{stem}ies"),
+            Some(stem) if !ends(&["ay", "ey", "iy", "oy", "uy"]) => format!("{stem}ies"),
             _ if ends(&["s", "x", "z", "ch", "sh"]) => format!("{one}es"),
             _ => format!("{one}s"),
         }
@@ -93,7 +93,7 @@ const TAKEN: &str = "\
     examples extern false final fn for gen if impl in incremental k8s-openapi kube let loop macro match mod move \
     mut n no null off on override priv proc-macro pub ref return schemars self serde serde-json serde-norway \
     static std struct super test tokio trait trishanku-framework trishanku-testkit true try type typeof union \
-    unsafe use virtual where";
+    unsafe use virtual where y yes yield";
 
 /// Types that a new controller uses under these names, so that its kind cannot have them.
 const TYPES: &str = "\
@@ -137,7 +137,7 @@ mod tests {
             ("policy", "Policy", "policies"),
             ("relay", "Relay", "relays"),
             ("mail-box", "MailBox", "mailboxes"),
-            ("y", "Y", "ys"),
+            ("x-y", "XY", "xies"),
         ] {
             let name: Name = name.parse().unwrap();
             assert_eq!((name.kind().as_str(), name.plural().as_str()), (kind, plural));
