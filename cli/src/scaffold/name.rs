@@ -29,7 +29,7 @@ pub enum NameError {
     #[error("it cannot end with a hyphen, nor have two of them in a row")]
     Hyphen,
     /// It means something else already.
-    #[error("{0:?} means something else to Rust, Cargo or YAML, or is used by every controller")]
+    #[error("{0:?} means something else to Rust, Cargo or YAML, or is used by every controller; choose another name")]
     Taken(String),
 }
 
