@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use trishanku::plane::Home;
 use trishanku::plane::home::HomeError;
 use trishanku::plane::state::Store;
+use trishanku::scaffold;
 
 /// Runs a Kubernetes control plane on a Git branch, as plain processes of this machine.
 #[derive(Debug, Parser)]
@@ -22,7 +23,8 @@ Examples:
   trishanku kubectl get namespaces   kubectl with the right kubeconfig
   trishanku --name b up --detach     a second control plane beside the first
   trishanku status                   what runs, and how far Git is behind
-  trishanku down                     end it; the data stays"
+  trishanku down                     end it; the data stays
+  trishanku new controller NAME      a controller in Rust, with its tests and manifests"
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -62,11 +64,38 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Make something new in this folder
+    New {
+        #[command(subcommand)]
+        what: New,
+    },
     /// Print a completion script, such as for `source <(trishanku completion bash)`
     Completion {
         /// The shell it is for
         shell: Shell,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum New {
+    /// A Kubernetes controller in Rust that builds, is tested and is deployed as it is
+    Controller(NewController),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trishanku new controller rain-gauge
+  trishanku new controller rain-gauge --framework ~/src/trishanku
+
+The folder has a kind (RainGauge), its reconciler, a test on a real kube-apiserver, and manifests for `kubectl apply -k`.")]
+pub(crate) struct NewController {
+    /// Its name, also that of its folder, crate and namespace: lower-case letters, digits and hyphens
+    #[arg(value_name = "NAME")]
+    pub(crate) called: scaffold::Name,
+    /// Where the framework comes from: a checkout of Trishanku, or the URL of a Git repository
+    #[arg(long, value_name = "PATH|GIT-URL", default_value = env!("CARGO_PKG_REPOSITORY"))]
+    pub(crate) framework: scaffold::Source,
 }
 
 #[derive(Debug, Args)]

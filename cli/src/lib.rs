@@ -2,7 +2,7 @@
 //!
 //! [`up`] brings gitcd, kube-apiserver, kube-controller-manager and kube-scheduler up from nothing and keeps them up; [`down`] ends
 //! them from outside; [`status`] tells what runs. The parts that they are made of are in [`plane`], in the order in which they are used.
-//! The `trishanku` program adds the command line, the messages and running in the background.
+//! [`scaffold`] makes new controllers. The `trishanku` program adds the command line, the messages and running in the background.
 //!
 //! ```no_run
 //! use trishanku::plane::Home;
@@ -15,5 +15,6 @@
 
 pub mod down;
 pub mod plane;
+pub mod scaffold;
 pub mod status;
 pub mod up;

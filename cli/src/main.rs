@@ -14,7 +14,7 @@ use anyhow::Context;
 use clap::{CommandFactory, Parser};
 use trishanku::status::Health;
 
-use crate::args::{Arguments, Command};
+use crate::args::{Arguments, Command, New};
 
 /// What `status` exits with unless everything is ready, as service managers do.
 const NOT_READY: u8 = 3;
@@ -51,6 +51,12 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             })
         }
         Command::Kubectl { args } => Err(kubectl::become_kubectl(&home()?, args, &program)),
+        Command::New { what: New::Controller(new) } => {
+            let here = std::env::current_dir().context("there is no current folder")?;
+            trishanku::scaffold::controller(&here, &new.called, &new.framework)?;
+            print::new_controller(&new.called);
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Completion { shell } => {
             let mut command = Arguments::command();
             clap_complete::generate(*shell, &mut command, "trishanku", &mut std::io::stdout());

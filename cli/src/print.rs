@@ -1,9 +1,10 @@
-//! What `status` and `down` print.
+//! What `status`, `down` and `new` print.
 
 use std::io::Write;
 
 use trishanku::down::Down;
 use trishanku::plane::state::Condition;
+use trishanku::scaffold::Name;
 use trishanku::status::{ComponentReport, Health, Report};
 
 use crate::console::{BAD, GOOD, STRONG, WARN};
@@ -23,6 +24,15 @@ pub(crate) fn down(outcome: &Down) {
             }
         }
     }
+}
+
+/// What there is now, and what to do with it.
+pub(crate) fn new_controller(name: &Name) {
+    let (kind, name) = (name.kind(), name.as_str());
+    anstream::println!("{GOOD}Made{GOOD:#} {STRONG}{name}{STRONG:#}, a controller of {kind} objects");
+    anstream::println!("\n  cd {name}");
+    anstream::println!("  cargo test                 # on a real kube-apiserver");
+    anstream::println!("  kubectl apply -k deploy    # to your cluster; README.md says more");
 }
 
 pub(crate) fn status(report: &Report, json: bool) -> anyhow::Result<()> {

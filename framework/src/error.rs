@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use kube::core::Status;
+
+use crate::apply::ApplyError;
 use crate::lease::Closed;
 
 /// What is to be done about a failure.
@@ -102,12 +105,45 @@ impl Failure for kube::Error {
     }
 }
 
+/// What goes wrong in a reconciler that has no troubles of its own: the errors of kube and of [`apply`](crate::apply).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A request failed.
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+    /// Something is not as it is wanted.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+impl Failure for Error {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Api(error) => error.reason(),
+            Self::Apply(error) => error.reason(),
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Api(error) => error.retry(),
+            Self::Apply(error) => error.retry(),
+        }
+    }
+}
+
 /// An error with its causes.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
         let cause = error.to_string();
+        // kube's errors have the apiserver's answer in their text twice, the second time for programmers.
+        if let Some(status) = error.downcast_ref().or_else(|| error.downcast_ref::<Box<Status>>().map(|boxed| &**boxed))
+        {
+            text = text.replace(&format!(" ({status:?})"), "");
+        }
         // Some repeat their cause in their own text.
         if !text.contains(&cause) {
             text.push_str(": ");
@@ -116,4 +152,21 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         source = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_is_for_people_and_says_everything_once() {
+        let refused = kube::Error::Api(Box::new(Status::failure("the pump is locked", "Conflict").with_code(409)));
+        assert!(refused.to_string().contains("Status {"), "kube says it shorter by itself now: {refused}");
+        let transparent = Error::from(refused);
+        assert_eq!(chain(&transparent), "ApiError: the pump is locked: Conflict");
+        let Error::Api(refused) = transparent else { panic!("it is that of the api") };
+        let (kind, key) = ("ConfigMap".to_owned(), crate::Key::namespaced("plant", "pump"));
+        let applied = Error::from(ApplyError::Refused { kind, key, source: Box::new(refused) });
+        assert_eq!(chain(&applied), "cannot apply ConfigMap plant/pump: ApiError: the pump is locked: Conflict");
+    }
 }

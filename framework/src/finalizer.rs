@@ -37,7 +37,7 @@ pub fn stage(object: &impl Resource, finalizer: Option<&str>) -> Stage {
 /// Puts the finalizer on.
 ///
 /// # Errors
-/// A conflict, if the object is not as it is here; its change triggers the next try.
+/// 422, if its finalizers are not those that it has here, or if it is another object of that name; its change triggers the next try.
 pub async fn put_on<K: Object>(api: &Api<K>, object: &K, finalizer: &str) -> kube::Result<()> {
     let mut finalizers = object.meta().finalizers.clone().unwrap_or_default();
     finalizers.push(finalizer.to_owned());
@@ -59,15 +59,17 @@ pub async fn take_off<K: Object>(api: &Api<K>, object: &K, finalizer: &str) -> k
 }
 
 async fn patch<K: Object>(api: &Api<K>, object: &K, finalizers: &[String]) -> kube::Result<()> {
-    let metadata = object.meta();
-    // A merge patch replaces the whole list: with the version, only the list that we know. The uid keeps it from an object of the same name.
-    let patch = json!({"metadata": {
-        "uid": metadata.uid,
-        "resourceVersion": metadata.resource_version,
-        "finalizers": finalizers,
-    }});
+    let (metadata, list) = (object.meta(), "/metadata/finalizers");
+    // Only the list that we know is replaced, and only that of this object. Its version does not matter: a clean-up may write a status each time.
+    let known = metadata.finalizers.as_ref().filter(|known| !known.is_empty());
+    let patch = json!([
+        {"op": "test", "path": "/metadata/uid", "value": metadata.uid},
+        {"op": "test", "path": list, "value": known},
+        {"op": "add", "path": list, "value": finalizers},
+    ]);
+    let patch = Patch::<()>::Json(serde_json::from_value(patch).map_err(kube::Error::SerdeError)?);
     let name = metadata.name.as_deref().unwrap_or_default();
-    api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
+    api.patch_metadata(name, &PatchParams::default(), &patch).await.map(drop)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! | [`cache`] | everything is known before the first reconcile; what vanished unseen is noticed |
 //! | [`lease`] | nobody works without the lease, also after a sleep |
 //! | [`client`] | no hot loop against a server in trouble |
+//! | [`crd`] | a kind is said once, in its type; a change of it that loses what is stored is refused |
 //! | [`apply`] | what is wanted is written if it is not there, and only then; what is no longer wanted goes |
 //! | [`status`] | written on success and failure, if it says something new; an event for each transition |
 //! | [`finalizer`] | nothing goes before it is cleaned up after |
@@ -26,6 +27,7 @@ pub mod cache;
 pub mod client;
 pub mod clock;
 mod controller;
+pub mod crd;
 mod error;
 pub mod finalizer;
 pub mod health;
@@ -38,10 +40,12 @@ mod object;
 pub mod queue;
 pub mod serve;
 pub mod status;
+mod stop;
 pub mod telemetry;
 
 pub use self::controller::{CleanedUp, Context, Controller, Next, Reconciler};
-pub use self::error::{Failure, Retry};
+pub use self::error::{Error, Failure, Retry};
 pub use self::key::Key;
 pub use self::manager::{Manager, RunError};
-pub use self::object::{Object, Reach};
+pub use self::object::{DiscoverError, Extent, Kind, Known, Object, Reach};
+pub use self::stop::stop_signal;

@@ -16,7 +16,7 @@ use crate::lease::{self, Election, Fence, Role};
 use crate::metrics::Metrics;
 use crate::serve::Server;
 use crate::telemetry::Telemetry;
-use crate::{Object, clock};
+use crate::{Kind, Known, Object, clock};
 
 /// Runs controllers until it is told to stop.
 ///
@@ -145,13 +145,18 @@ impl Manager {
     }
 
     /// The cache of a kind, for reconcilers that read it: the same one that controllers use that own or watch the kind.
-    pub fn cache<K: Object>(&self) -> Arc<Cache<K>> {
+    pub fn cache<K: Known>(&self) -> Arc<Cache<K>> {
         self.caches.of(None)
     }
 
     /// The cache of the objects of a kind with these labels: the same one that a controller uses that is [selecting](Controller::selecting) them.
-    pub fn cache_selecting<K: Object>(&self, labels: &str) -> Arc<Cache<K>> {
+    pub fn cache_selecting<K: Known>(&self, labels: &str) -> Arc<Cache<K>> {
         self.caches.of(Some(labels))
+    }
+
+    /// As [`cache`](Self::cache), or with `labels` as [`cache_selecting`](Self::cache_selecting), of any kind.
+    pub fn cache_of<K: Object>(&self, kind: &Kind<K>, labels: Option<&str>) -> Arc<Cache<K>> {
+        self.caches.of_kind(kind, labels)
     }
 
     /// Whether it is ready and alive, for probes. Others may announce what they need to be ready.

@@ -16,7 +16,7 @@ use crate::cluster::StartError;
 use crate::guard::Program;
 
 /// Longer than it takes on a machine that does much else.
-const READY_WITHIN: Duration = Duration::from_mins(2);
+pub(crate) const READY_WITHIN: Duration = Duration::from_mins(2);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How many ports are tried that somebody else takes between the choice and the start.
 const PORTS: usize = 5;
@@ -51,7 +51,7 @@ impl ApiServer {
             tries += 1;
             let chosen = port.map_or_else(free_port, Ok).map_err(StartError::System)?;
             match Self::start_on(settings, chosen).await {
-                Err(StartError::Ended { log }) if tries < PORTS && log.contains("address already in use") => {}
+                Err(StartError::Ended { log, .. }) if tries < PORTS && log.contains("address already in use") => {}
                 result => return result,
             }
         }
@@ -83,10 +83,14 @@ impl ApiServer {
                 return Ok(Self { port, _program: program });
             }
             if ended.exists() {
-                return Err(StartError::Ended { log: last_lines(&log) });
+                return Err(StartError::Ended { program: "kube-apiserver", log: last_lines(&log) });
             }
             if Instant::now() > deadline {
-                return Err(StartError::NotReady { within: READY_WITHIN, log: last_lines(&log) });
+                return Err(StartError::NotReady {
+                    program: "kube-apiserver",
+                    within: READY_WITHIN,
+                    log: last_lines(&log),
+                });
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
@@ -108,6 +112,26 @@ pub(crate) fn config(port: u16, authority: &[u8]) -> Config {
     config
 }
 
+/// JSON, which is YAML too.
+pub(crate) fn kubeconfig(port: u16, folder: &Path, user: Option<&str>) -> String {
+    let mut credentials = json!({"token": certs::TOKEN});
+    if let Some(user) = user {
+        credentials["as"] = user.into();
+    }
+    let cluster = json!({
+        "server": format!("https://127.0.0.1:{port}"),
+        "certificate-authority": folder.join(certs::AUTHORITY),
+    });
+    let name = "testkit";
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": name,
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": credentials}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+    });
+    config.to_string()
+}
+
 pub(crate) fn audit_log(folder: &Path) -> PathBuf {
     folder.join("audit.log")
 }
@@ -116,7 +140,7 @@ fn log(folder: &Path) -> PathBuf {
     folder.join("apiserver.log")
 }
 
-fn last_lines(log: &Path) -> String {
+pub(crate) fn last_lines(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();
     lines[lines.len().saturating_sub(20)..].join("\n")

@@ -9,11 +9,15 @@ use rcgen::{
 /// Everybody who has it may do everything. The server listens on loopback only, and lives as long as a test.
 pub(crate) const TOKEN: &str = "trishanku-testkit";
 
+/// The file of the authority's certificate.
+pub(crate) const AUTHORITY: &str = "authority.crt";
+
 /// Writes the files that kube-apiserver wants into `dir`; returns the authority's certificate in DER.
 pub(crate) fn write(dir: &Path) -> std::io::Result<Vec<u8>> {
-    let (authority, server, server_key) = issue().map_err(std::io::Error::other)?;
+    let (authority, authority_pem, server, server_key) = issue().map_err(std::io::Error::other)?;
     let service_accounts = KeyPair::generate().map_err(std::io::Error::other)?;
     let files = [
+        (AUTHORITY, authority_pem),
         ("server.crt", server),
         ("server.key", server_key),
         ("service-accounts.key", service_accounts.serialize_pem()),
@@ -26,17 +30,17 @@ pub(crate) fn write(dir: &Path) -> std::io::Result<Vec<u8>> {
     Ok(authority)
 }
 
-fn issue() -> Result<(Vec<u8>, String, String), rcgen::Error> {
+fn issue() -> Result<(Vec<u8>, String, String, String), rcgen::Error> {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "trishanku-testkit");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
     let key = KeyPair::generate()?;
-    let authority = params.self_signed(&key)?.der().to_vec();
+    let authority = params.self_signed(&key)?;
     let issuer = Issuer::new(params, key);
 
     let mut params = CertificateParams::new(["127.0.0.1".to_owned(), "localhost".to_owned()])?;
     params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
     let key = KeyPair::generate()?;
-    Ok((authority, params.signed_by(&key, &issuer)?.pem(), key.serialize_pem()))
+    Ok((authority.der().to_vec(), authority.pem(), params.signed_by(&key, &issuer)?.pem(), key.serialize_pem()))
 }

@@ -14,6 +14,7 @@ use kube::{Api, Client, Config, ResourceExt};
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::apiserver::{self, ApiServer, Settings};
+use crate::garbage::GarbageCollector;
 use crate::guard::Folder;
 use crate::programs::ProgramsError;
 use crate::store::Store;
@@ -35,15 +36,19 @@ pub enum StartError {
     /// No client can be made.
     #[error("cannot make a client for kube-apiserver")]
     Client(#[source] Box<kube::Error>),
-    /// kube-apiserver ended at once.
-    #[error("kube-apiserver ended at once; it said last:\n{log}")]
+    /// A program ended at once.
+    #[error("{program} ended at once; it said last:\n{log}")]
     Ended {
+        /// Which.
+        program: &'static str,
         /// Its last lines.
         log: String,
     },
-    /// kube-apiserver runs and is not ready.
-    #[error("kube-apiserver was not ready within {within:?}; it said last:\n{log}")]
+    /// A program runs and is not ready.
+    #[error("{program} was not ready within {within:?}; it said last:\n{log}")]
     NotReady {
+        /// Which.
+        program: &'static str,
         /// How long it had.
         within: Duration,
         /// Its last lines.
@@ -55,12 +60,14 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct TestCluster {
     // In this order they are dropped: whoever uses another goes first.
+    garbage: Mutex<Option<GarbageCollector>>,
     apiserver: Mutex<Option<ApiServer>>,
     _store: Store,
     _folder: Folder,
     settings: Settings,
     port: u16,
     namespaces: AtomicU32,
+    kubeconfigs: AtomicU32,
 }
 
 static SHARED: OnceCell<TestCluster> = OnceCell::const_new();
@@ -106,11 +113,13 @@ impl TestCluster {
         let apiserver = ApiServer::start(&settings, None).await?;
         Ok(Self {
             port: apiserver.port(),
+            garbage: Mutex::default(),
             apiserver: Mutex::new(Some(apiserver)),
             _store: store,
             _folder: guard,
             settings,
             namespaces: AtomicU32::new(0),
+            kubeconfigs: AtomicU32::new(0),
         })
     }
 
@@ -134,6 +143,20 @@ impl TestCluster {
     /// What [`client`](Self::client) is made of; change it to be somebody else (`auth_info.impersonate`).
     pub fn config(&self) -> Config {
         apiserver::config(self.port, &self.settings.authority)
+    }
+
+    /// A kubeconfig for programs, of `user` (a service account is `system:serviceaccount:NAMESPACE:NAME`), or of somebody who may do everything. The file
+    /// goes with the cluster.
+    ///
+    /// # Panics
+    /// If it cannot be written.
+    pub fn kubeconfig(&self, user: Option<&str>) -> PathBuf {
+        let folder = &self.settings.folder;
+        let content = apiserver::kubeconfig(self.port, folder, user);
+        // Who asks twice gets it twice: somebody may be reading the first.
+        let path = folder.join(format!("kubeconfig-{}", self.kubeconfigs.fetch_add(1, Ordering::Relaxed)));
+        std::fs::write(&path, content).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+        path
     }
 
     /// Makes a namespace of a name that no other test has, beginning with `prefix`; returns its name.
@@ -180,6 +203,24 @@ impl TestCluster {
         let mut apiserver = self.apiserver.lock().await;
         if apiserver.is_none() {
             *apiserver = Some(ApiServer::start(&self.settings, Some(self.port)).await?);
+        }
+        Ok(())
+    }
+
+    /// Collects garbage from now on, as a cluster does: what is owned goes after its owner or before it, as the deletion says. Does nothing if that is so
+    /// already.
+    ///
+    /// By kube-controller-manager with this one controller. It knows the kinds that are there now; others may take it half a minute. Take a cluster of
+    /// your own: in a [shared](Self::shared) one it would collect what other tests say is owned by somebody who is not there.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start); also if there is no kube-controller-manager beside kube-apiserver.
+    pub async fn collect_garbage(&self) -> Result<(), StartError> {
+        let mut garbage = self.garbage.lock().await;
+        if garbage.is_none() {
+            let Settings { program, folder, .. } = &self.settings;
+            let (kubeconfig, audit_log) = (self.kubeconfig(None), self.audit_log());
+            *garbage = Some(GarbageCollector::start(program, folder, &kubeconfig, &audit_log).await?);
         }
         Ok(())
     }

@@ -7,7 +7,8 @@
 //! test and, with [`TestCluster::traced`], of the apiserver and its store.
 //!
 //! The programs are those that envtest uses: in `$KUBEBUILDER_ASSETS` (or `$TRISHANKU_ASSETS`), or in the cache that `make assets` fills.
-//! As with envtest, there are no controllers: nobody collects garbage, ends namespaces, or makes pods.
+//! As with envtest, there are no controllers: nobody ends namespaces, or makes pods, and garbage is collected only where a test asks for it
+//! ([`TestCluster::collect_garbage`]).
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -30,6 +31,7 @@ pub mod audit;
 mod certs;
 mod cluster;
 mod collector;
+mod garbage;
 mod guard;
 mod programs;
 mod proxy;

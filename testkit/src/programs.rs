@@ -1,4 +1,4 @@
-//! Finding kube-apiserver.
+//! Finding kube-apiserver, and kube-controller-manager beside it.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -23,6 +23,12 @@ pub enum ProgramsError {
         /// The cache.
         cache: PathBuf,
     },
+    /// The folder of kube-apiserver lacks it, as envtest's own archives do.
+    #[error("{dir:?} has kube-apiserver but no kube-controller-manager; name the folder that `make assets` prints")]
+    NoControllers {
+        /// The folder.
+        dir: PathBuf,
+    },
 }
 
 /// The program that `$TRISHANKU_ASSETS` or `$KUBEBUILDER_ASSETS` has, else the newest one of the cache that `make assets` fills.
@@ -35,6 +41,15 @@ pub(crate) fn apiserver() -> Result<PathBuf, ProgramsError> {
     let absolute = |variable| std::env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache"))).unwrap_or_default();
     newest(&cache.join("trishanku/assets"))
+}
+
+/// The program beside this kube-apiserver.
+pub(crate) fn controller_manager(apiserver: &Path) -> Result<PathBuf, ProgramsError> {
+    let program = apiserver.with_file_name("kube-controller-manager");
+    if program.is_file() {
+        return Ok(program);
+    }
+    Err(ProgramsError::NoControllers { dir: apiserver.parent().unwrap_or(apiserver).to_owned() })
 }
 
 fn named(dir: PathBuf, variable: &'static str) -> Result<PathBuf, ProgramsError> {
@@ -64,6 +79,8 @@ mod tests {
         assert!(error.contains("KUBEBUILDER_ASSETS") && error.contains("make assets"), "{error}");
         let error = newest(dir.path()).unwrap_err().to_string();
         assert!(error.contains("make assets"), "{error}");
+        let error = controller_manager(&dir.path().join(PROGRAM)).unwrap_err().to_string();
+        assert!(error.contains("no kube-controller-manager") && error.contains("make assets"), "{error}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 /// Long enough for anything that does not hang, also on a busy machine.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A single look may take so long, however little patience there is.
 const LEAST_LOOK: Duration = Duration::from_secs(5);
 

@@ -62,9 +62,9 @@ fn lists(wanted: &[Value], live: &[Value], path: &mut String, found: &mut Vec<Di
 }
 
 /// What tells elements of a list apart, if all have it: a volume may be mounted at two paths.
-const KEYS: [&str; 2] = ["mountPath", "name"];
+pub(super) const KEYS: [&str; 2] = ["mountPath", "name"];
 
-fn is_key(key: &str, elements: &[Value]) -> bool {
+pub(super) fn is_key(key: &str, elements: &[Value]) -> bool {
     let mut seen = HashSet::new();
     let is_name =
         |element: &Value| element.get(key).and_then(Value::as_str).is_some_and(|name| seen.insert(name.to_owned()));
@@ -72,11 +72,11 @@ fn is_key(key: &str, elements: &[Value]) -> bool {
 }
 
 /// Numbers may be written in several ways.
-fn same(wanted: &Value, live: &Value) -> bool {
+pub(super) fn same(wanted: &Value, live: &Value) -> bool {
     wanted == live || wanted.as_f64().is_some_and(|number| live.as_f64() == Some(number))
 }
 
-fn within(path: &mut String, step: &str, inside: impl FnOnce(&mut String)) {
+pub(super) fn within(path: &mut String, step: &str, inside: impl FnOnce(&mut String)) {
     let length = path.len();
     path.push_str(step);
     inside(path);

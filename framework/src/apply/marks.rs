@@ -5,8 +5,8 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::Object;
 use crate::telemetry::TraceContext;
+use crate::{Kind, Object};
 
 /// The label of members, as the specification of `ApplySet`s says.
 pub const PART_OF: &str = "applyset.kubernetes.io/part-of";
@@ -14,10 +14,10 @@ pub const PART_OF: &str = "applyset.kubernetes.io/part-of";
 pub const APPLIED: &str = "framework.trishanku.org/applied";
 
 /// The id of an owner's set, as the specification says.
-pub(super) fn id<O: Object>(owner: &O) -> String {
+pub(super) fn id<O: Object>(kind: &Kind<O>, owner: &O) -> String {
     let (metadata, none) = (owner.meta(), String::new());
     let [name, namespace] = [&metadata.name, &metadata.namespace].map(|part| part.as_ref().unwrap_or(&none));
-    let digest = Sha256::digest(format!("{name}.{namespace}.{}.{}", O::kind(&()), O::group(&())));
+    let digest = Sha256::digest(format!("{name}.{namespace}.{}.{}", kind.name(), kind.group()));
     format!("applyset-{}-v1", BASE64_URL_SAFE_NO_PAD.encode(digest))
 }
 

@@ -27,117 +27,82 @@
 //!
 //! **Prune.** Members have the label of an `ApplySet` (`applyset.kubernetes.io/part-of`), whose id is that of the owner. What has the label and the
 //! owner, and was not applied to this [`Set`], is deleted.
+//!
+//! **What changes.** Every field that a write changed is a line of the log at level `debug`: `~ data.level: "3" → "4"`. With [`Set::dry_run`] nothing is
+//! written, and the same is told of what would be. Values of Secrets are never told; those of other kinds are, so secrets do not belong there.
 
+mod changes;
 mod differences;
+mod error;
 mod marks;
 
-use std::any::TypeId;
 use std::collections::HashSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::{Api, Client, Resource};
+use kube::{Client, Resource};
 use serde::Serialize;
 
+pub use self::changes::{Change, changes};
 pub use self::differences::{Difference, differences};
+pub use self::error::ApplyError;
 pub use self::marks::{APPLIED, PART_OF};
 use self::marks::{id, sign, stamp};
 use crate::cache::{Cache, controller};
-use crate::object::Reach;
-use crate::{Failure, Key, Object, Retry};
-
-/// Why something is not as it should be.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ApplyError {
-    /// There is an object of that name that the owner does not control.
-    #[error("{kind} {key} is there and belongs to {}; give the wanted one another name, or remove it", owner.as_deref().unwrap_or("nobody"))]
-    NotOurs {
-        /// The kind.
-        kind: String,
-        /// Which.
-        key: Key,
-        /// Who controls it.
-        owner: Option<String>,
-    },
-    /// It would be in a namespace that the owner is not in: such an owner counts as gone, and its objects are collected.
-    #[error("{kind} {key} cannot be owned from namespace {owner:?}")]
-    Elsewhere {
-        /// The kind.
-        kind: String,
-        /// Which.
-        key: Key,
-        /// The owner's namespace.
-        owner: String,
-    },
-    /// The apiserver refused it.
-    #[error("cannot apply {kind} {key}")]
-    Refused {
-        /// The kind.
-        kind: String,
-        /// Which.
-        key: Key,
-        /// What it said.
-        source: Box<kube::Error>,
-    },
-    /// It cannot be written as JSON.
-    #[error("cannot encode {kind} {key}")]
-    Encode {
-        /// The kind.
-        kind: String,
-        /// Which.
-        key: Key,
-        /// Why.
-        source: serde_json::Error,
-    },
-}
-
-impl Failure for ApplyError {
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::NotOurs { .. } => "NotOurs",
-            Self::Elsewhere { .. } => "OwnerElsewhere",
-            Self::Refused { source, .. } => source.reason(),
-            Self::Encode { .. } => "CannotEncode",
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            // Somebody may remove it.
-            Self::NotOurs { .. } => Retry::BackOff,
-            Self::Elsewhere { .. } | Self::Encode { .. } => Retry::AfterChange,
-            Self::Refused { source, .. } => source.retry(),
-        }
-    }
-}
+use crate::{Key, Kind, Known, Object};
 
 /// What an apply came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// It was as it should be; nothing was sent.
     Unchanged,
-    /// It was sent.
+    /// It was sent; in a [dry run](Set::dry_run) only to be looked at.
     Written,
     /// It had to be deleted first, since a field that cannot change differs. Its end is a change, and the next apply makes it.
     Deleted,
 }
 
+/// What a [dry run](Set::dry_run) would have written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// The kind.
+    pub kind: String,
+    /// Which.
+    pub key: Key,
+    /// [`Applied::Written`], or [`Applied::Deleted`] also for what would have been pruned.
+    pub applied: Applied,
+    /// Field by field, with what the apiserver would have added; none of what would have been deleted.
+    pub changes: Vec<Change>,
+}
+
 /// What one owner should own.
-pub struct Set<'a, O> {
+pub struct Set<'a, O: Object> {
+    kind: Kind<O>,
     owner: &'a O,
     client: Client,
     manager: String,
     id: String,
-    applied: HashSet<(TypeId, Key)>,
+    /// By where their kinds are.
+    applied: HashSet<(String, Key)>,
     stamps: bool,
+    dry: bool,
+    planned: Vec<Planned>,
 }
 
 impl<'a, O: Object> Set<'a, O> {
     /// Nothing yet. `manager` is the name under which fields are managed: it must stay the same for ever, or fields of the former name stay too.
-    pub fn of(owner: &'a O, client: Client, manager: impl Into<String>) -> Self {
-        let id = id(owner);
-        Self { owner, client, manager: manager.into(), id, applied: HashSet::new(), stamps: false }
+    pub fn of(owner: &'a O, client: Client, manager: impl Into<String>) -> Self
+    where
+        O: Known,
+    {
+        Self::of_kind(&Kind::known(), owner, client, manager)
+    }
+
+    /// As [`of`](Self::of), with an owner of any kind.
+    pub fn of_kind(kind: &Kind<O>, owner: &'a O, client: Client, manager: impl Into<String>) -> Self {
+        let id = id(kind, owner);
+        let (kind, manager, applied, planned) = (kind.clone(), manager.into(), HashSet::new(), Vec::new());
+        Self { kind, owner, client, manager, id, applied, stamps: false, dry: false, planned }
     }
 
     /// Stamps what it creates with the [trace](crate::telemetry) of the reconcile, if that is kept: whoever reconciles it links to this one.
@@ -147,6 +112,21 @@ impl<'a, O: Object> Set<'a, O> {
     pub fn stamping_traces(mut self) -> Self {
         self.stamps = true;
         self
+    }
+
+    /// Writes nothing: the apiserver is asked what it would do (`dryRun=All`), with all that checks and changes an object there. What it would is in
+    /// [`planned`](Self::planned), and in the log at level `info`.
+    ///
+    /// Only this set is dry: a [status](crate::status) is written nevertheless, and so is a finalizer.
+    #[must_use]
+    pub fn dry_run(mut self) -> Self {
+        self.dry = true;
+        self
+    }
+
+    /// What a [dry run](Self::dry_run) would have written so far; always empty without it.
+    pub fn planned(&self) -> &[Planned] {
+        &self.planned
     }
 
     /// Makes `wanted` so, if `cache` does not have it so already. Without a namespace it is in the owner's.
@@ -172,7 +152,7 @@ impl<'a, O: Object> Set<'a, O> {
     where
         K: Object + Serialize,
     {
-        let (key, kind) = (self.put_in_place(&mut wanted)?, || K::kind(&()).into_owned());
+        let (key, kind) = (self.put_in_place(cache.kind(), &mut wanted)?, || cache.kind().name().into_owned());
         let lists = cache.lists();
         let live = cache.get(&key);
         if let Some(live) = &live {
@@ -181,13 +161,17 @@ impl<'a, O: Object> Set<'a, O> {
                 return Err(ApplyError::NotOurs { kind: kind(), owner: owner_name(&**live), key });
             }
         }
-        self.applied.insert((TypeId::of::<K>(), key.clone()));
+        self.applied.insert((cache.kind().path(), key.clone()));
         let encode = |source| ApplyError::Encode { kind: kind(), key: key.clone(), source };
         sign(&mut wanted).map_err(encode)?;
         if self.stamps {
             stamp(&mut wanted, live.as_deref());
         }
-        let wanted = serde_json::to_value(&wanted).map_err(encode)?;
+        let mut wanted = serde_json::to_value(&wanted).map_err(encode)?;
+        // An object need not say what it is: those of a list do not, if their kind is not known before.
+        for (field, _) in cache.kind().types() {
+            wanted.as_object_mut().and_then(|wanted| wanted.remove(field));
+        }
         if let Some(live) = &live {
             let differences = differences(&wanted, &serde_json::to_value(&**live).map_err(encode)?);
             if differences.is_empty() {
@@ -195,22 +179,32 @@ impl<'a, O: Object> Set<'a, O> {
             }
             // Values may be secrets.
             let fields: Vec<_> = differences.iter().map(|difference| difference.path.as_str()).collect();
-            tracing::info!(kind = kind(), object = %key, ?fields, "differs, and is applied");
+            tracing::info!(kind = kind(), object = %key, ?fields, dry_run = self.dry, "differs, and is applied");
         }
-        let api: Api<K> = K::Scope::api(self.client.clone(), key.namespace());
-        let parameters = PatchParams::apply(&self.manager).force();
+        for (field, value) in cache.kind().types() {
+            wanted[field] = value.into();
+        }
+        let api = cache.kind().api(self.client.clone(), key.namespace());
+        let parameters = PatchParams { dry_run: self.dry, ..PatchParams::apply(&self.manager).force() };
         match api.patch(key.name(), &parameters, &Patch::Apply(&wanted)).await {
             Ok(written) => {
-                cache.learn(written, lists);
+                if self.dry || tracing::enabled!(tracing::Level::DEBUG) {
+                    let changes = changes(cache.kind(), live.as_deref(), &written);
+                    self.tell(cache.kind(), &key, Applied::Written, changes);
+                }
+                if !self.dry {
+                    cache.learn(written, lists);
+                }
                 Ok(Applied::Written)
             }
             Err(kube::Error::Api(status))
                 if recreate && status.is_invalid() && status.message.contains("immutable") =>
             {
-                tracing::info!(kind = kind(), object = %key, "is deleted, since a field cannot be changed");
+                let dry_run = self.dry;
+                tracing::info!(kind = kind(), object = %key, dry_run, "is deleted, since a field cannot be changed");
                 let uid = live.and_then(|live| live.meta().uid.clone());
-                let deleted = self.delete::<K>(&key, uid).await;
-                deleted.map(|()| Applied::Deleted)
+                self.delete(cache.kind(), &key, uid).await?;
+                Ok(Applied::Deleted)
             }
             Err(error) => Err(ApplyError::Refused { kind: kind(), key, source: Box::new(error) }),
         }
@@ -220,45 +214,68 @@ impl<'a, O: Object> Set<'a, O> {
     ///
     /// # Errors
     /// [`ApplyError::Refused`].
-    pub async fn prune<K: Object>(&self, cache: &Cache<K>) -> Result<usize, ApplyError> {
+    pub async fn prune<K: Object>(&mut self, cache: &Cache<K>) -> Result<usize, ApplyError> {
         let uid = self.owner.meta().uid.as_deref().unwrap_or_default();
         let mut pruned = 0;
         for object in cache.owned_by(uid) {
             let (key, metadata) = (Key::of(&*object), object.meta());
             let member = metadata.labels.as_ref().and_then(|labels| labels.get(PART_OF)) == Some(&self.id);
-            let wanted = self.applied.contains(&(TypeId::of::<K>(), key.clone()));
+            let wanted = self.applied.contains(&(cache.kind().path(), key.clone()));
             if member && !wanted && metadata.deletion_timestamp.is_none() {
-                tracing::info!(kind = %K::kind(&()), object = %key, "is no longer wanted, and is deleted");
-                self.delete::<K>(&key, metadata.uid.clone()).await?;
+                let dry_run = self.dry;
+                tracing::info!(kind = %cache.kind().name(), object = %key, dry_run, "is no longer wanted, and is deleted");
+                self.delete(cache.kind(), &key, metadata.uid.clone()).await?;
                 pruned += 1;
             }
         }
         Ok(pruned)
     }
 
-    async fn delete<K: Object>(&self, key: &Key, uid: Option<String>) -> Result<(), ApplyError> {
-        let api: Api<K> = K::Scope::api(self.client.clone(), key.namespace());
+    async fn delete<K>(&mut self, kind: &Kind<K>, key: &Key, uid: Option<String>) -> Result<(), ApplyError>
+    where
+        K: Object,
+    {
+        let api = kind.api(self.client.clone(), key.namespace());
         // Not an object of the same name that somebody made in the meantime.
         let preconditions = Preconditions { uid, resource_version: None };
-        match api.delete(key.name(), &DeleteParams::background().preconditions(preconditions)).await {
-            Ok(_) => Ok(()),
+        let parameters = DeleteParams { dry_run: self.dry, ..DeleteParams::background().preconditions(preconditions) };
+        match api.delete(key.name(), &parameters).await {
+            Ok(_) => {
+                self.tell(kind, key, Applied::Deleted, Vec::new());
+                Ok(())
+            }
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
             Err(error) => {
-                let (kind, key) = (K::kind(&()).into_owned(), key.clone());
+                let (kind, key) = (kind.name().into_owned(), key.clone());
                 Err(ApplyError::Refused { kind, key, source: Box::new(error) })
             }
         }
     }
 
+    /// Says what changes, and remembers it if it does not.
+    fn tell<K: Object>(&mut self, kind: &Kind<K>, key: &Key, applied: Applied, changes: Vec<Change>) {
+        let kind = kind.name();
+        for line in changes::lines(&changes) {
+            if self.dry {
+                tracing::info!(%kind, object = %key, "would change {line}");
+            } else {
+                tracing::debug!(%kind, object = %key, "changed {line}");
+            }
+        }
+        if self.dry {
+            self.planned.push(Planned { kind: kind.into_owned(), key: key.clone(), applied, changes });
+        }
+    }
+
     /// Gives it its namespace, owner and label.
-    fn put_in_place<K: Object>(&self, wanted: &mut K) -> Result<Key, ApplyError> {
+    fn put_in_place<K: Object>(&self, kind: &Kind<K>, wanted: &mut K) -> Result<Key, ApplyError> {
         let owner = self.owner.meta().namespace.clone();
         let metadata = wanted.meta_mut();
-        if K::Scope::NAMESPACED && metadata.namespace.is_none() {
+        if kind.is_namespaced() && metadata.namespace.is_none() {
             metadata.namespace.clone_from(&owner);
         }
         if let Some(owner) = owner.filter(|owner| metadata.namespace.as_ref() != Some(owner)) {
-            return Err(ApplyError::Elsewhere { kind: K::kind(&()).into_owned(), key: Key::of(wanted), owner });
+            return Err(ApplyError::Elsewhere { kind: kind.name().into_owned(), key: Key::of(wanted), owner });
         }
         let reference = OwnerReference { block_owner_deletion: Some(true), ..self.reference() };
         metadata.owner_references = Some(vec![reference]);
@@ -269,7 +286,7 @@ impl<'a, O: Object> Set<'a, O> {
     }
 
     fn reference(&self) -> OwnerReference {
-        self.owner.controller_owner_ref(&()).unwrap_or_default()
+        self.owner.controller_owner_ref(self.kind.dynamic()).unwrap_or_default()
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) async fn feed<K: Object>(
     cache: Arc<Cache<K>>,
     mut listing: Listing<K>,
 ) {
-    let name = format!("{} {}", K::kind(&()), listing.namespace.as_deref().unwrap_or("everywhere"));
+    let name = format!("{} {}", cache.kind().name(), listing.namespace.as_deref().unwrap_or("everywhere"));
     let mut failures = 0;
     loop {
         let mut events = pin!(watcher(api.clone(), config.clone()));
@@ -37,7 +37,8 @@ pub(super) async fn feed<K: Object>(
                     cache.apply(event, &mut listing);
                 }
                 Err(error) => {
-                    failures += 1;
+                    // Who says that it has forgotten is well; what failed before was something else.
+                    failures = if is_forgotten(&error) { 1 } else { failures + 1 };
                     let delay = BACKOFF.delay(failures, &name).max(asked_for(&error));
                     tracing::warn!(watch = name, failures, ?delay, %error, "watch failed");
                     tokio::time::sleep(delay).await;
@@ -47,6 +48,16 @@ pub(super) async fn feed<K: Object>(
                 }
             }
         }
+    }
+}
+
+/// Whether the apiserver does not know any more where the watch was.
+fn is_forgotten(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) | watcher::Error::WatchError(status) => {
+            status.code == 410
+        }
+        _ => false,
     }
 }
 

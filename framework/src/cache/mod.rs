@@ -13,13 +13,14 @@ mod registry;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
+use kube::Resource;
 use kube::runtime::watcher::Event;
 use tokio::sync::watch;
 
 use self::objects::Objects;
 pub(crate) use self::objects::controller;
 pub use self::registry::{Caches, Scope};
-use crate::{Key, Object};
+use crate::{Key, Kind, Object};
 
 /// An object that was added, changed or removed.
 #[derive(Debug)]
@@ -45,7 +46,8 @@ impl<K> Change<'_, K> {
 type Follower<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
 
 /// Objects of one kind, without their `managedFields`. It may lag behind the apiserver.
-pub struct Cache<K> {
+pub struct Cache<K: Resource> {
+    kind: Kind<K>,
     objects: RwLock<Objects<K>>,
     followers: Mutex<Vec<Follower<K>>>,
     /// How many of the watches that fill it have not been complete yet.
@@ -62,8 +64,13 @@ struct Listing<K> {
 }
 
 impl<K: Object> Cache<K> {
-    fn new(watches: usize) -> Self {
-        Self { objects: RwLock::default(), followers: Mutex::default(), lacking: watch::channel(watches).0 }
+    fn new(kind: Kind<K>, watches: usize) -> Self {
+        Self { kind, objects: RwLock::default(), followers: Mutex::default(), lacking: watch::channel(watches).0 }
+    }
+
+    /// Which kind they are.
+    pub fn kind(&self) -> &Kind<K> {
+        &self.kind
     }
 
     /// An object, if it is known.
@@ -208,7 +215,7 @@ impl<K: Object> Cache<K> {
     }
 }
 
-impl<K> std::fmt::Debug for Cache<K> {
+impl<K: Resource> std::fmt::Debug for Cache<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cache").field("lacking", &*self.lacking.borrow()).finish_non_exhaustive()
     }
@@ -244,7 +251,7 @@ mod tests {
 
     /// A cache, and what it has told, as `name: old version -> new version`.
     fn followed(watches: usize) -> (Cache<ConfigMap>, Arc<Mutex<Vec<String>>>) {
-        let (cache, told) = (Cache::<ConfigMap>::new(watches), Arc::new(Mutex::new(Vec::new())));
+        let (cache, told) = (Cache::<ConfigMap>::new(Kind::known(), watches), Arc::new(Mutex::new(Vec::new())));
         let tells = told.clone();
         cache.follow(move |change| {
             let version = |map: Option<&ConfigMap>| map.and_then(ResourceExt::resource_version).unwrap_or_default();

@@ -9,8 +9,7 @@ use kube::Client;
 use kube::runtime::watcher;
 
 use super::{Cache, Listing, feed};
-use crate::Object;
-use crate::object::Reach;
+use crate::{Kind, Known, Object};
 
 /// In which namespaces is watched. Kinds without namespaces are watched whatever it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,9 +30,11 @@ impl Scope {
 /// The caches of a program: one for each kind and selector, filled by one watch in each namespace.
 pub struct Caches {
     scope: Scope,
-    entries: Mutex<HashMap<(TypeId, Option<String>), Entry>>,
+    entries: Mutex<HashMap<Id, Entry>>,
 }
 
+/// The type, since a kind may be read as several; where the kind is, since a type may be several; and the selector.
+type Id = (TypeId, String, Option<String>);
 type Task = BoxFuture<'static, ()>;
 type Start = Box<dyn Fn(&Client) -> Vec<Task> + Send>;
 
@@ -50,31 +51,36 @@ impl Caches {
         Self { scope, entries: Mutex::default() }
     }
 
-    /// The cache of a kind, of the objects with these labels if there is a selector. The same one whoever asks.
+    /// The cache of the kind of a type, of the objects with these labels if there is a selector. The same one whoever asks.
     ///
     /// It is filled by [`feeds`](Self::feeds).
+    pub fn of<K: Known>(&self, selector: Option<&str>) -> Arc<Cache<K>> {
+        self.of_kind(&Kind::known(), selector)
+    }
+
+    /// As [`of`](Self::of), of any kind.
     ///
     /// # Panics
     /// Never: a type is not mistaken for another.
-    pub fn of<K: Object>(&self, selector: Option<&str>) -> Arc<Cache<K>> {
-        let id = (TypeId::of::<K>(), selector.map(ToOwned::to_owned));
+    pub fn of_kind<K: Object>(&self, kind: &Kind<K>, selector: Option<&str>) -> Arc<Cache<K>> {
+        let id = (TypeId::of::<K>(), kind.path(), selector.map(ToOwned::to_owned));
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let cache = entries.entry(id).or_insert_with(|| self.entry::<K>(selector)).cache.clone();
+        let cache = entries.entry(id).or_insert_with(|| self.entry(kind, selector)).cache.clone();
         cache.downcast().expect("it is kept under its type")
     }
 
-    fn entry<K: Object>(&self, selector: Option<&str>) -> Entry {
+    fn entry<K: Object>(&self, kind: &Kind<K>, selector: Option<&str>) -> Entry {
         let namespaces: Vec<_> = match &self.scope {
-            Scope::Namespaces(names) if K::Scope::NAMESPACED => names.iter().cloned().map(Some).collect(),
+            Scope::Namespaces(names) if kind.is_namespaced() => names.iter().cloned().map(Some).collect(),
             _ => vec![None],
         };
-        let cache = Arc::new(Cache::<K>::new(namespaces.len()));
+        let cache = Arc::new(Cache::new(kind.clone(), namespaces.len()));
         let label_selector = selector.map(ToOwned::to_owned);
         let config = watcher::Config { label_selector, ..watcher::Config::default() };
         let (filled, awaited) = (cache.clone(), cache.clone());
         let start = move |client: &Client| {
             let feed = |namespace: &Option<String>| {
-                let api = K::Scope::api(client.clone(), namespace.as_deref());
+                let api = filled.kind().api(client.clone(), namespace.as_deref());
                 let listing = Listing { namespace: namespace.clone(), objects: HashMap::new(), complete: false };
                 Box::pin(feed::feed(api, config.clone(), filled.clone(), listing)) as Task
             };
@@ -84,7 +90,7 @@ impl Caches {
             let cache = awaited.clone();
             Box::pin(async move { cache.synced().await }) as Task
         };
-        Entry { cache, kind: K::kind(&()).into_owned(), start: Box::new(start), synced: Box::new(synced) }
+        Entry { cache, kind: kind.name().into_owned(), start: Box::new(start), synced: Box::new(synced) }
     }
 
     /// What fills the caches that there are now, for as long as it is polled. Call it once.

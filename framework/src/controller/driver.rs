@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use kube::{Client, Resource};
+use kube::{Client, Resource as _};
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
@@ -17,7 +17,6 @@ use crate::finalizer::{self, Stage};
 use crate::health::Pulse;
 use crate::lease::Role;
 use crate::metrics::{Ending, Figures, Metrics};
-use crate::object::Reach;
 use crate::queue::{Cause, Job, Outcome, Queue, Settings};
 use crate::telemetry::{Subject, TraceContext, Trail};
 
@@ -63,8 +62,9 @@ const DONE: Done = (Outcome::Done, Ending::Success);
 
 impl<R: Reconciler> Driver<R> {
     pub(crate) fn new(controller: Controller<R>, caches: &Caches, metrics: &Metrics) -> Arc<Self> {
-        let Controller { name, reconciler, selector, settings, time_limit, resync, paused, connections } = controller;
-        let cache = caches.of(selector.as_deref());
+        let Controller { name, kind, reconciler, selector, settings, time_limit, resync, paused, connections } =
+            controller;
+        let cache = caches.of_kind(&kind, selector.as_deref());
         let mut queue = Queue::new(settings);
         // It takes what is added when it is its turn.
         queue.drain();
@@ -201,7 +201,7 @@ impl<R: Reconciler> Driver<R> {
         };
         let subject = Subject {
             controller: &self.name,
-            kind: &R::Object::kind(&()),
+            kind: &self.cache.kind().name(),
             key: &key,
             generation: object.meta().generation,
             lane,
@@ -223,7 +223,7 @@ impl<R: Reconciler> Driver<R> {
     /// One reconcile, or a step of the life before and after.
     async fn step(&self, object: Arc<R::Object>, context: Context) -> Came {
         let (client, namespace) = (context.client.clone(), context.key.namespace().map(ToOwned::to_owned));
-        let api = || <R::Object as Resource>::Scope::api(client.clone(), namespace.as_deref());
+        let api = || self.cache.kind().api(client.clone(), namespace.as_deref());
         let ours = self.reconciler.finalizer();
         match (finalizer::stage(&*object, ours), ours) {
             (Stage::LetGo, _) => done(),

@@ -7,12 +7,12 @@ mod trigger;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::{Client, Resource};
+use kube::{Client, Resource as _};
 
 pub(crate) use self::driver::{Driver, Orders, Runs};
 use crate::cache::{Caches, Change};
 use crate::queue::{Backoff, Lane, Settings};
-use crate::{Failure, Key, Object};
+use crate::{Failure, Key, Kind, Known, Object};
 
 /// When to look at an object again that is as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +95,7 @@ type Pauses<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
 /// A [`Reconciler`] with what triggers it. Give it to a [`Manager`](crate::Manager).
 pub struct Controller<R: Reconciler> {
     name: String,
+    kind: Kind<R::Object>,
     reconciler: R,
     selector: Option<String>,
     settings: Settings,
@@ -108,9 +109,20 @@ impl<R: Reconciler> Controller<R> {
     /// A controller with this name, for logs and metrics.
     ///
     /// Unless told otherwise, four objects at a time, two minutes for each, and everything again every ten hours.
-    pub fn new(name: impl Into<String>, reconciler: R) -> Self {
+    pub fn new(name: impl Into<String>, reconciler: R) -> Self
+    where
+        R::Object: Known,
+    {
+        Self::of_kind(Kind::known(), name, reconciler)
+    }
+
+    /// As [`new`](Self::new), for objects of any kind: the reconciler's `Object` is `kube`'s `DynamicObject`.
+    ///
+    /// If the kind goes while the controller runs, so do its objects; when it is back, it is worked with again.
+    pub fn of_kind(kind: Kind<R::Object>, name: impl Into<String>, reconciler: R) -> Self {
         Self {
             name: name.into(),
+            kind,
             reconciler,
             selector: None,
             settings: Settings::default(),
@@ -175,18 +187,35 @@ impl<R: Reconciler> Controller<R> {
 
     /// Also when an object of kind `C` changes whose controlling owner it is.
     #[must_use]
-    pub fn owns<C: Object>(self) -> Self {
-        self.triggered_by::<C>(|change| {
+    pub fn owns<C: Known>(self) -> Self {
+        self.owns_kind::<C>(&Kind::known())
+    }
+
+    /// As [`owns`](Self::owns), with objects of any kind.
+    #[must_use]
+    pub fn owns_kind<C: Object>(self, kind: &Kind<C>) -> Self {
+        let ours = self.kind.clone();
+        self.triggered_by(kind, move |change| {
             // It may have changed hands.
             let objects = change.before.into_iter().chain(change.after);
-            objects.filter_map(trigger::owner::<R::Object, C>).collect()
+            objects.filter_map(|object| trigger::owner(&ours, object)).collect()
         })
     }
 
     /// Also when an object of kind `W` changes, for the objects that `affected` names.
     #[must_use]
-    pub fn watches<W: Object>(self, affected: impl Fn(&W) -> Vec<Key> + Send + Sync + 'static) -> Self {
-        self.triggered_by::<W>(move |change| {
+    pub fn watches<W: Known>(self, affected: impl Fn(&W) -> Vec<Key> + Send + Sync + 'static) -> Self {
+        self.watches_kind(&Kind::known(), affected)
+    }
+
+    /// As [`watches`](Self::watches), with objects of any kind.
+    #[must_use]
+    pub fn watches_kind<W: Object>(
+        self,
+        kind: &Kind<W>,
+        affected: impl Fn(&W) -> Vec<Key> + Send + Sync + 'static,
+    ) -> Self {
+        self.triggered_by(kind, move |change| {
             let objects = change.before.into_iter().chain(change.after);
             objects.flat_map(&affected).collect()
         })
@@ -194,11 +223,13 @@ impl<R: Reconciler> Controller<R> {
 
     fn triggered_by<W: Object>(
         mut self,
+        kind: &Kind<W>,
         affected: impl Fn(&Change<'_, W>) -> Vec<Key> + Send + Sync + 'static,
     ) -> Self {
+        let kind = kind.clone();
         self.connections.push(Box::new(move |caches, driver| {
             let driver = Arc::downgrade(driver);
-            caches.of::<W>(None).follow(move |change| {
+            caches.of_kind(&kind, None).follow(move |change| {
                 // What was there to begin with is there for the first reconcile too.
                 if let Some(driver) = driver.upgrade().filter(|_| !change.initial) {
                     driver.affected(affected(change));

@@ -1,9 +1,8 @@
 //! What a change means for the queue.
 
 use crate::cache::Change;
-use crate::object::Reach;
 use crate::queue::Cause;
-use crate::{Key, Object};
+use crate::{Key, Kind, Object};
 
 /// Why an object is to be reconciled that changed itself. Not because of its status: who writes that would trigger itself.
 pub(super) fn cause<K: Object>(change: &Change<'_, K>) -> Option<Cause> {
@@ -25,16 +24,16 @@ pub(super) fn cause<K: Object>(change: &Change<'_, K>) -> Option<Cause> {
 }
 
 /// The object of kind `K` that controls this one.
-pub(super) fn owner<K: Object, C: Object>(object: &C) -> Option<Key> {
+pub(super) fn owner<K: Object, C: Object>(kind: &Kind<K>, object: &C) -> Option<Key> {
     let metadata = object.meta();
     let references = metadata.owner_references.iter().flatten();
     let controller = references.clone().find(|reference| reference.controller == Some(true))?;
     // The version may be another one of the same kind.
     let group = controller.api_version.split_once('/').map_or("", |(group, _)| group);
-    if group != K::group(&()) || controller.kind != K::kind(&()) {
+    if group != kind.group() || controller.kind != kind.name() {
         return None;
     }
-    Some(match metadata.namespace.as_deref().filter(|_| K::Scope::NAMESPACED) {
+    Some(match metadata.namespace.as_deref().filter(|_| kind.is_namespaced()) {
         Some(namespace) => Key::namespaced(namespace, &controller.name),
         None => Key::cluster(&controller.name),
     })
@@ -101,12 +100,12 @@ mod tests {
             pod
         };
         let set = pod(vec![reference("v1", "Node", false), reference("apps/v1", "ReplicaSet", true)]);
-        assert_eq!(owner::<ReplicaSet, _>(&set), Some(Key::namespaced("x", "it")));
-        assert_eq!((owner::<Deployment, _>(&set), owner::<Node, _>(&set)), (None, None));
-        assert_eq!(owner::<ReplicaSet, _>(&pod(vec![reference("other/v1", "ReplicaSet", true)])), None);
-        assert_eq!(owner::<ReplicaSet, _>(&pod(vec![reference("apps/v1", "ReplicaSet", false)])), None);
+        assert_eq!(owner(&Kind::<ReplicaSet>::known(), &set), Some(Key::namespaced("x", "it")));
+        assert_eq!((owner(&Kind::<Deployment>::known(), &set), owner(&Kind::<Node>::known(), &set)), (None, None));
+        assert_eq!(owner(&Kind::<ReplicaSet>::known(), &pod(vec![reference("other/v1", "ReplicaSet", true)])), None);
+        assert_eq!(owner(&Kind::<ReplicaSet>::known(), &pod(vec![reference("apps/v1", "ReplicaSet", false)])), None);
         let mirror = pod(vec![reference("v1", "Node", true)]);
-        assert_eq!(owner::<Node, _>(&mirror), Some(Key::cluster("it")));
-        assert_eq!(owner::<Node, _>(&Pod::default()), None);
+        assert_eq!(owner(&Kind::<Node>::known(), &mirror), Some(Key::cluster("it")));
+        assert_eq!(owner(&Kind::<Node>::known(), &Pod::default()), None);
     }
 }

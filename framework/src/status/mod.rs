@@ -57,7 +57,7 @@ use k8s_openapi::jiff::Timestamp;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 pub use self::writer::{Conditions, Writer};
-use crate::{Failure, Next, Retry};
+use crate::{Failure, Retry};
 
 /// The object is as it should be.
 pub const READY: &str = "Ready";
@@ -109,7 +109,7 @@ impl Report {
     }
 
     /// What the result of a reconcile says by itself: a success is ready, a failure is stalled if only a change helps.
-    pub fn of<E: Failure>(result: &Result<Next, E>) -> Self {
+    pub fn of<T, E: Failure>(result: &Result<T, E>) -> Self {
         let Err(error) = result else { return Self::ready("Succeeded", "") };
         match error.retry() {
             Retry::AfterChange => Self::stalled(error.reason(), crate::error::chain(error)),

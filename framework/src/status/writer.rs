@@ -12,8 +12,7 @@ use serde_json::json;
 
 use super::{READY, RECONCILING, Report, STALLED, Stage, Transition};
 use crate::cache::Cache;
-use crate::object::Reach;
-use crate::{Key, Object};
+use crate::{Key, Kind, Object};
 
 /// What the events API takes of a text.
 const MOST_NOTE_BYTES: usize = 1024;
@@ -56,8 +55,8 @@ impl Writer {
     }
 
     /// Writes `status` with the report in it, unless `before` says the same; answers whether it was written. `cache` is where `object` comes from:
-    /// it learns what was written. An event is sent for each
-    /// transition of `Ready` or to `Stalled`; one that cannot be sent is only logged.
+    /// it learns what was written. An event is sent if `Ready` changed or
+    /// `Stalled` came; one that cannot be sent is only logged.
     ///
     /// By server-side apply: a field that is not in `status` any more goes, and those of others stay.
     ///
@@ -90,10 +89,11 @@ impl Writer {
             conditions.retain(ours);
         }
         let key = Key::of(object);
-        let api = K::Scope::api(client.clone(), key.namespace());
+        let api = cache.kind().api(client.clone(), key.namespace());
+        let [api_version, kind] = cache.kind().types().map(|(_, value)| value);
         let patch = json!({
-            "apiVersion": K::api_version(&()),
-            "kind": K::kind(&()),
+            "apiVersion": api_version,
+            "kind": kind,
             // Not an object of the same name that somebody made in the meantime.
             "metadata": {"name": key.name(), "uid": metadata.uid},
             "status": status,
@@ -105,22 +105,17 @@ impl Writer {
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(false),
             Err(error) => return Err(error),
         }
-        for transition in transitions {
-            self.tell(client, object, report, &transition).await;
+        // Several of one report are one thing to tell.
+        if transitions.iter().any(is_told) {
+            self.tell(client, cache.kind(), object, report).await;
         }
         Ok(true)
     }
 
-    async fn tell<K: Object>(&self, client: &Client, object: &K, report: &Report, transition: &Transition) {
-        let told = match transition.condition {
-            // An object that begins its life unready is nothing to tell.
-            READY => transition.to == "True" || transition.from == "True",
-            STALLED => transition.to == "True",
-            _ => false,
-        };
-        if !told {
-            return;
-        }
+    async fn tell<K>(&self, client: &Client, kind: &Kind<K>, object: &K, report: &Report)
+    where
+        K: Object,
+    {
         let reporter = Reporter { controller: self.manager.clone(), instance: self.instance.clone() };
         let event = Event {
             type_: if report.stage == Stage::Ready { EventType::Normal } else { EventType::Warning },
@@ -129,10 +124,19 @@ impl Writer {
             action: "Reconcile".to_owned(),
             secondary: None,
         };
-        let sent = Recorder::new(client.clone(), reporter).publish(&event, &object.object_ref(&())).await;
+        let sent = Recorder::new(client.clone(), reporter).publish(&event, &object.object_ref(kind.dynamic())).await;
         if let Err(error) = sent {
             tracing::warn!(object = %Key::of(object), %error, "cannot send an event");
         }
+    }
+}
+
+fn is_told(transition: &Transition) -> bool {
+    match transition.condition {
+        // An object that begins its life unready is nothing to tell.
+        READY => transition.to == "True" || transition.from == "True",
+        STALLED => transition.to == "True",
+        _ => false,
     }
 }
 

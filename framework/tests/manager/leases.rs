@@ -12,7 +12,7 @@ use trishanku_testkit::{Proxy, TestCluster, wait};
 
 use crate::support::{Problem, Running, cluster, controller, create, run, tanks};
 
-fn settings(namespace: &str, identity: &str) -> lease::Settings {
+pub(crate) fn settings(namespace: &str, identity: &str) -> lease::Settings {
     let (duration, work, every) = (Duration::from_secs(3), Duration::from_secs(2), Duration::from_millis(200));
     lease::Settings { duration, work, every, identity: identity.to_owned(), ..lease::Settings::new(namespace, "tank") }
 }

@@ -2,7 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
 
 mod applying;
+mod away;
 mod basics;
+mod collected;
+mod definitions;
+mod dry;
+mod dynamic;
+mod endings;
 mod failures;
 mod figures;
 mod leases;
@@ -12,4 +18,5 @@ mod statuses;
 mod support;
 mod traces;
 mod trouble;
+mod vanishing;
 mod writer;

@@ -59,6 +59,8 @@ async fn a_status_tells_of_success_and_failure_once_and_events_tell_of_transitio
         (2, vec!["Ready=False NoPump", "Reconciling=True NoPump"]),
         (3, vec!["Ready=False Hopeless", "Stalled=True Hopeless"]),
         (0, vec!["Ready=True Succeeded"]),
+        // Two conditions change at once.
+        (3, vec!["Ready=False Hopeless", "Stalled=True Hopeless"]),
     ];
     for (level, conditions) in expected {
         let patch = Patch::Merge(json!({"spec": {"level": level}}));
@@ -82,7 +84,7 @@ async fn a_status_tells_of_success_and_failure_once_and_events_tell_of_transitio
     api.patch_status("a", &PatchParams::apply("inspector"), &theirs("VeryTight")).await.unwrap();
 
     let events: Api<Event> = Api::namespaced(cluster.client(), &namespace);
-    let told = wait::until("four events", async || {
+    let told = wait::until("five events", async || {
         let list = events.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
         let mut told: Vec<_> = list
             .iter()
@@ -94,12 +96,12 @@ async fn a_status_tells_of_success_and_failure_once_and_events_tell_of_transitio
             .collect();
         told.sort();
         let told: Vec<_> = told.into_iter().map(|(_, told)| told).collect();
-        if told.len() >= 4 { Ok(told) } else { Err(format!("{told:?}")) }
+        if told.len() >= 5 { Ok(told) } else { Err(format!("{told:?}")) }
     });
     let mut told = told.await.unwrap();
     // Those of one second have no order.
     told.sort();
     let ready = "Normal Succeeded a";
-    assert_eq!(told, [ready, ready, "Warning Broken a", "Warning Hopeless a"]);
+    assert_eq!(told, [ready, ready, "Warning Broken a", "Warning Hopeless a", "Warning Hopeless a"]);
     running.stop().await;
 }

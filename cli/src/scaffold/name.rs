@@ -1,0 +1,146 @@
+//! Names that are good for everything that is called by them.
+
+use std::str::FromStr;
+
+/// The name of a controller, such as `rain-gauge`: of a folder, a crate, a namespace and a service account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name(String);
+
+/// What is made of it has to fit into Kubernetes' 63 characters.
+const LONGEST: usize = 50;
+
+/// What is not good as a name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// There is none.
+    #[error("the name is empty")]
+    Empty,
+    /// Too long.
+    #[error("it has {0} characters, and {LONGEST} fit")]
+    Long(usize),
+    /// Kubernetes has no such names.
+    #[error("{0:?} cannot be in it: lower-case letters, digits and hyphens can")]
+    Character(char),
+    /// Neither Kubernetes nor Cargo has such names.
+    #[error("it must begin with a letter, and not with {0:?}")]
+    Begin(char),
+    /// Kubernetes has no such names, or the kind would have none.
+    #[error("it cannot end with a hyphen, nor have two of them in a row")]
+    Hyphen,
+    /// It means something else already.
+    #[error("{0:?} means something else to Rust, Cargo or YAML, or is used by every controller; choose another name")]
+    Taken(String),
+}
+
+impl FromStr for Name {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let begin = text.chars().next().ok_or(NameError::Empty)?;
+        let good = |c: &char| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-';
+        if let Some(bad) = text.chars().find(|c| !good(c)) {
+            return Err(NameError::Character(bad));
+        }
+        if !begin.is_ascii_lowercase() {
+            return Err(NameError::Begin(begin));
+        }
+        if text.ends_with('-') || text.contains("--") {
+            return Err(NameError::Hyphen);
+        }
+        if text.len() > LONGEST {
+            return Err(NameError::Long(text.len()));
+        }
+        let name = Self(text.to_owned());
+        if is_in(TAKEN, text) || is_in(TYPES, &name.kind()) {
+            return Err(NameError::Taken(text.to_owned()));
+        }
+        Ok(name)
+    }
+}
+
+impl Name {
+    /// As it was given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The kind: `RainGauge`.
+    pub fn kind(&self) -> String {
+        let word = |word: &str| word[..1].to_uppercase() + &word[1..];
+        self.0.split('-').map(word).collect()
+    }
+
+    /// The plural of the kind, as it is in paths: `raingauges`. English has more rules; it can be changed.
+    pub fn plural(&self) -> String {
+        let one = self.0.replace('-', "");
+        let ends = |ends: &[&str]| ends.iter().any(|end| one.ends_with(end));
+        match one.strip_suffix('y') {
+            Some(stem) if !ends(&["ay", "ey", "iy", "oy", "uy"]) => format!("{stem}ies"),
+            _ if ends(&["s", "x", "z", "ch", "sh"]) => format!("{one}es"),
+            _ => format!("{one}s"),
+        }
+    }
+}
+
+fn is_in(words: &str, word: &str) -> bool {
+    words.split_whitespace().any(|taken| taken == word)
+}
+
+/// Words of Rust, names that Cargo refuses, names of crates that a controller depends on, and what YAML takes for something else.
+const TAKEN: &str = "\
+    abstract alloc anyhow as async await become box break build const continue core crate deps do dyn else enum \
+    examples extern false final fn for gen if impl in incremental k8s-openapi kube let loop macro match mod move \
+    mut n no null off on override priv proc-macro pub ref return schemars self serde serde-json serde-norway \
+    static std struct super test tokio trait trishanku-framework trishanku-testkit true try type typeof union \
+    unsafe use virtual where y yes yield";
+
+/// Types that a new controller uses under these names, so that its kind cannot have them.
+const TYPES: &str = "\
+    Addresses Api ApiResource ApplyError Arc Cache Client Condition Conditions ConfigMap Context Controller \
+    CustomResource Default Definitions DynamicObject Error GroupVersionKind JsonSchema Keeper KubeSchema Manager \
+    Next Option Patch Reconciler Report Result Self Server Set String Vec Writer";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_good_for_kubernetes_and_for_cargo_or_refused_with_the_reason() {
+        for name in ["rain-gauge", "a", "x1", "a-1", &"a".repeat(LONGEST)] {
+            assert!(name.parse::<Name>().is_ok(), "{name}");
+        }
+        for (name, expected) in [
+            ("", "the name is empty"),
+            ("Tank", "'T' cannot be in it: lower-case letters, digits and hyphens can"),
+            ("rain_gauge", "'_' cannot be in it"),
+            ("../up", "'.' cannot be in it"),
+            ("töpfe", "'ö' cannot be in it"),
+            ("1tank", "it must begin with a letter, and not with '1'"),
+            ("-tank", "it must begin with a letter, and not with '-'"),
+            ("tank-", "it cannot end with a hyphen"),
+            ("rain--gauge", "two of them in a row"),
+            ("fn", r#""fn" means something else to Rust"#),
+            ("yes", r#""yes" means something else"#),
+            ("config-map", r#""config-map" means something else"#),
+            (&"a".repeat(LONGEST + 1), "it has 51 characters, and 50 fit"),
+        ] {
+            let error = name.parse::<Name>().unwrap_err().to_string();
+            assert!(error.contains(expected), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn kinds_and_plurals_are_made_of_words() {
+        for (name, kind, plural) in [
+            ("rain-gauge", "RainGauge", "raingauges"),
+            ("policy", "Policy", "policies"),
+            ("relay", "Relay", "relays"),
+            ("mail-box", "MailBox", "mailboxes"),
+            ("x-y", "XY", "xies"),
+        ] {
+            let name: Name = name.parse().unwrap();
+            assert_eq!((name.kind().as_str(), name.plural().as_str()), (kind, plural));
+        }
+    }
+}

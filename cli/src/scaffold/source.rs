@@ -1,0 +1,95 @@
+//! Where the framework comes from.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde_json::Value;
+
+/// Where the framework and the testkit come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A checkout of the repository.
+    Checkout(PathBuf),
+    /// The repository itself.
+    Git(String),
+}
+
+/// Neither a checkout nor a repository.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// Cargo wants URLs.
+    #[error("Cargo takes no such address; write ssh://{0}")]
+    NoUrl(String),
+    /// There is nothing.
+    #[error("{path:?} cannot be read: {reason}")]
+    NotFound {
+        /// What was named.
+        path: PathBuf,
+        /// Why not.
+        reason: std::io::Error,
+    },
+    /// It is something else.
+    #[error("{0:?} is no checkout of Trishanku: it has no {1}")]
+    NoCheckout(PathBuf, String),
+}
+
+impl FromStr for Source {
+    type Err = SourceError;
+
+    fn from_str(text: &str) -> Result<Self, SourceError> {
+        if text.contains("://") {
+            return Ok(Self::Git(text.to_owned()));
+        }
+        match text.split_once(':') {
+            // As Git takes it: user@host:path.
+            Some((host, path)) if host.contains('@') && !host.contains('/') => {
+                return Err(SourceError::NoUrl(format!("{host}/{path}")));
+            }
+            _ => {}
+        }
+        let path = PathBuf::from(text);
+        let whole = path.canonicalize().map_err(|reason| SourceError::NotFound { path, reason })?;
+        for part in ["framework", "testkit"] {
+            let manifest = format!("{part}/Cargo.toml");
+            let text = std::fs::read_to_string(whole.join(&manifest)).unwrap_or_default();
+            if !text.contains(&format!("name = \"trishanku-{part}\"")) {
+                return Err(SourceError::NoCheckout(whole, manifest));
+            }
+        }
+        Ok(Self::Checkout(whole))
+    }
+}
+
+impl Source {
+    /// A dependency on a part of the repository, as `Cargo.toml` has it.
+    pub(super) fn dependency(&self, part: &str) -> String {
+        // A string of JSON is one of TOML.
+        match self {
+            Self::Checkout(path) => format!("{{ path = {} }}", Value::from(path.join(part).to_string_lossy())),
+            Self::Git(url) => format!("{{ git = {} }}", Value::from(url.as_str())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkout_and_a_repository_are_told_apart_and_everything_else_is_refused() {
+        let git: Source = "https://example.org/t".parse().unwrap();
+        assert_eq!(git.dependency("framework"), r#"{ git = "https://example.org/t" }"#);
+        let checkout: Source = concat!(env!("CARGO_MANIFEST_DIR"), "/..").parse().unwrap();
+        let Source::Checkout(root) = &checkout else { panic!("{checkout:?}") };
+        assert_eq!(checkout.dependency("testkit"), format!(r#"{{ path = "{}/testkit" }}"#, root.display()));
+        for (text, expected) in [
+            ("git@example.org:me/t.git", "write ssh://git@example.org/me/t.git"),
+            ("/there/is/nothing", "\"/there/is/nothing\" cannot be read: No such file"),
+            (env!("CARGO_MANIFEST_DIR"), "is no checkout of Trishanku: it has no framework/Cargo.toml"),
+        ] {
+            let error = text.parse::<Source>().unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! A new controller is what the example is, which is built and tested here; and a real kube-apiserver takes it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use trishanku::plane::Assets;
+use trishanku_testkit::TestCluster;
+
+const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+const EXAMPLE: &str = "examples/rain-gauge";
+
+/// An empty folder.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    match std::fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            panic!("cannot remove {}: {error}", folder.display())
+        }
+        _ => {}
+    }
+    std::fs::create_dir_all(&folder).expect("the folder is ours");
+    folder
+}
+
+fn trishanku(here: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_trishanku")).current_dir(here).args(args).output().expect("it was just built")
+}
+
+/// What it printed, if it went well.
+fn said(output: &Output) -> String {
+    let [said, complained] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert!(output.status.success(), "{said}{complained}");
+    assert!(!complained.contains("Warning:"), "{complained}");
+    said
+}
+
+/// The files below `folder`, by their paths in it.
+fn files(folder: &Path) -> BTreeMap<PathBuf, String> {
+    let (mut found, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(&next).expect("it is there") {
+            let path = entry.expect("it is there").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let text = std::fs::read_to_string(&path).expect("a text");
+                found.insert(path.strip_prefix(folder).expect("it is below").to_owned(), text);
+            }
+        }
+    }
+    found
+}
+
+/// The example is what `new controller rain-gauge` makes, but for what makes it a member of this workspace: so it is built and tested with it, in the same
+/// way, and nothing is built twice.
+#[test]
+fn the_example_is_what_a_new_controller_is() {
+    let parent = folder("scaffold-example");
+    let made = said(&trishanku(&parent, &["new", "controller", "rain-gauge", "--framework", CHECKOUT]));
+    assert_eq!(
+        made,
+        "Made rain-gauge, a controller of RainGauge objects\n\n  \
+         cd rain-gauge\n  \
+         cargo test                 # on a real kube-apiserver\n  \
+         kubectl apply -k deploy    # to your cluster; README.md says more\n"
+    );
+    let (mut new, example) = (files(&parent.join("rain-gauge")), files(&Path::new(CHECKOUT).join(EXAMPLE)));
+    let root = std::fs::canonicalize(CHECKOUT).expect("it is there");
+    let manifest = new.get_mut(Path::new("Cargo.toml")).expect("it has one");
+    let (member, workspace) = manifest.split_once("\n# A workspace of its own").expect("it ends with that");
+    assert!(workspace.contains("\n[workspace]\n"), "{workspace}");
+    *manifest = member.replace(&format!("{}/", root.display()), "../../");
+    assert_eq!(new.keys().collect::<Vec<_>>(), example.keys().collect::<Vec<_>>());
+    for (path, text) in &new {
+        assert_eq!(text, &example[path], "{}", path.display());
+    }
+}
+
+#[tokio::test]
+async fn a_new_controller_is_a_crate_by_itself_and_is_taken_by_an_apiserver() {
+    let parent = folder("scaffold");
+    said(&trishanku(&parent, &["new", "controller", "rain-gauge", "--framework", CHECKOUT]));
+    let new = parent.join("rain-gauge");
+    // The versions that are here, so that nothing is fetched.
+    std::fs::copy(Path::new(CHECKOUT).join("Cargo.lock"), new.join("Cargo.lock")).expect("both are ours");
+    let mut metadata = Command::new(env!("CARGO"));
+    metadata.args(["metadata", "--offline", "--format-version=1", "--quiet"]).current_dir(&new);
+    let metadata: serde_json::Value =
+        serde_json::from_str(&said(&metadata.output().expect("it runs this"))).expect("it is JSON");
+    let versions = |of: &str| {
+        let packages = metadata["packages"].as_array().into_iter().flatten();
+        packages.filter(|package| package["name"] == of).map(|package| package["version"].clone()).collect::<Vec<_>>()
+    };
+    for of in ["rain-gauge", "kube", "k8s-openapi", "schemars", "trishanku-framework", "trishanku-testkit"] {
+        assert_eq!(versions(of).len(), 1, "{of} as the framework has it: {:?}", versions(of));
+    }
+
+    let cluster = TestCluster::shared().await;
+    let kubectl = Assets::find(None).expect("kubectl is where kube-apiserver is").program("kubectl");
+    let kubectl = |args: &[&str]| {
+        let mut command = Command::new(&kubectl);
+        command.current_dir(&new).env("KUBECONFIG", cluster.kubeconfig(None)).args(args);
+        said(&command.output().expect("it is there"))
+    };
+    // A dry run needs the namespace.
+    kubectl(&["apply", "-f", "deploy/namespace.yaml"]);
+    let deployed = kubectl(&["apply", "-k", "deploy", "--dry-run=server"]);
+    let mut deployed: Vec<_> = deployed.lines().collect();
+    deployed.sort_unstable();
+    assert_eq!(
+        deployed,
+        [
+            "clusterrole.rbac.authorization.k8s.io/rain-gauge created (server dry run)",
+            "clusterrolebinding.rbac.authorization.k8s.io/rain-gauge created (server dry run)",
+            "customresourcedefinition.apiextensions.k8s.io/raingauges.example.org created (server dry run)",
+            "deployment.apps/rain-gauge created (server dry run)",
+            "namespace/rain-gauge unchanged (server dry run)",
+            "role.rbac.authorization.k8s.io/rain-gauge-lease created (server dry run)",
+            "rolebinding.rbac.authorization.k8s.io/rain-gauge-lease created (server dry run)",
+            "serviceaccount/rain-gauge created (server dry run)",
+        ]
+    );
+}
+
+#[test]
+fn what_cannot_be_made_is_explained_and_nothing_is_left() {
+    let parent = folder("scaffold-refused");
+    std::fs::create_dir(parent.join("there")).expect("the folder is ours");
+    for (args, code, expected) in [
+        (["there", "--framework", CHECKOUT], 1, "is there already; choose another name"),
+        (["Rain_Gauge", "--framework", CHECKOUT], 2, "lower-case letters, digits and hyphens can"),
+        (["rain", "--framework", "/nowhere"], 2, "\"/nowhere\" cannot be read"),
+    ] {
+        let refused = trishanku(&parent, &[&["new", "controller"], &args[..]].concat());
+        let complained = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(code), "{complained}");
+        assert!(complained.contains(expected), "{complained}");
+    }
+    let left: Vec<_> =
+        std::fs::read_dir(&parent).expect("it is there").map(|entry| entry.expect("it is ours").file_name()).collect();
+    assert_eq!(left, ["there"]);
+}

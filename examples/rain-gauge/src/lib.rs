@@ -1,0 +1,17 @@
+//! A controller of RainGauge objects.
+
+mod kind;
+mod reconcile;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use trishanku_framework::{Controller, Manager, lease};
+
+pub use self::kind::{RainGauge, RainGaugeSpec, RainGaugeStatus};
+pub use self::reconcile::Keeper;
+
+/// A manager with the controller. The lease that keeps replicas apart is in this namespace.
+pub fn manager(config: kube::Config, namespace: &str) -> Manager {
+    let manager = Manager::new(config).leader_election(lease::Settings::new(namespace, "rain-gauge"));
+    let keeper = Keeper::new(&manager);
+    manager.controller(Controller::new("rain-gauge", keeper).owns::<ConfigMap>())
+}

@@ -1,0 +1,58 @@
+//! The loop: observe, plan, apply, report.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use trishanku_framework::apply::{ApplyError, Set};
+use trishanku_framework::cache::Cache;
+use trishanku_framework::status::{Report, Writer};
+use trishanku_framework::{Context, Error, Manager, Next, Reconciler};
+
+use crate::kind::RainGauge;
+
+/// Who manages the fields that are written. It must stay the same for ever.
+const FIELD_MANAGER: &str = "rain-gauge";
+
+/// Keeps a ConfigMap for each object.
+pub struct Keeper {
+    objects: Arc<Cache<RainGauge>>,
+    maps: Arc<Cache<ConfigMap>>,
+    status: Writer,
+}
+
+impl Keeper {
+    /// With the caches of this manager.
+    pub fn new(manager: &Manager) -> Self {
+        Self { objects: manager.cache(), maps: manager.cache(), status: Writer::new(FIELD_MANAGER) }
+    }
+
+    async fn apply(&self, object: &RainGauge, context: &Context) -> Result<(), ApplyError> {
+        let mut set = Set::of(object, context.client.clone(), FIELD_MANAGER);
+        set.apply(plan(object, context.key.name()), &self.maps).await?;
+        // What was wanted once, and is not any more.
+        set.prune(&self.maps).await?;
+        Ok(())
+    }
+}
+
+impl Reconciler for Keeper {
+    type Object = RainGauge;
+    type Error = Error;
+
+    async fn reconcile(&self, object: Arc<RainGauge>, context: Context) -> Result<Next, Error> {
+        let applied = self.apply(&object, &context).await;
+        // Who looks at an object that fails wants to know why, so it is told in either case.
+        let (before, status) = (object.status.as_ref(), object.status.clone().unwrap_or_default());
+        self.status.write(&context.client, &self.objects, &*object, before, status, &Report::of(&applied)).await?;
+        applied?;
+        Ok(Next::Change)
+    }
+}
+
+/// What there should be. No client, no clock: a function that is easily tested.
+fn plan(object: &RainGauge, name: &str) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(name.to_owned());
+    map.data = Some([("text".to_owned(), object.spec.text.clone())].into());
+    map
+}

@@ -1,0 +1,72 @@
+//! The loop: observe, plan, apply, report.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use trishanku_framework::apply::Set;
+use trishanku_framework::cache::Cache;
+use trishanku_framework::status::{Report, Writer};
+use trishanku_framework::{CleanedUp, Context, Error, Key, Manager, Next, Reconciler};
+
+use crate::plan::{Plan, level_after, plan};
+use crate::tank::{Tank, TankStatus};
+
+/// Keeps tanks at their levels. The valve of each is a `ConfigMap` of its name, which it owns.
+pub(crate) struct Keeper {
+    tanks: Arc<Cache<Tank>>,
+    valves: Arc<Cache<ConfigMap>>,
+    status: Writer,
+}
+
+impl Keeper {
+    pub(crate) fn new(manager: &Manager) -> Self {
+        Self { tanks: manager.cache(), valves: manager.cache(), status: Writer::new("watertank") }
+    }
+
+    /// Whether the valve is open, and what the level has become with that.
+    fn observe(&self, tank: &Tank, key: &Key) -> (bool, TankStatus) {
+        let data = self.valves.get(key).and_then(|valve| valve.data.clone()).unwrap_or_default();
+        let open = data.get("position").is_some_and(|position| position == "open");
+        let (before, now) = (tank.status.clone().unwrap_or_default(), Timestamp::now());
+        let seconds = before.measured_at.as_ref().map_or(0.0, |then| now.duration_since(then.0).as_secs_f64());
+        let level = (level_after(seconds, before.level, open, &tank.spec) * 10.0).round() / 10.0;
+        (open, TankStatus { level, measured_at: Some(MicroTime(now)), ..before })
+    }
+
+    async fn converge(&self, tank: &Tank, desired: u32, context: &Context) -> Result<Plan, Error> {
+        let (open, status) = self.observe(tank, &context.key);
+        let plan = plan(status.level, open, desired, &tank.spec);
+        let mut valve = ConfigMap::default();
+        valve.metadata.name = Some(context.key.name().to_owned());
+        let position = if plan.open { "open" } else { "closed" };
+        valve.data = Some([("position".to_owned(), position.to_owned())].into());
+        let turned = Set::of(tank, context.client.clone(), "watertank").apply(valve, &self.valves).await;
+        // Who looks at a tank that fails wants to know why, so it is told in either case.
+        let report = if turned.is_ok() { &plan.report } else { &Report::of(&turned) };
+        self.status.write(&context.client, &self.tanks, tank, tank.status.as_ref(), status, report).await?;
+        turned?;
+        Ok(plan)
+    }
+}
+
+impl Reconciler for Keeper {
+    type Object = Tank;
+    type Error = Error;
+
+    async fn reconcile(&self, tank: Arc<Tank>, context: Context) -> Result<Next, Error> {
+        let plan = self.converge(&tank, tank.spec.desired, &context).await?;
+        Ok(Next::After(plan.look_again))
+    }
+
+    fn finalizer(&self) -> Option<&str> {
+        Some("plant.example.org/drain")
+    }
+
+    /// A tank goes when it is empty.
+    async fn clean_up(&self, tank: Arc<Tank>, context: Context) -> Result<CleanedUp, Error> {
+        let plan = self.converge(&tank, 0, &context).await?;
+        Ok(if plan.level > 0.0 { CleanedUp::NotYet(plan.look_again) } else { CleanedUp::Yes })
+    }
+}

@@ -1,0 +1,201 @@
+//! Custom resource definitions: printed, or brought to a server, from the types that derive them.
+//!
+//! What a kind looks like is said once, by kube's derives: `#[kube(…)]` has columns, short names, categories and the subresources,
+//! `#[x_kube(validation = …)]` has rules in CEL, which the apiserver keeps, so that a wrong object is refused when it is written.
+//!
+//! ```
+//! use kube::{CustomResource, KubeSchema};
+//! use serde::{Deserialize, Serialize};
+//! use trishanku_framework::crd::Definitions;
+//!
+//! #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize)]
+//! #[kube(
+//!     group = "example.org", version = "v1", kind = "Tank", namespaced, shortname = "tk", category = "plant",
+//!     printcolumn(name = "Level", type_ = "integer", json_path = ".spec.level")
+//! )]
+//! #[x_kube(validation = Rule::new("self.level <= self.capacity").message("the level is above the rim"))]
+//! struct TankSpec {
+//!     #[schemars(range(min = 1))]
+//!     #[x_kube(validation = Rule::new("self == oldSelf").message("a tank does not grow"))]
+//!     capacity: u32,
+//!     level: u32,
+//! }
+//!
+//! let yaml = Definitions::of::<Tank>().to_string();
+//! assert!(yaml.contains("rule: self.level <= self.capacity") && yaml.contains("name: tanks.example.org"));
+//! ```
+//!
+//! **Who brings them.** People print them (they are YAML when they are displayed) and apply them before the controller, which then needs no
+//! rights to definitions. A program that may do it itself calls [`Definitions::apply`].
+//!
+//! Formats of numbers that only Rust has (`uint32`) are left out: the apiserver would warn of them, and check nothing.
+//!
+//! **What is looked at.** A change that would lose what is stored is refused: see [`DefinitionError`]. Not looked at are the fields inside of a version: one
+//! that a schema does not have any more is dropped from an object by its next write, as always.
+
+mod formats;
+mod loss;
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, CustomResourceExt, ResourceExt};
+
+pub use self::loss::Loss;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often somebody else may be faster: replicas that start at once, or the server, which writes the status.
+const TRIES: usize = 10;
+
+/// Why a definition is not served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DefinitionError {
+    /// What is stored would be lost; nothing was changed.
+    #[error("{name} is left as it is: {loss}")]
+    Loses {
+        /// The definition.
+        name: String,
+        /// What would be lost.
+        loss: Loss,
+    },
+    /// The apiserver refused it.
+    #[error("cannot apply {name}")]
+    Refused {
+        /// The definition.
+        name: String,
+        /// What it said.
+        source: Box<kube::Error>,
+    },
+    /// It was taken, and is not served: its names belong to another definition, or the apiserver takes its time.
+    #[error("{name} is not served after {waited:?}: {why}")]
+    NotServed {
+        /// The definition.
+        name: String,
+        /// How long it had.
+        waited: Duration,
+        /// What the apiserver says about it.
+        why: String,
+    },
+}
+
+/// The definitions that a program needs. Displayed, they are YAML for `kubectl apply --server-side -f -`.
+#[derive(Clone, Debug)]
+pub struct Definitions {
+    all: Vec<CustomResourceDefinition>,
+    patience: Duration,
+}
+
+impl Definitions {
+    /// That of `K`.
+    pub fn of<K: CustomResourceExt>() -> Self {
+        Self { all: Vec::new(), patience: PATIENCE }.and::<K>()
+    }
+
+    /// That of `K` too.
+    #[must_use]
+    pub fn and<K: CustomResourceExt>(self) -> Self {
+        self.and_this(K::crd())
+    }
+
+    /// This one too; several versions of a kind are put together by [`merge_crds`](kube::core::crd::merge_crds).
+    #[must_use]
+    pub fn and_this(mut self, definition: CustomResourceDefinition) -> Self {
+        self.all.push(formats::known(definition));
+        self
+    }
+
+    /// How long each may take to be served; unless told otherwise 30 seconds.
+    #[must_use]
+    pub fn within(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Makes the cluster serve them, by server-side apply in the name of `manager`; they are served on return. What is so already is not written.
+    ///
+    /// Objects can be written then. Who reads some may be asked to come back in a second (429) while the apiserver fills its cache; controllers do.
+    ///
+    /// It needs the rights to `get`, `create` and `patch` definitions.
+    ///
+    /// # Errors
+    /// [`DefinitionError`], at the first that is not taken or served; those before it are taken.
+    pub async fn apply(&self, client: &Client, manager: &str) -> Result<(), DefinitionError> {
+        let api = Api::all(client.clone());
+        for wanted in &self.all {
+            put(&api, wanted, manager).await?;
+        }
+        for wanted in &self.all {
+            self.until_served(&api, &wanted.name_any()).await?;
+        }
+        Ok(())
+    }
+
+    async fn until_served(&self, api: &Api<CustomResourceDefinition>, name: &str) -> Result<(), DefinitionError> {
+        let began = Instant::now();
+        loop {
+            let live = api.get(name).await.map_err(|error| refused(name, error))?;
+            let Some(why) = unserved(&live) else { return Ok(()) };
+            if began.elapsed() >= self.patience {
+                return Err(DefinitionError::NotServed { name: name.to_owned(), waited: self.patience, why });
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+impl fmt::Display for Definitions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, definition) in self.all.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "---\n" };
+            write!(f, "{separator}{}", serde_norway::to_string(definition).map_err(|_| fmt::Error)?)?;
+        }
+        Ok(())
+    }
+}
+
+async fn put(
+    api: &Api<CustomResourceDefinition>,
+    wanted: &CustomResourceDefinition,
+    manager: &str,
+) -> Result<(), DefinitionError> {
+    let name = wanted.name_any();
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let live = api.get_opt(&name).await.map_err(|error| refused(&name, error))?;
+        if let Some(loss) = live.as_ref().and_then(|live| loss::between(live, wanted)) {
+            return Err(DefinitionError::Loses { name, loss });
+        }
+        let mut next = wanted.clone();
+        // Only what was looked at may be changed.
+        next.metadata.resource_version = live.and_then(|live| live.metadata.resource_version);
+        match api.patch(&name, &PatchParams::apply(manager).force(), &Patch::Apply(&next)).await {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(status)) if status.is_conflict() && tries < TRIES => {}
+            Err(error) => return Err(refused(&name, error)),
+        }
+    }
+}
+
+fn refused(name: &str, error: kube::Error) -> DefinitionError {
+    DefinitionError::Refused { name: name.to_owned(), source: Box::new(error) }
+}
+
+/// Why it is not served under the names that it has now.
+fn unserved(live: &CustomResourceDefinition) -> Option<String> {
+    let status = live.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let established = conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True");
+    // A definition that was served before is established all the time.
+    let named = status.and_then(|status| status.accepted_names.as_ref()) == Some(&live.spec.names);
+    if established && named {
+        return None;
+    }
+    let problems = conditions.iter().filter(|condition| condition.status == "False");
+    let problems: Vec<_> = problems.filter_map(|condition| condition.message.clone()).collect();
+    Some(if problems.is_empty() { "the apiserver has not said why".to_owned() } else { problems.join("; ") })
+}

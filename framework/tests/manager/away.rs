@@ -1,0 +1,112 @@
+//! An apiserver that is away for a while.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kube::api::{Patch, PatchParams};
+use kube::{CustomResourceExt, ResourceExt};
+use serde_json::json;
+use tokio::sync::watch;
+use trishanku_framework::cache::Scope;
+use trishanku_framework::{Context, Manager, Next};
+use trishanku_testkit::{Proxy, TestCluster, wait};
+
+use crate::leases::settings;
+use crate::support::{Log, Problem, Tank, controller, create, run, tanks};
+
+/// For how long; a variable makes it longer.
+const AWAY: Duration = Duration::from_secs(15);
+const VARIABLE: &str = "FRAMEWORK_TEST_AWAY_SECONDS";
+const NAMESPACE: &str = "default";
+const TANKS: usize = 10;
+
+fn away() -> Duration {
+    let seconds = std::env::var(VARIABLE).ok().map(|text| text.parse().expect("a number of seconds"));
+    seconds.map_or(AWAY, Duration::from_secs)
+}
+
+/// Writes the level of each tank into its status every second. Who is at level 7 waits before that until it is open.
+fn writer(proxy: &Proxy, log: &Log, open: watch::Receiver<bool>) -> Manager {
+    let log = log.clone();
+    let manager = Manager::with_scope(proxy.config(), Scope::namespaces([NAMESPACE]));
+    let reconcile = move |tank: Arc<Tank>, context: Context| {
+        let (log, mut open) = (log.clone(), open.clone());
+        async move {
+            let (name, level) = (tank.name_any(), tank.spec.level);
+            if level == 7 && !*open.borrow() {
+                log.add("waits");
+                open.wait_for(|open| *open).await.expect("the test has the other end");
+                log.add("goes on");
+            }
+            let patch = Patch::Merge(json!({"status": {"level": level}}));
+            let api = tanks(context.client, NAMESPACE);
+            api.patch_status(&name, &PatchParams::default(), &patch).await.map_err(Problem::Api)?;
+            log.add(format!("{name} at {level}"));
+            Ok(Next::After(Duration::from_secs(1)))
+        }
+    };
+    manager.leader_election(settings(NAMESPACE, "one")).controller(controller(reconcile))
+}
+
+#[tokio::test]
+async fn an_apiserver_that_is_away_is_asked_seldom_and_nothing_old_is_done_when_it_is_back() {
+    let cluster = TestCluster::start().await.unwrap();
+    cluster.install(&Tank::crd()).await;
+    let (proxy, api) = (Proxy::start(&cluster).await, tanks(cluster.client(), NAMESPACE));
+    let (log, (gate, open)) = (Log::default(), watch::channel(false));
+    let manager = writer(&proxy, &log, open);
+    let metrics = manager.metrics();
+    let leads = async |leads: bool| {
+        let line = format!(r#"leader_election_master_status{{name="tank"}} {}"#, u8::from(leads));
+        let told = wait::until(format!("{line:?}"), async || {
+            let text = metrics.text();
+            if text.contains(&line) { Ok(()) } else { Err(text) }
+        });
+        told.await.unwrap();
+    };
+    let running = run(manager);
+    let names: Vec<_> = (0..TANKS).map(|number| format!("tank-{number}")).collect();
+    create(&api, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    for name in &names {
+        log.until(2, &format!("{name} at 0")).await;
+    }
+    let set_level = async |name: &str, level: i32| {
+        let patch = Patch::Merge(json!({"spec": {"level": level}}));
+        api.patch(name, &PatchParams::default(), &patch).await.unwrap();
+    };
+    // It is under way when the apiserver goes, and it would write when it is back.
+    set_level("tank-0", 7).await;
+    log.until(1, "waits").await;
+
+    cluster.kill_apiserver().await;
+    let (gone, before) = (Instant::now(), proxy.seen().len());
+    leads(false).await;
+    // How often it is asked in a time is what is to be known.
+    tokio::time::sleep(away().saturating_sub(gone.elapsed())).await;
+    let (calls, while_gone) = (proxy.seen().len() - before, gone.elapsed());
+    println!("{calls} calls to an apiserver that was away for {while_gone:?}");
+    // Until the lease is lost each tank is tried a few times. After that there are a watch, and the lease, which is looked at five times a second.
+    let bound = TANKS as f64 * 10.0 + while_gone.as_secs_f64() * 6.0;
+    assert!((calls as f64) < bound, "{calls} calls in {while_gone:?}");
+
+    gate.send_replace(true);
+    cluster.start_apiserver().await.unwrap();
+    let back = Instant::now();
+    for name in &names {
+        set_level(name, 3).await;
+    }
+    leads(true).await;
+    for name in &names {
+        log.until(2, &format!("{name} at 3")).await;
+        let now = |tank: &Tank| tank.status.as_ref().is_some_and(|status| status.level == 3);
+        wait::until_object(&api, name, "its status is that of now", now).await.unwrap();
+    }
+    println!("everything was as it should be {:?} after it was back", back.elapsed());
+    let all = log.all();
+    assert!(!all.contains(&"goes on".to_owned()), "what was under way ended with the lease: {all:?}");
+    for name in &names {
+        let (old, new) = (log.times(&format!("{name} at 0")), log.times(&format!("{name} at 3")));
+        assert!(old.last() < new.first(), "{name} went back to what it was");
+    }
+    running.stop().await;
+}

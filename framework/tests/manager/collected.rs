@@ -1,0 +1,131 @@
+//! Owners that go, with a garbage collector as clusters have it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, ListParams, PropagationPolicy};
+use kube::{Api, CustomResourceExt, ResourceExt};
+use tokio::sync::watch;
+use trishanku_framework::apply::Set;
+use trishanku_framework::cache::{Cache, Scope};
+use trishanku_framework::{Context, Manager, Next};
+use trishanku_testkit::{TestCluster, wait};
+
+use crate::support::{Log, Problem, Running, Tank, controller, create, run, tanks};
+
+const NAMESPACE: &str = "default";
+const USER: &str = "maker";
+
+fn map(name: String) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(name);
+    map
+}
+
+/// Makes two maps for each tank; for the one that is called `slow` only while it is open.
+fn maker(cluster: &TestCluster, log: &Log, open: watch::Receiver<bool>) -> (Running, Arc<Cache<ConfigMap>>) {
+    let mut config = cluster.config();
+    config.auth_info.impersonate = Some(USER.to_owned());
+    config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
+    let manager = Manager::with_scope(config, Scope::namespaces([NAMESPACE]));
+    let (maps, log): (Arc<Cache<ConfigMap>>, _) = (manager.cache(), log.clone());
+    let known = maps.clone();
+    let reconcile = move |tank: Arc<Tank>, context: Context| {
+        let (maps, log, mut open) = (maps.clone(), log.clone(), open.clone());
+        async move {
+            let name = tank.name_any();
+            log.add(format!("{name} begins"));
+            if name == "slow" && !*open.borrow() {
+                log.add("slow waits");
+                open.wait_for(|open| *open).await.expect("the test has the other end");
+            }
+            let mut set = Set::of(&*tank, context.client.clone(), USER);
+            for number in ["1", "2"] {
+                set.apply(map(format!("{name}-{number}")), &maps).await.map_err(|_| Problem::Broken)?;
+            }
+            log.add(format!("{name} ends"));
+            Ok(Next::Change)
+        }
+    };
+    (run(manager.controller(controller(reconcile).owns::<ConfigMap>())), known)
+}
+
+/// The names of the maps that are there and belong to the tank of this name.
+async fn maps_of(maps: &Api<ConfigMap>, tank: &str) -> BTreeSet<String> {
+    let all = maps.list(&ListParams::default()).await.unwrap();
+    all.iter().map(ResourceExt::name_any).filter(|name| name.starts_with(&format!("{tank}-"))).collect()
+}
+
+async fn until_none(maps: &Api<ConfigMap>, tank: &str) {
+    let gone = wait::until(format!("the end of what {tank} owns"), async || match maps_of(maps, tank).await {
+        left if left.is_empty() => Ok(()),
+        left => Err(format!("{left:?} is there")),
+    });
+    gone.await.unwrap();
+}
+
+/// How many times the controller made a map of this tank.
+fn made(cluster: &TestCluster, tank: &str) -> usize {
+    let prefix = format!("{tank}-");
+    let ours = |entry: &trishanku_testkit::audit::Entry| entry.user() == USER && entry.resource() == "configmaps";
+    cluster
+        .audit()
+        .iter()
+        .filter(|entry| entry.has_written() && ours(entry) && entry.name().starts_with(&prefix))
+        .count()
+}
+
+#[tokio::test]
+async fn what_is_owned_goes_with_its_owner_and_is_not_made_again_meanwhile() {
+    let cluster = TestCluster::start().await.unwrap();
+    cluster.install(&Tank::crd()).await;
+    cluster.collect_garbage().await.unwrap();
+    let (api, maps) = (tanks(cluster.client(), NAMESPACE), Api::<ConfigMap>::namespaced(cluster.client(), NAMESPACE));
+    let (log, (gate, open)) = (Log::default(), watch::channel(true));
+    let (running, known) = maker(&cluster, &log, open);
+    create(&api, &["after", "before", "kept", "slow"]).await;
+    for tank in ["after", "before", "kept", "slow"] {
+        log.until(1, &format!("{tank} ends")).await;
+    }
+
+    // The owner first, and what it owned later; or the other way round, with an owner that is still there while its maps go.
+    api.delete("after", &DeleteParams::background()).await.unwrap();
+    api.delete("before", &DeleteParams::foreground()).await.unwrap();
+    for tank in ["after", "before"] {
+        until_none(&maps, tank).await;
+        wait::until_gone(&api, tank).await.unwrap();
+        // Each kind has its watch, and that of the owners may be behind.
+        assert!(made(&cluster, tank) <= 4, "no loop with the collector");
+    }
+    let orphaning = DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
+    api.delete("kept", &orphaning).await.unwrap();
+    wait::until_gone(&api, "kept").await.unwrap();
+    assert_eq!(maps_of(&maps, "kept").await.len(), 2);
+    assert!(maps.get("kept-1").await.unwrap().owner_references().is_empty());
+    assert_eq!(made(&cluster, "kept"), 2);
+
+    // A reconcile is under way when its object goes: what it makes then belongs to nobody who is there.
+    gate.send_replace(false);
+    maps.delete("slow-1", &DeleteParams::default()).await.unwrap();
+    log.until(1, "slow waits").await;
+    let begun = log.times("slow begins").len();
+    api.delete("slow", &DeleteParams::background()).await.unwrap();
+    wait::until_gone(&api, "slow").await.unwrap();
+    until_none(&maps, "slow").await;
+    let forgotten = wait::until("the cache to know it", async || match known.keys() {
+        keys if keys.iter().all(|key| !key.name().starts_with("slow-")) => Ok(()),
+        keys => Err(format!("{keys:?}")),
+    });
+    forgotten.await.unwrap();
+    let before = made(&cluster, "slow");
+    gate.send_replace(true);
+    let both = wait::until("what it makes", async || match made(&cluster, "slow") - before {
+        2 => Ok(()),
+        other => Err(other),
+    });
+    both.await.unwrap();
+    until_none(&maps, "slow").await;
+    assert_eq!(log.times("slow begins").len(), begun, "nobody works for an object that is gone");
+    running.stop().await;
+}

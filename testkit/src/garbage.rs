@@ -1,0 +1,53 @@
+//! Garbage is collected, as in a cluster: one kube-controller-manager process that does nothing else.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use crate::apiserver::{READY_WITHIN, last_lines};
+use crate::audit;
+use crate::cluster::StartError;
+use crate::guard::Program;
+use crate::programs;
+use crate::wait;
+
+const NAME: &str = "kube-controller-manager";
+
+/// A running collector; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct GarbageCollector {
+    _program: Program,
+}
+
+impl GarbageCollector {
+    /// Starts it beside a kube-apiserver; it watches on return.
+    ///
+    /// It looks for new kinds twice a minute, so those should be there that it is to know.
+    pub(crate) async fn start(
+        apiserver: &Path,
+        folder: &Path,
+        kubeconfig: &Path,
+        audit_log: &Path,
+    ) -> Result<Self, StartError> {
+        let program = programs::controller_manager(apiserver)?;
+        let (log, ended) = (folder.join("controllers.log"), folder.join("controllers.ended"));
+        let mut command = Command::new(program);
+        command.arg("--controllers=garbage-collector-controller").arg("--leader-elect=false");
+        // It serves nothing, so it needs neither a port nor certificates.
+        command.arg("--secure-port=0");
+        command.arg(format!("--kubeconfig={}", kubeconfig.display()));
+        let program = Program::start(&command, &log, &ended).map_err(StartError::System)?;
+        let deadline = Instant::now() + READY_WITHIN;
+        let watches = |entry: &audit::Entry| entry.verb == "watch" && entry.user_agent.starts_with(NAME);
+        while !audit::read(audit_log).iter().any(watches) {
+            if ended.exists() {
+                return Err(StartError::Ended { program: NAME, log: last_lines(&log) });
+            }
+            if Instant::now() > deadline {
+                return Err(StartError::NotReady { program: NAME, within: READY_WITHIN, log: last_lines(&log) });
+            }
+            tokio::time::sleep(wait::LOOK_EVERY).await;
+        }
+        Ok(Self { _program: program })
+    }
+}
