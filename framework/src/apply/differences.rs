@@ -96,11 +96,13 @@ mod tests {
     #[test]
     fn only_what_is_wanted_counts() {
         let live =
-            json!({"spec": {"replicas": 1, "strategy": {"type": "RollingUpdate"}, "paused": false}, "status": {}});
+            json!({"spec": {"replicas": 1, "strategy": {"type": "RollingUpdate"}, "paused": false, "serial": 9_007_199_254_740_992_u64}, "status": {}});
         for (wanted, expected) in [
             (json!({"spec": {"replicas": 1}}), vec![]),
             (json!({"spec": {"replicas": 1.0, "selector": {}, "volumes": []}}), vec![]),
             (json!({"spec": {"replicas": 2}}), vec!["spec.replicas"]),
+            // As floating numbers these are the same.
+            (json!({"spec": {"serial": 9_007_199_254_740_993_u64}}), vec!["spec.serial"]),
             (json!({"spec": {"replicas": 1, "paused": null}}), vec!["spec.paused"]),
             (json!({"spec": {"strategy": {"type": "Recreate"}}, "more": {"a": 1}}), vec!["spec.strategy.type", "more"]),
         ] {

@@ -49,6 +49,19 @@ mod tests {
     use crate::telemetry::TRACEPARENT;
 
     #[test]
+    fn the_order_in_which_fields_happen_to_be_written_is_no_difference() {
+        let signed = |fields: [(&str, u32); 2]| {
+            let resource = kube::core::discovery::ApiResource::erase::<ConfigMap>(&());
+            let data: serde_json::Map<_, _> = fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+            let mut object = kube::core::DynamicObject::new("a", &resource).data(serde_json::json!({"data": data}));
+            sign(&mut object).expect("it is JSON");
+            object.metadata.annotations
+        };
+        assert_eq!(signed([("a", 1), ("b", 2)]), signed([("b", 2), ("a", 1)]));
+        assert_ne!(signed([("a", 1), ("b", 2)]), signed([("a", 2), ("b", 1)]));
+    }
+
+    #[test]
     fn what_is_there_keeps_its_stamp_and_gets_none() {
         let origin = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let stamped = |live: Option<&ConfigMap>| {

@@ -364,4 +364,28 @@ mod tests {
         cache.learn(map("x", "a", 13), lists);
         assert_eq!((version(), take(&told)), (None, vec![]));
     }
+
+    #[test]
+    fn nothing_is_learned_that_no_watch_would_tell_the_end_of() {
+        let mut labelled = map("x", "a", 5);
+        labelled.metadata.labels = Some([("kind".to_owned(), "tank".to_owned())].into());
+        let of = |caches: &Caches, selector| caches.of::<ConfigMap>(selector);
+        let (everywhere, one) = (Caches::new(Scope::All), Caches::new(Scope::namespaces(["x"])));
+        let names = |cache: &Cache<ConfigMap>| cache.all().iter().map(|map| map.name_any()).collect::<Vec<_>>();
+
+        let cache = of(&one, None);
+        cache.learn(map("y", "elsewhere", 9), cache.lists());
+        cache.learn(map("x", "here", 9), cache.lists());
+        assert_eq!(names(&cache), ["here"]);
+
+        let (cache, mut listing) = (of(&everywhere, Some("kind=tank")), Listing::default());
+        list(&cache, &mut listing, vec![labelled.clone()]);
+        cache.learn(map("x", "without", 9), cache.lists());
+        labelled.metadata.resource_version = Some("9".to_owned());
+        cache.learn(labelled, cache.lists());
+        assert_eq!(names(&cache), ["a"]);
+        assert_eq!(cache.all()[0].resource_version().as_deref(), Some("9"));
+        cache.learn(map("x", "a", 10), cache.lists());
+        assert_eq!(cache.all()[0].resource_version().as_deref(), Some("9"), "it may be none of them any more");
+    }
 }

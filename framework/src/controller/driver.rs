@@ -272,3 +272,57 @@ impl<R: Reconciler> Runs for Driver<R> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::cache::Scope;
+    use crate::health::Health;
+
+    /// Never comes to an end.
+    struct Hangs(Arc<AtomicUsize>);
+
+    impl Reconciler for Hangs {
+        type Object = ConfigMap;
+        type Error = kube::Error;
+
+        async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Next, kube::Error> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_term_that_ended_and_was_followed_by_another_before_anybody_looked_has_ended() {
+        let (caches, begun) = (Caches::new(Scope::All), Arc::new(AtomicUsize::new(0)));
+        let cache = caches.of::<ConfigMap>(None);
+        let mut map = ConfigMap::default();
+        (map.metadata.name, map.metadata.resource_version) = (Some("a".to_owned()), Some("1".to_owned()));
+        cache.learn(map, cache.lists());
+        let controller = Controller::new("test", Hangs(begun.clone())).resync(Some(Duration::MAX));
+        let driver = Driver::new(controller, &caches, &Metrics::default());
+        let (roles, role) = watch::channel(Role::Leading { term: 1 });
+        let (_going_on, stop) = watch::channel(false);
+        let nobody = tower::service_fn(async |_: http::Request<kube::client::Body>| {
+            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody is asked"))
+        });
+        let (client, pulse) = (Client::new(nobody, "default"), Health::default().pulse("test"));
+        let running = tokio::spawn(driver.run(Orders { client, role, stop, grace: Duration::ZERO, pulse }));
+        let until = async |times| {
+            while begun.load(Ordering::SeqCst) < times {
+                assert!(!running.is_finished(), "it works until it is stopped");
+                tokio::task::yield_now().await;
+            }
+        };
+        until(1).await;
+        roles.send_replace(Role::Standby);
+        roles.send_replace(Role::Leading { term: 2 });
+        let again = tokio::time::timeout(Duration::from_secs(5), until(2)).await;
+        assert!(again.is_ok(), "what began in the first term goes on in the second");
+        running.abort();
+    }
+}

@@ -102,11 +102,27 @@ mod tests {
     }
 
     #[test]
+    fn a_lease_that_vanished_is_made_anew_by_who_held_it_and_by_others_after_its_time() {
+        let mut candidate = Candidate::new("me");
+        candidate.saw(Some(held_by("other", "1")), at(100));
+        assert_eq!(candidate.saw(None, at(102)), Step::Leave(Duration::from_secs(15)), "it may be at work");
+        assert_eq!(candidate.saw(None, at(112)), Step::Leave(Duration::from_secs(5)));
+        assert_eq!(candidate.saw(None, at(117)), Step::Create);
+
+        let mut holder = Candidate::new("me");
+        holder.saw(Some(held_by("me", "1")), at(100));
+        assert_eq!(holder.saw(None, at(102)), Step::Create);
+        let mut slept = Candidate::new("me");
+        slept.saw(Some(held_by("me", "1")), at(100));
+        assert_eq!(slept.saw(None, at(200)), Step::Leave(Duration::from_secs(15)), "another may have had it since");
+    }
+
+    #[test]
     fn a_released_lease_is_taken_at_once_and_ours_is_renewed_however_old() {
         let mut candidate = Candidate::new("me");
         assert_eq!(candidate.saw(Some(held_by("", "1")), at(1)), Step::Take);
         assert_eq!(candidate.saw(Some(held_by("me", "2")), at(2)), Step::Renew);
         assert_eq!(candidate.saw(Some(held_by("me", "2")), at(1000)), Step::Renew);
-        assert_eq!(candidate.saw(None, at(1001)), Step::Create);
+        assert_eq!(Candidate::new("me").saw(None, at(1001)), Step::Create);
     }
 }

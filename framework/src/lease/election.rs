@@ -262,6 +262,10 @@ impl Election {
     }
 }
 
+fn renewal(_before: Option<&MicroTime>, now: Timestamp) -> MicroTime {
+    MicroTime(now)
+}
+
 fn record(lease: &Lease) -> Record {
     let LeaseSpec { holder_identity, lease_duration_seconds, acquire_time, renew_time, lease_transitions, .. } =
         lease.spec.clone().unwrap_or_default();
@@ -272,5 +276,25 @@ fn record(lease: &Lease) -> Record {
         acquired: text(acquire_time),
         renewed: text(renew_time),
         transitions: lease_transitions.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renewal_says_another_time_whatever_the_clock_says() {
+        let at = |micros| MicroTime(Timestamp::from_microsecond(micros).unwrap());
+        for (before, clock, expected) in [
+            (None, 1_000_500, 1_000),
+            (Some(900), 1_000_500, 1_000),
+            // It stands still, or was set back.
+            (Some(1_000), 1_000_500, 1_001),
+            (Some(5_000), 1_000_500, 5_001),
+        ] {
+            let now = Timestamp::from_nanosecond(clock).unwrap();
+            assert_eq!(renewal(before.map(at).as_ref(), now), at(expected), "{before:?}");
+        }
     }
 }

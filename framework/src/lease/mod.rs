@@ -109,6 +109,8 @@ mod tests {
             (seconds(15), seconds(10), seconds(10)),
             (seconds(15), seconds(10), seconds(0)),
             (Duration::from_millis(15_500), seconds(10), seconds(2)),
+            // Nobody could write it into a lease.
+            (seconds(1 << 31), seconds(10), seconds(2)),
         ] {
             assert!(
                 Settings { duration, work, every, ..settings.clone() }.check().is_err(),

@@ -220,6 +220,14 @@ mod tests {
         assert_eq!(shown(&conditions), ["Theirs=True x since 0", "Ready=True Fuller since 10"]);
     }
 
+    #[test]
+    fn a_message_is_as_long_as_an_apiserver_takes() {
+        let mut conditions = Vec::new();
+        Report::reconciling("Refused", "ä".repeat(40_000)).put_on(&mut conditions, None, second(1));
+        let message = &conditions[0].message;
+        assert_eq!((message.chars().count(), message.ends_with("ä…")), (32_768, true));
+    }
+
     fn other() -> Condition {
         Condition {
             last_transition_time: Time(Timestamp::UNIX_EPOCH),
