@@ -71,9 +71,10 @@ pub(super) fn is_key(key: &str, elements: &[Value]) -> bool {
     !elements.is_empty() && elements.iter().all(is_name)
 }
 
-/// Numbers may be written in several ways.
+/// Numbers may be written in several ways. Only as integers are large ones told apart.
 pub(super) fn same(wanted: &Value, live: &Value) -> bool {
-    wanted == live || wanted.as_f64().is_some_and(|number| live.as_f64() == Some(number))
+    let is_floating = wanted.is_f64() || live.is_f64();
+    wanted == live || is_floating && wanted.as_f64().is_some_and(|number| live.as_f64() == Some(number))
 }
 
 pub(super) fn within(path: &mut String, step: &str, inside: impl FnOnce(&mut String)) {

@@ -24,7 +24,10 @@ pub(super) fn id<O: Object>(kind: &Kind<O>, owner: &O) -> String {
 /// Writes the digest of everything else on it.
 pub(super) fn sign<K: Object + Serialize>(wanted: &mut K) -> Result<(), serde_json::Error> {
     wanted.meta_mut().annotations.get_or_insert_default().remove(APPLIED);
-    let digest = Sha256::digest(serde_json::to_vec(&*wanted)?);
+    let mut content = serde_json::to_value(&*wanted)?;
+    // Maps may have another order each time. With another digest each time nothing would ever be as it should be.
+    content.sort_all_objects();
+    let digest = Sha256::digest(serde_json::to_vec(&content)?);
     let digest = BASE64_URL_SAFE_NO_PAD.encode(&digest[..16]);
     wanted.meta_mut().annotations.get_or_insert_default().insert(APPLIED.to_owned(), digest);
     Ok(())

@@ -35,6 +35,8 @@ mod changes;
 mod differences;
 mod error;
 mod marks;
+#[cfg(test)]
+mod pruning;
 
 use std::collections::HashSet;
 

@@ -52,6 +52,9 @@ pub struct Cache<K: Resource> {
     followers: Mutex<Vec<Follower<K>>>,
     /// How many of the watches that fill it have not been complete yet.
     lacking: watch::Sender<usize>,
+    /// Which objects they tell of.
+    scope: Scope,
+    selects: bool,
 }
 
 /// What one watch has listed so far.
@@ -65,7 +68,12 @@ struct Listing<K> {
 
 impl<K: Object> Cache<K> {
     fn new(kind: Kind<K>, watches: usize) -> Self {
-        Self { kind, objects: RwLock::default(), followers: Mutex::default(), lacking: watch::channel(watches).0 }
+        let lacking = watch::channel(watches).0;
+        Self { kind, objects: RwLock::default(), followers: Mutex::default(), lacking, scope: Scope::All, selects: false }
+    }
+
+    fn limited(self, scope: &Scope, selects: bool) -> Self {
+        Self { scope: scope.clone(), selects, ..self }
     }
 
     /// Which kind they are.
@@ -186,12 +194,25 @@ impl<K: Object> Cache<K> {
     pub(crate) fn learn(&self, written: K, lists: u64) {
         let (key, object) = kept(written);
         let before = self.write(|objects| {
-            let learns = objects.may_learn(&object, lists) && !objects.is_outdated(&key, &object);
+            let learns = objects.may_learn(&object, lists)
+                && !objects.is_outdated(&key, &object)
+                && self.is_watched(&object, objects.get(&key).map(|known| &**known));
             learns.then(|| objects.insert(key, object.clone()))
         });
         if let Some(before) = before {
             self.tell(before.as_deref(), Some(&object), false);
         }
+    }
+
+    /// Whether a watch will tell what becomes of an object. Of others nobody would learn that they changed, or went.
+    fn is_watched(&self, object: &K, known: Option<&K>) -> bool {
+        let in_scope = match (&self.scope, object.meta().namespace.as_ref()) {
+            (Scope::Namespaces(names), Some(namespace)) => names.contains(namespace),
+            _ => true,
+        };
+        // The apiserver reads the selector, so what it selected is selected as long as its labels are the same.
+        let same = |known: &K| (&known.meta().uid, &known.meta().labels) == (&object.meta().uid, &object.meta().labels);
+        in_scope && (!self.selects || known.is_some_and(same))
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Objects<K>> {

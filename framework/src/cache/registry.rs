@@ -74,7 +74,7 @@ impl Caches {
             Scope::Namespaces(names) if kind.is_namespaced() => names.iter().cloned().map(Some).collect(),
             _ => vec![None],
         };
-        let cache = Arc::new(Cache::new(kind.clone(), namespaces.len()));
+        let cache = Arc::new(Cache::new(kind.clone(), namespaces.len()).limited(&self.scope, selector.is_some()));
         let label_selector = selector.map(ToOwned::to_owned);
         let config = watcher::Config { label_selector, ..watcher::Config::default() };
         let (filled, awaited) = (cache.clone(), cache.clone());

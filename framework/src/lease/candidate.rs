@@ -22,13 +22,13 @@ pub struct Record {
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// There is no lease: make one.
+    /// There is no lease, and nobody works by one that there was: make one.
     Create,
     /// It is ours: renew it.
     Renew,
     /// It was released, or nobody has renewed it for as long as it says: take it.
     Take,
-    /// It is somebody else's for at least that long.
+    /// It is somebody else's for at least that long, or was and vanished.
     Leave(Duration),
 }
 
@@ -37,22 +37,27 @@ pub enum Step {
 pub struct Candidate {
     identity: String,
     seen: Option<(Record, Moment)>,
+    /// The longest time that any record said.
+    longest: Duration,
+    /// Since when there is none.
+    missing: Option<Moment>,
 }
 
 impl Candidate {
     /// Nothing seen yet.
     pub fn new(identity: impl Into<String>) -> Self {
-        Self { identity: identity.into(), seen: None }
+        Self { identity: identity.into(), seen: None, longest: Duration::ZERO, missing: None }
     }
 
-    /// Takes note of the lease as a request answered it that was sent at `sent` and answered at `now`, and says what to do.
+    /// Takes note of the lease as an answer has it that came at `now`, and says what to do.
     ///
-    /// A record counts as seen when its answer came: earlier would be unsafe, since it may have been written while the request was under way.
+    /// A record counts as seen when its answer came, not when it was asked for: it may have been written while the request was under way. The
+    /// answer may be old by then; a record that it shows may be another one already, so who takes the lease has to write *over that record*
+    /// and no other. A lease that vanished may have a holder who does not know, so it is left alone for as long as any said.
     pub fn saw(&mut self, record: Option<Record>, now: Moment) -> Step {
-        let Some(record) = record else {
-            self.seen = None;
-            return Step::Create;
-        };
+        let Some(record) = record else { return self.saw_none(now) };
+        self.missing = None;
+        self.longest = self.longest.max(record.duration);
         let since = match &self.seen {
             Some((before, since)) if *before == record => *since,
             _ => now,
@@ -67,6 +72,20 @@ impl Candidate {
         };
         self.seen = Some((record, since));
         step
+    }
+
+    fn saw_none(&mut self, now: Moment) -> Step {
+        let since = *self.missing.get_or_insert(now);
+        let was_ours = |(record, seen): &(Record, Moment)| {
+            record.holder == self.identity && now.since(*seen) < record.duration
+        };
+        match &self.seen {
+            Some(seen) if !was_ours(seen) => match self.longest.saturating_sub(now.since(since)) {
+                Duration::ZERO => Step::Create,
+                left => Step::Leave(left),
+            },
+            _ => Step::Create,
+        }
     }
 }
 

@@ -181,15 +181,17 @@ impl Election {
     }
 
     fn held_by_us(&self, mut lease: Lease, taken: bool) -> Lease {
-        let now = Some(MicroTime(Timestamp::now()));
+        let now = Timestamp::now();
         let spec = lease.spec.get_or_insert_default();
         if taken {
             spec.lease_transitions = Some(spec.lease_transitions.map_or(0, |before| before.saturating_add(1)));
-            spec.acquire_time.clone_from(&now);
+            // The holder is another one, so the record is too.
+            spec.renew_time = None;
+            spec.acquire_time = Some(renewal(None, now));
         }
         spec.holder_identity = Some(self.settings.identity.clone());
         spec.lease_duration_seconds = i32::try_from(self.settings.duration.as_secs()).ok();
-        spec.renew_time = now;
+        spec.renew_time = Some(renewal(spec.renew_time.as_ref(), now));
         lease
     }
 
@@ -262,8 +264,12 @@ impl Election {
     }
 }
 
-fn renewal(_before: Option<&MicroTime>, now: Timestamp) -> MicroTime {
-    MicroTime(now)
+/// The time of a renewal: `now`, but always later than the last one. Others know a renewal only by a record that is not the same, and a clock may
+/// stand still or be set back.
+fn renewal(before: Option<&MicroTime>, now: Timestamp) -> MicroTime {
+    let next = before.map_or(i64::MIN, |MicroTime(before)| before.as_microsecond() + 1);
+    // Microseconds are what a lease can say.
+    MicroTime(Timestamp::from_microsecond(now.as_microsecond().max(next)).unwrap_or(now))
 }
 
 fn record(lease: &Lease) -> Record {
