@@ -84,7 +84,7 @@ impl Election {
     }
 
     /// Takes part until `stop` is ready, then closes the fence and gives the lease back, so that another replica has it within a renewal's
-    /// time. End the work first.
+    /// time. End the work first. If a write was given up a moment ago without an answer, the lease is kept until that is surely over.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let mut held = Held::No;
         tokio::select! {
@@ -100,12 +100,23 @@ impl Election {
             Held::Unknown => None,
             Held::Lease(lease) => Some(*lease),
         };
+        self.let_end().await;
         match tokio::time::timeout(self.settings.work / 2, self.release(known)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(lease = self.settings.name, %error, "cannot release the lease; it runs out");
             }
             Err(_) => tracing::warn!(lease = self.settings.name, "cannot release the lease in time; it runs out"),
+        }
+    }
+
+    /// Waits until writes that were given up have had as much time as those have that the end of a lease cuts short: they may still be carried
+    /// out, and a successor would be at work already.
+    async fn let_end(&self) {
+        let time = self.settings.duration.saturating_sub(self.settings.work);
+        let left = || self.fence.given_up().map(|since| time.saturating_sub(self.clock.now().since(since)));
+        while let Some(left) = left().filter(|left| !left.is_zero()) {
+            tokio::time::sleep(left).await;
         }
     }
 
