@@ -161,7 +161,7 @@ impl Election {
             Some(lease) => Some(lease),
             None => self.api.get_opt(&self.settings.name).await?,
         };
-        let step = candidate.saw(lease.as_ref().map(record), self.clock.now());
+        let step = candidate.saw(lease.as_ref().map(record), self.fence.check().is_ok(), self.clock.now());
         let (lease, taken) = match (step, lease) {
             (Step::Leave(_), _) => return Ok(Attempt::Others),
             (Step::Renew, Some(lease)) => (lease, false),
@@ -176,7 +176,7 @@ impl Election {
         };
         match written {
             Ok(lease) => {
-                candidate.saw(Some(record(&lease)), self.clock.now());
+                candidate.saw(Some(record(&lease)), true, self.clock.now());
                 Ok(Attempt::Held(Box::new(lease)))
             }
             // Somebody touched it. If it is ours all the same, the fence is open for a while still and the next look tells.
@@ -277,7 +277,7 @@ impl Election {
 
 /// The time of a renewal: `now`, but always later than the last one. Others know a renewal only by a record that is not the same, and a clock may
 /// stand still or be set back.
-fn renewal(before: Option<&MicroTime>, now: Timestamp) -> MicroTime {
+pub(super) fn renewal(before: Option<&MicroTime>, now: Timestamp) -> MicroTime {
     let next = before.map_or(i64::MIN, |MicroTime(before)| before.as_microsecond() + 1);
     // Microseconds are what a lease can say.
     MicroTime(Timestamp::from_microsecond(now.as_microsecond().max(next)).unwrap_or(now))
