@@ -9,6 +9,7 @@
 mod feed;
 mod objects;
 mod registry;
+mod trouble;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
