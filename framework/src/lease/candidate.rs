@@ -17,6 +17,8 @@ pub struct Record {
     pub renewed: String,
     /// How often it changed hands.
     pub transitions: i32,
+    /// The uid of the lease: one that was deleted and made anew may otherwise say the same as before.
+    pub uid: String,
 }
 
 /// What to do now.

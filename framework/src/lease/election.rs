@@ -293,6 +293,7 @@ fn record(lease: &Lease) -> Record {
         acquired: text(acquire_time),
         renewed: text(renew_time),
         transitions: lease_transitions.unwrap_or_default(),
+        uid: lease.metadata.uid.clone().unwrap_or_default(),
     }
 }
 

@@ -188,11 +188,12 @@ impl Replica {
         match self.candidate.saw(record.clone(), self.works(now), local) {
             Step::Leave(_) => self.works_until = Moment::since_start(Duration::ZERO),
             step => {
-                let before = record.filter(|_| step == Step::Renew).unwrap_or_default();
-                let last = before.renewed.parse().ok().map(MicroTime);
+                let before = record.unwrap_or_default();
+                let last = before.renewed.parse().ok().map(MicroTime).filter(|_| step == Step::Renew);
                 let MicroTime(renewed) = renewal(last.as_ref(), self.conditions.wall.at(now));
                 let (holder, duration) = (self.name.to_owned(), self.settings.duration);
-                let next = Record { holder, renewed: renewed.to_string(), duration, ..before };
+                let transitions = before.transitions + i32::from(step == Step::Take);
+                let next = Record { holder, renewed: renewed.to_string(), duration, transitions, ..before };
                 self.send(Request::Write(next, version), asked, now);
             }
         }
@@ -216,9 +217,11 @@ fn serve(server: &mut Server, flight: &mut Flight) {
     flight.answer = Some(match &flight.request {
         Request::Read => Answer::Is(server.record.clone(), server.version),
         Request::Write(record, version) if *version == server.version => {
+            let uid = server.record.take().map_or_else(|| server.version.to_string(), |before| before.uid);
+            let record = Record { uid, ..record.clone() };
             server.record = Some(record.clone());
             server.version += 1;
-            Answer::Written(record.clone(), server.version)
+            Answer::Written(record, server.version)
         }
         Request::Write(..) => Answer::Conflict,
     });
