@@ -96,8 +96,7 @@ mod tests {
 
     #[test]
     fn only_what_is_wanted_counts() {
-        let live =
-            json!({"spec": {"replicas": 1, "strategy": {"type": "RollingUpdate"}, "paused": false, "serial": 9_007_199_254_740_992_u64}, "status": {}});
+        let live = json!({"spec": {"replicas": 1, "strategy": {"type": "RollingUpdate"}, "paused": false, "serial": 9_007_199_254_740_992_u64}, "status": {}});
         for (wanted, expected) in [
             (json!({"spec": {"replicas": 1}}), vec![]),
             (json!({"spec": {"replicas": 1.0, "selector": {}, "volumes": []}}), vec![]),

@@ -55,7 +55,8 @@ mod tests {
     fn the_order_in_which_fields_happen_to_be_written_is_no_difference() {
         let signed = |fields: [(&str, u32); 2]| {
             let resource = kube::core::discovery::ApiResource::erase::<ConfigMap>(&());
-            let data: serde_json::Map<_, _> = fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+            let data: serde_json::Map<_, _> =
+                fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
             let mut object = kube::core::DynamicObject::new("a", &resource).data(serde_json::json!({"data": data}));
             sign(&mut object).expect("it is JSON");
             object.metadata.annotations

@@ -31,7 +31,8 @@ async fn only_what_was_looked_at_is_deleted() {
         async move {
             let body = request.into_body().collect_bytes().await.unwrap();
             asks.lock().unwrap().push(serde_json::from_slice::<Value>(&body).unwrap());
-            let refused = json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "message": "", "code": 409});
+            let refused =
+                json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "message": "", "code": 409});
             let answer = Response::builder().status(409).body(Body::from(refused.to_string().into_bytes()));
             Ok::<_, std::io::Error>(answer.unwrap())
         }

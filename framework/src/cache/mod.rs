@@ -70,7 +70,14 @@ struct Listing<K> {
 impl<K: Object> Cache<K> {
     fn new(kind: Kind<K>, watches: usize) -> Self {
         let lacking = watch::channel(watches).0;
-        Self { kind, objects: RwLock::default(), followers: Mutex::default(), lacking, scope: Scope::All, selects: false }
+        Self {
+            kind,
+            objects: RwLock::default(),
+            followers: Mutex::default(),
+            lacking,
+            scope: Scope::All,
+            selects: false,
+        }
     }
 
     fn limited(self, scope: &Scope, selects: bool) -> Self {

@@ -111,7 +111,10 @@ mod tests {
     fn times_of_day_in_a_lease_do_not_matter() {
         for renewed in ["1970-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z", "nonsense"] {
             let mut candidate = Candidate::new("me");
-            assert_eq!(candidate.saw(Some(held_by("other", renewed)), false, at(1)), Step::Leave(Duration::from_secs(15)));
+            assert_eq!(
+                candidate.saw(Some(held_by("other", renewed)), false, at(1)),
+                Step::Leave(Duration::from_secs(15))
+            );
         }
     }
 

@@ -61,7 +61,8 @@ async fn given_back_after(method: Method) -> Duration {
     let running = tokio::spawn(election.run(async { drop(stopped.await) }));
     role.wait_for(|role| *role != Role::Standby).await.unwrap();
 
-    let mut service = fence.layer(tower::service_fn(async |_: Request<()>| std::future::pending::<Result<(), BoxError>>().await));
+    let mut service =
+        fence.layer(tower::service_fn(async |_: Request<()>| std::future::pending::<Result<(), BoxError>>().await));
     let request = service.call(Request::builder().method(method).body(()).unwrap());
     assert!(request.now_or_never().is_none(), "it is under way, and nobody waits for it any more");
     let ended = Instant::now();

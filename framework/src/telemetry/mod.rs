@@ -214,7 +214,9 @@ pub(crate) mod tests {
         let lines = Lines::default();
         let (subscriber, telemetry) = Settings::new("test").writer(lines.clone()).build().unwrap();
         let service = tower::service_fn(async |_: http::Request<kube::client::Body>| {
-            Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::from(b"{\"data\": {\"a\": \"sesame".to_vec())))
+            Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::from(
+                b"{\"data\": {\"a\": \"sesame".to_vec(),
+            )))
         });
         let here = tracing::dispatcher::set_default(&subscriber);
         let client = kube::Client::new(service, "default");

@@ -117,10 +117,11 @@ async fn who_leads_again_begins_with_what_is_there_although_its_watch_was_left_a
     let (proxy, api, log) = (Proxy::start(cluster).await, tanks(cluster.client(), &namespace), Log::default());
     let logs = log.clone();
     let manager = Manager::with_scope(proxy.config(), Scope::namespaces([&namespace]));
-    let manager = manager.leader_election(settings(&namespace, "one")).controller(controller(move |tank: Arc<Tank>, _| {
-        logs.add(format!("{} at {}", tank.name_any(), tank.spec.level));
-        async { Ok::<_, Problem>(Next::Change) }
-    }));
+    let manager =
+        manager.leader_election(settings(&namespace, "one")).controller(controller(move |tank: Arc<Tank>, _| {
+            logs.add(format!("{} at {}", tank.name_any(), tank.spec.level));
+            async { Ok::<_, Problem>(Next::Change) }
+        }));
     let metrics = manager.metrics();
     let running = run(manager);
     create(&api, &["a"]).await;
