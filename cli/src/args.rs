@@ -158,22 +158,13 @@ const WITHOUT_PLANE: [&str; 2] = ["new", "completion"];
 
 /// The command line, with help that names a control plane only where there is one.
 pub(crate) fn command() -> clap::Command {
-    let mut command = Arguments::command();
-    // What is global is in every command once this is done.
-    command.build();
-    for name in WITHOUT_PLANE {
-        if let Some(command) = command.find_subcommand_mut(name) {
-            without_plane(command);
-        }
-    }
-    command
-}
-
-fn without_plane(command: &mut clap::Command) {
-    for name in ["name", "dir"] {
-        *command = std::mem::take(command).mut_arg(name, |arg| arg.hide(true));
-    }
-    command.get_subcommands_mut().filter(|command| command.get_name() != "help").for_each(without_plane);
+    let command = Arguments::command();
+    let global = command.get_arguments().filter(|argument| argument.is_global_set());
+    let hidden: Vec<_> = global.map(|argument| argument.clone().hide(true)).collect();
+    // What a command has already it does not get from above, and what it has it hands down.
+    WITHOUT_PLANE
+        .into_iter()
+        .fold(command, |command, name| command.mut_subcommand(name, |sub| sub.args(hidden.clone())))
 }
 
 impl Which {

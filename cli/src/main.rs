@@ -11,7 +11,7 @@ mod stops;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{CommandFactory, FromArgMatches};
+use clap::FromArgMatches;
 use trishanku::status::Health;
 
 use crate::args::{Arguments, Command, New};
@@ -59,7 +59,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Completion { shell } => {
-            let mut command = Arguments::command();
+            let mut command = args::command();
             clap_complete::generate(*shell, &mut command, "trishanku", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
