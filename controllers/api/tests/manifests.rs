@@ -1,4 +1,5 @@
 //! What the API server takes and refuses.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
 
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -136,6 +137,7 @@ fn heaven(change: impl FnOnce(&mut Value)) -> Value {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 async fn what_cannot_be_right_is_refused_with_the_field_and_the_remedy() {
     let (_cluster, client, namespace) = cluster().await;
     let set = |path: &str, value: Value| {
