@@ -32,13 +32,14 @@ pub struct Writer {
     manager: String,
     instance: Option<String>,
     own: BTreeSet<String>,
+    events: bool,
 }
 
 impl Writer {
     /// In the name of this controller, which is also the manager of the fields. It must stay the same for ever.
     pub fn new(controller: impl Into<String>) -> Self {
         let own = [READY, RECONCILING, STALLED].map(ToOwned::to_owned).into();
-        Self { manager: controller.into(), instance: None, own }
+        Self { manager: controller.into(), instance: None, own, events: true }
     }
 
     /// Writes conditions of this type too. Those of types that are not named belong to others, and are left to them.
@@ -52,6 +53,14 @@ impl Writer {
     #[must_use]
     pub fn instance(mut self, instance: impl Into<String>) -> Self {
         self.instance = Some(instance.into());
+        self
+    }
+
+    /// Sends no events. Each is a write as dear as that of the status, and its answer is waited for: for kinds with very many objects, at which nobody
+    /// looks one by one.
+    #[must_use]
+    pub fn without_events(mut self) -> Self {
+        self.events = false;
         self
     }
 
@@ -118,7 +127,7 @@ impl Writer {
             STALLED => transition.to == "True",
             _ => false,
         };
-        if !told {
+        if !told || !self.events {
             return;
         }
         let reporter = Reporter { controller: self.manager.clone(), instance: self.instance.clone() };
