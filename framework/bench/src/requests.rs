@@ -108,8 +108,10 @@ impl Requests {
         self.read += file.read_to_end(&mut self.rest)? as u64;
         let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
         let lines: Vec<u8> = self.rest.drain(..whole).collect();
-        for line in std::str::from_utf8(&lines)?.lines().filter(|line| line.contains(&self.user)) {
-            self.add(line)?;
+        for line in std::str::from_utf8(&lines)?.lines() {
+            if line.contains(&self.user) {
+                self.add(line)?;
+            }
         }
         Ok(self.counts)
     }

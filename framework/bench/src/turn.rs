@@ -106,8 +106,7 @@ async fn on(cluster: &TestCluster, kind: Kind, program: &Path, plan: Plan) -> Re
     let took = requests.last_ready(contestant.started()).context("no status was written")?;
     tokio::time::sleep(plan.rest).await;
     let (making_peak, made) = (contestant.peak_memory()?, contestant.memory()?);
-    let since = Since { cpu: Duration::ZERO, reconciles: Reconciles::default(), requests: Counts::default() };
-    let making = since.until_now(took, &mut contestant, &mut requests).await?;
+    let making = Since::default().until_now(took, &mut contestant, &mut requests).await?;
     contestant.stop().await?;
     verify(cluster.client(), &namespace, plan.objects).await?;
 
@@ -122,7 +121,7 @@ async fn on(cluster: &TestCluster, kind: Kind, program: &Path, plan: Plan) -> Re
     let took = contestant.age();
     tokio::time::sleep(plan.rest).await;
     let (restart_peak, restarted) = (contestant.peak_memory()?, contestant.memory()?);
-    let since = Since { requests: before, ..since };
+    let since = Since { requests: before, ..Since::default() };
     let restart = since.until_now(took, &mut contestant, &mut requests).await?;
     ensure!(contestant.age() < plan.resync * 9 / 10, "a start and a rest take longer than the time between resyncs");
 
@@ -133,6 +132,7 @@ async fn on(cluster: &TestCluster, kind: Kind, program: &Path, plan: Plan) -> Re
 }
 
 /// What a stretch begins with.
+#[derive(Clone, Copy, Default)]
 struct Since {
     cpu: Duration,
     reconciles: Reconciles,

@@ -81,7 +81,10 @@ async fn main() -> Result<()> {
         .owns::<Secret>()
         .concurrency(options.concurrency.into())
         .resync(Some(options.resync()));
-    let mut stop = signal(SignalKind::terminate())?;
-    manager.controller(controller).run(async move { drop(stop.recv().await) }).await?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let stop = async move {
+        let _told = terminate.recv().await;
+    };
+    manager.controller(controller).run(stop).await?;
     Ok(())
 }

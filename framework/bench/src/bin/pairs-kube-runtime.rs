@@ -18,7 +18,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::{self, Action};
 use kube::runtime::reflector::{self, ObjectRef, Store};
-use kube::runtime::{Config as WatchConfig, Controller, WatchStreamExt, predicates, watcher};
+use kube::runtime::{Controller, WatchStreamExt, predicates, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -114,7 +114,7 @@ where
         + 'static,
 {
     let (store, writer) = reflector::store();
-    let events = watcher(Api::<K>::all(client.clone()), WatchConfig::default());
+    let events = watcher(Api::<K>::all(client.clone()), watcher::Config::default());
     (store, events.default_backoff().reflect(writer))
 }
 
