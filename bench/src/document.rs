@@ -30,14 +30,8 @@ pub enum Section {
     Framework,
 }
 
-const ALL: [Section; 6] = [
-    Section::Comparison,
-    Section::Kube,
-    Section::Memory,
-    Section::IdleCost,
-    Section::Branches,
-    Section::Framework,
-];
+const ALL: [Section; 6] =
+    [Section::Comparison, Section::Kube, Section::Memory, Section::IdleCost, Section::Branches, Section::Framework];
 
 impl Section {
     fn marker(self) -> &'static str {

@@ -35,7 +35,13 @@ struct Args {
     rounds: u32,
 
     /// Only these, separated by commas
-    #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',', default_value = "framework,kube-runtime,go,go-stripped")]
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "framework,kube-runtime,go,go-stripped"
+    )]
     only: Vec<Kind>,
 
     /// Seconds of rest before memory is measured

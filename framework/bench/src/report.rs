@@ -101,62 +101,74 @@ impl Report {
     }
 
     fn making(&self) -> String {
-        self.table("from nothing to ready", &[
-            ("seconds", |side, _| number(side.mean(|turn| turn.making.seconds))),
-            ("objects /s", |side, plan| number(plan.objects as f64 / side.mean(|turn| turn.making.seconds))),
-            ("CPU µs per object", |side, plan| {
-                number(side.mean(|turn| turn.making.cpu_seconds) * 1e6 / plan.objects as f64)
-            }),
-            ("reconciles per object", |side, plan| {
-                number(side.mean(|turn| turn.making.reconciles as f64) / plan.objects as f64)
-            }),
-            ("applies per object", |side, plan| {
-                number(side.mean(|turn| turn.making.requests.applies as f64) / plan.objects as f64)
-            }),
-            ("statuses per object", |side, plan| {
-                number(side.mean(|turn| turn.making.requests.statuses as f64) / plan.objects as f64)
-            }),
-            ("calls per reconcile", |side, _| calls_per_reconcile(side, |turn| turn.making)),
-            ("failures", |side, _| failures(side, |turn| turn.making)),
-        ])
+        self.table(
+            "from nothing to ready",
+            &[
+                ("seconds", |side, _| number(side.mean(|turn| turn.making.seconds))),
+                ("objects /s", |side, plan| number(plan.objects as f64 / side.mean(|turn| turn.making.seconds))),
+                ("CPU µs per object", |side, plan| {
+                    number(side.mean(|turn| turn.making.cpu_seconds) * 1e6 / plan.objects as f64)
+                }),
+                ("reconciles per object", |side, plan| {
+                    number(side.mean(|turn| turn.making.reconciles as f64) / plan.objects as f64)
+                }),
+                ("applies per object", |side, plan| {
+                    number(side.mean(|turn| turn.making.requests.applies as f64) / plan.objects as f64)
+                }),
+                ("statuses per object", |side, plan| {
+                    number(side.mean(|turn| turn.making.requests.statuses as f64) / plan.objects as f64)
+                }),
+                ("calls per reconcile", |side, _| calls_per_reconcile(side, |turn| turn.making)),
+                ("failures", |side, _| failures(side, |turn| turn.making)),
+            ],
+        )
     }
 
     fn restarts(&self) -> String {
-        self.table("restart", &[
-            ("seconds", |side, _| number(side.mean(|turn| turn.restart.seconds))),
-            ("CPU s", |side, _| number(side.mean(|turn| turn.restart.cpu_seconds))),
-            ("reconciles", |side, _| number(side.mean(|turn| turn.restart.reconciles as f64))),
-            ("lists", |side, _| number(side.mean(|turn| turn.restart.requests.lists as f64))),
-            ("watches", |side, _| number(side.mean(|turn| turn.restart.requests.watches as f64))),
-            ("calls per reconcile", |side, _| calls_per_reconcile(side, |turn| turn.restart)),
-            ("writes", |side, _| writes(side, |turn| turn.restart)),
-            ("failures", |side, _| failures(side, |turn| turn.restart)),
-        ])
+        self.table(
+            "restart",
+            &[
+                ("seconds", |side, _| number(side.mean(|turn| turn.restart.seconds))),
+                ("CPU s", |side, _| number(side.mean(|turn| turn.restart.cpu_seconds))),
+                ("reconciles", |side, _| number(side.mean(|turn| turn.restart.reconciles as f64))),
+                ("lists", |side, _| number(side.mean(|turn| turn.restart.requests.lists as f64))),
+                ("watches", |side, _| number(side.mean(|turn| turn.restart.requests.watches as f64))),
+                ("calls per reconcile", |side, _| calls_per_reconcile(side, |turn| turn.restart)),
+                ("writes", |side, _| writes(side, |turn| turn.restart)),
+                ("failures", |side, _| failures(side, |turn| turn.restart)),
+            ],
+        )
     }
 
     fn resyncs(&self) -> String {
-        self.table("resync", &[
-            ("seconds", |side, _| number(side.mean(|turn| turn.resync.seconds))),
-            ("CPU µs per reconcile", |side, _| {
-                let reconciles = side.mean(|turn| turn.resync.reconciles as f64);
-                number(side.mean(|turn| turn.resync.cpu_seconds) * 1e6 / reconciles)
-            }),
-            ("reconciles", |side, _| number(side.mean(|turn| turn.resync.reconciles as f64))),
-            ("calls per reconcile", |side, _| calls_per_reconcile(side, |turn| turn.resync)),
-            ("writes", |side, _| writes(side, |turn| turn.resync)),
-            ("failures", |side, _| failures(side, |turn| turn.resync)),
-        ])
+        self.table(
+            "resync",
+            &[
+                ("seconds", |side, _| number(side.mean(|turn| turn.resync.seconds))),
+                ("CPU µs per reconcile", |side, _| {
+                    let reconciles = side.mean(|turn| turn.resync.reconciles as f64);
+                    number(side.mean(|turn| turn.resync.cpu_seconds) * 1e6 / reconciles)
+                }),
+                ("reconciles", |side, _| number(side.mean(|turn| turn.resync.reconciles as f64))),
+                ("calls per reconcile", |side, _| calls_per_reconcile(side, |turn| turn.resync)),
+                ("writes", |side, _| writes(side, |turn| turn.resync)),
+                ("failures", |side, _| failures(side, |turn| turn.resync)),
+            ],
+        )
     }
 
     fn memory(&self) -> String {
-        self.table("memory", &[
-            ("ready", |side, _| mebibytes(side.mean(|turn| turn.made.resident as f64) as u64)),
-            ("of it its own", |side, _| mebibytes(side.mean(|turn| turn.made.own as f64) as u64)),
-            ("peak", |side, _| mebibytes(side.mean(|turn| turn.making_peak as f64) as u64)),
-            ("restarted", |side, _| mebibytes(side.mean(|turn| turn.restarted.resident as f64) as u64)),
-            ("of it its own", |side, _| mebibytes(side.mean(|turn| turn.restarted.own as f64) as u64)),
-            ("peak", |side, _| mebibytes(side.mean(|turn| turn.restart_peak as f64) as u64)),
-        ])
+        self.table(
+            "memory",
+            &[
+                ("ready", |side, _| mebibytes(side.mean(|turn| turn.made.resident as f64) as u64)),
+                ("of it its own", |side, _| mebibytes(side.mean(|turn| turn.made.own as f64) as u64)),
+                ("peak", |side, _| mebibytes(side.mean(|turn| turn.making_peak as f64) as u64)),
+                ("restarted", |side, _| mebibytes(side.mean(|turn| turn.restarted.resident as f64) as u64)),
+                ("of it its own", |side, _| mebibytes(side.mean(|turn| turn.restarted.own as f64) as u64)),
+                ("peak", |side, _| mebibytes(side.mean(|turn| turn.restart_peak as f64) as u64)),
+            ],
+        )
     }
 
     /// The section of the document.

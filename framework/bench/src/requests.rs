@@ -178,7 +178,8 @@ mod tests {
         let status = line("a", "patch", "pairs", "status", 200);
         let (first, second) = status.split_at(40);
         log.write_all(first.as_bytes()).unwrap();
-        let expected = Counts { applies: 1, lists: 1, watches: 1, others: 1, other_writes: 1, refused: 1, ..Counts::default() };
+        let expected =
+            Counts { applies: 1, lists: 1, watches: 1, others: 1, other_writes: 1, refused: 1, ..Counts::default() };
         assert_eq!((requests.look().unwrap(), requests.ready()), (expected, 0));
         log.write_all(second.as_bytes()).unwrap();
         assert_eq!(requests.look().unwrap().since(&expected), Counts { statuses: 1, ..Counts::default() });

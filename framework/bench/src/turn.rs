@@ -114,10 +114,8 @@ async fn on(cluster: &TestCluster, kind: Kind, program: &Path, plan: Plan) -> Re
     let settings = Settings { resync: plan.resync, ..settings };
     let mut contestant = Contestant::start(kind, program, cluster, folder.path(), settings)?;
     let objects = plan.objects as u64;
-    until("all objects to be reconciled", async || {
-        Ok((contestant.reconciles().await?.done >= objects).then_some(()))
-    })
-    .await?;
+    until("all objects to be reconciled", async || Ok((contestant.reconciles().await?.done >= objects).then_some(())))
+        .await?;
     let took = contestant.age();
     tokio::time::sleep(plan.rest).await;
     let (restart_peak, restarted) = (contestant.peak_memory()?, contestant.memory()?);

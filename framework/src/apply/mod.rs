@@ -174,7 +174,7 @@ impl<'a, O: Object> Set<'a, O> {
     {
         let (key, kind) = (self.put_in_place(&mut wanted)?, || K::kind(&()).into_owned());
         let lists = cache.lists();
-        let live = cache.get(&key);
+        let (live, settled) = cache.settled(&key).unzip();
         if let Some(live) = &live {
             let ours = self.owner.meta().uid.as_deref();
             if controller(&**live) != ours {
@@ -183,7 +183,10 @@ impl<'a, O: Object> Set<'a, O> {
         }
         self.applied.insert((TypeId::of::<K>(), key.clone()));
         let encode = |source| ApplyError::Encode { kind: kind(), key: key.clone(), source };
-        sign(&mut wanted).map_err(encode)?;
+        let digest = sign(&mut wanted).map_err(encode)?;
+        if settled.flatten() == Some(digest) {
+            return Ok(Applied::Unchanged);
+        }
         if self.stamps {
             stamp(&mut wanted, live.as_deref());
         }
@@ -191,6 +194,8 @@ impl<'a, O: Object> Set<'a, O> {
         if let Some(live) = &live {
             let differences = differences(&wanted, &serde_json::to_value(&**live).map_err(encode)?);
             if differences.is_empty() {
+                // Until it changes, or something else is wanted, nobody has to look again.
+                cache.settle(&key, live, digest);
                 return Ok(Applied::Unchanged);
             }
             // Values may be secrets.

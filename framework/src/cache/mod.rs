@@ -17,7 +17,7 @@ use kube::runtime::watcher::Event;
 use tokio::sync::watch;
 
 use self::objects::Objects;
-pub(crate) use self::objects::controller;
+pub(crate) use self::objects::{Fingerprint, controller};
 pub use self::registry::{Caches, Scope};
 use crate::{Key, Object};
 
@@ -169,6 +169,16 @@ impl<K: Object> Cache<K> {
         }
     }
 
+    /// An object, and what was wanted of it when it was last found to be so. Another version of it has not been looked at.
+    pub(crate) fn settled(&self, key: &Key) -> Option<(Arc<K>, Option<Fingerprint>)> {
+        self.read().settled(key)
+    }
+
+    /// Takes note that `object`, if it is still what is there, is as `wanted`.
+    pub(crate) fn settle(&self, key: &Key, object: &Arc<K>, wanted: Fingerprint) {
+        self.write(|objects| objects.settle(key, object, wanted));
+    }
+
     /// What [`learn`](Self::learn) wants to know from before a write.
     pub(crate) fn lists(&self) -> u64 {
         self.read().lists()
@@ -217,7 +227,8 @@ impl<K> std::fmt::Debug for Cache<K> {
 /// What is kept of an object: who manages which field is often half of it, and nobody asks.
 fn kept<K: Object>(mut object: K) -> (Key, Arc<K>) {
     object.meta_mut().managed_fields = None;
-    (Key::of(&object), Arc::new(object))
+    // A copy takes as much room as it needs. What was read has room for four owners, four conditions, and so on.
+    (Key::of(&object), Arc::new(object.clone()))
 }
 
 #[cfg(test)]
@@ -270,6 +281,24 @@ mod tests {
         assert_eq!(take(&told), ["a: 1 -> ", "c: 3 -> 4", "d:  -> 5"]);
         assert_eq!((cache.len(), cache.get(&Key::namespaced("x", "a"))), (3, None));
         assert!(cache.all().iter().all(|map| map.metadata.managed_fields.is_none()));
+    }
+
+    #[test]
+    fn what_was_as_wanted_is_so_until_there_is_another_version() {
+        let (cache, key) = (Cache::new(1), Key::namespaced("x", "a"));
+        let mut listing = Listing::default();
+        let settled = |cache: &Cache<ConfigMap>| cache.settled(&key).and_then(|(_, wanted)| wanted);
+        list(&cache, &mut listing, vec![map("x", "a", 1)]);
+        let object = cache.get(&key).unwrap();
+        cache.settle(&key, &object, [1; 16]);
+        // The same version once more, as after a gap.
+        list(&cache, &mut listing, vec![map("x", "a", 1)]);
+        assert_eq!(settled(&cache), Some([1; 16]));
+        cache.apply(Event::Apply(map("x", "a", 2)), &mut listing);
+        assert_eq!(settled(&cache), None);
+        // It is about what was there before.
+        cache.settle(&key, &object, [1; 16]);
+        assert_eq!(settled(&cache), None);
     }
 
     #[test]

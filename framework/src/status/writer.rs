@@ -88,11 +88,12 @@ impl Writer {
         let (metadata, lists) = (object.meta(), cache.lists());
         let transitions = report.put_on(status.conditions(), metadata.generation, Timestamp::now());
         *status.observed_generation() = metadata.generation;
-        let mut status = serde_json::to_value(&status).map_err(kube::Error::SerdeError)?;
-        let before = before.map(serde_json::to_value).transpose().map_err(kube::Error::SerdeError)?;
-        if before.as_ref() == Some(&status) {
+        if let Some(before) = before
+            && says_the_same(before, &status).map_err(kube::Error::SerdeError)?
+        {
             return Ok(false);
         }
+        let mut status = serde_json::to_value(&status).map_err(kube::Error::SerdeError)?;
         if let Some(conditions) = status.get_mut("conditions").and_then(serde_json::Value::as_array_mut) {
             let ours =
                 |condition: &serde_json::Value| condition["type"].as_str().is_some_and(|of| self.own.contains(of));
@@ -143,6 +144,12 @@ impl Writer {
             tracing::warn!(object = %Key::of(object), %error, "cannot send an event");
         }
     }
+}
+
+fn says_the_same<S: Serialize>(one: &S, other: &S) -> serde_json::Result<bool> {
+    // As text it is quick; maps without an order may be the same and read otherwise.
+    Ok(serde_json::to_vec(one)? == serde_json::to_vec(other)?
+        || serde_json::to_value(one)? == serde_json::to_value(other)?)
 }
 
 fn note(message: &str) -> String {

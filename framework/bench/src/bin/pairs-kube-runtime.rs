@@ -131,7 +131,9 @@ fn every(period: Duration) -> impl Stream<Item = ()> + Send + 'static {
 async fn metrics(State(context): State<Arc<Context>>) -> String {
     let [success, error] = [&context.reconciled, &context.failed].map(|count| count.load(Ordering::Relaxed));
     let name = "controller_runtime_reconcile_total";
-    format!("{name}{{controller=\"pair\",result=\"success\"}} {success}\n{name}{{controller=\"pair\",result=\"error\"}} {error}\n")
+    format!(
+        "{name}{{controller=\"pair\",result=\"success\"}} {success}\n{name}{{controller=\"pair\",result=\"error\"}} {error}\n"
+    )
 }
 
 async fn serve(address: SocketAddr, context: Arc<Context>) -> Result<()> {
