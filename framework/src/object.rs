@@ -4,17 +4,27 @@ use std::fmt::Debug;
 
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Api, Client, Resource};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// A kind whose group, version and name are known when the program is compiled: those of `k8s_openapi`, and those that derive
 /// `kube::CustomResource`.
+///
+/// It has to read what it writes: [caches](crate::cache) keep objects as JSON.
 pub trait Object:
-    Resource<DynamicType = (), Scope: Reach<Self>> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
+    Resource<DynamicType = (), Scope: Reach<Self>> + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static
 {
 }
 
 impl<K> Object for K where
-    K: Resource<DynamicType = (), Scope: Reach<K>> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
+    K: Resource<DynamicType = (), Scope: Reach<K>>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Serialize
+        + Send
+        + Sync
+        + 'static
 {
 }
 

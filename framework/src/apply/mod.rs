@@ -42,7 +42,7 @@ use serde::Serialize;
 pub use self::differences::{Difference, differences};
 pub use self::marks::{APPLIED, PART_OF};
 use self::marks::{id, sign, stamp};
-use crate::cache::{Cache, controller};
+use crate::cache::Cache;
 use crate::object::Reach;
 use crate::{Failure, Key, Object, Retry};
 
@@ -174,28 +174,29 @@ impl<'a, O: Object> Set<'a, O> {
     {
         let (key, kind) = (self.put_in_place(&mut wanted)?, || K::kind(&()).into_owned());
         let lists = cache.lists();
-        let (live, settled) = cache.settled(&key).unzip();
-        if let Some(live) = &live {
+        let known = cache.known(&key);
+        if let Some(known) = &known {
             let ours = self.owner.meta().uid.as_deref();
-            if controller(&**live) != ours {
-                return Err(ApplyError::NotOurs { kind: kind(), owner: owner_name(&**live), key });
+            if known.owner() != ours {
+                return Err(ApplyError::NotOurs { kind: kind(), owner: owner_name(&*known.object().object()), key });
             }
         }
         self.applied.insert((TypeId::of::<K>(), key.clone()));
         let encode = |source| ApplyError::Encode { kind: kind(), key: key.clone(), source };
         let digest = sign(&mut wanted).map_err(encode)?;
-        if settled.flatten() == Some(digest) {
+        if known.as_ref().is_some_and(|known| known.settled() == Some(digest)) {
             return Ok(Applied::Unchanged);
         }
+        let live = known.as_ref().map(|known| known.object().object());
         if self.stamps {
             stamp(&mut wanted, live.as_deref());
         }
         let wanted = serde_json::to_value(&wanted).map_err(encode)?;
-        if let Some(live) = &live {
+        if let (Some(known), Some(live)) = (&known, &live) {
             let differences = differences(&wanted, &serde_json::to_value(&**live).map_err(encode)?);
             if differences.is_empty() {
                 // Until it changes, or something else is wanted, nobody has to look again.
-                cache.settle(&key, live, digest);
+                cache.settle(&key, known, digest);
                 return Ok(Applied::Unchanged);
             }
             // Values may be secrets.

@@ -198,9 +198,9 @@ impl<R: Reconciler> Controller<R> {
     ) -> Self {
         self.connections.push(Box::new(move |caches, driver| {
             let driver = Arc::downgrade(driver);
-            caches.of::<W>(None).follow(move |change| {
-                // What was there to begin with is there for the first reconcile too.
-                if let Some(driver) = driver.upgrade().filter(|_| !change.initial) {
+            // What was there to begin with is there for the first reconcile too.
+            caches.of::<W>(None).follow_later(move |change| {
+                if let Some(driver) = driver.upgrade() {
                     driver.affected(affected(change));
                 }
             });
