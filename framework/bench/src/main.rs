@@ -62,7 +62,7 @@ struct Args {
 
 impl Args {
     /// The command for the report, without paths of this machine.
-    fn command(&self) -> String {
+    fn given(&self) -> String {
         let only: Vec<_> = self.only.iter().map(|kind| kind.name()).collect();
         format!(
             "trishanku-framework-bench --objects {} --concurrency {} --rounds {} --only {} --rest {} --resync {}",
@@ -109,7 +109,7 @@ fn measure(args: &Args) -> Result<()> {
             }
         }
     })?;
-    let report = Report { command: args.command(), date, machine, plan, sides };
+    let report = Report { command: args.given(), date, machine, plan, sides };
     args.output.deliver(&report, &report.tables(), Section::Framework, &report.section())
 }
 

@@ -71,6 +71,9 @@ impl Report {
     fn ratios(&self) -> String {
         let Some(framework) = self.side(Kind::Framework) else { return String::new() };
         let others: Vec<_> = self.sides.iter().filter(|side| side.kind != Kind::Framework).collect();
+        if others.is_empty() {
+            return String::new();
+        }
         let mut heading = vec!["framework, compared with".to_owned()];
         for other in &others {
             heading.extend([other.kind.name().to_owned(), "(turns)".to_owned(), "goal".to_owned()]);

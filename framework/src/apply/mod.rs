@@ -187,13 +187,13 @@ impl<'a, O: Object> Set<'a, O> {
         if known.as_ref().is_some_and(|known| known.settled() == Some(digest)) {
             return Ok(Applied::Unchanged);
         }
-        let live = known.as_ref().map(|known| known.object().object());
+        let live = || known.as_ref().map(|known| known.object().object());
         if self.stamps {
-            stamp(&mut wanted, live.as_deref());
+            stamp(&mut wanted, live().as_deref());
         }
         let wanted = serde_json::to_value(&wanted).map_err(encode)?;
-        if let (Some(known), Some(live)) = (&known, &live) {
-            let differences = differences(&wanted, &serde_json::to_value(&**live).map_err(encode)?);
+        if let Some(known) = &known {
+            let differences = differences(&wanted, &known.object().value());
             if differences.is_empty() {
                 // Until it changes, or something else is wanted, nobody has to look again.
                 cache.settle(&key, known, digest);
@@ -214,7 +214,7 @@ impl<'a, O: Object> Set<'a, O> {
                 if recreate && status.is_invalid() && status.message.contains("immutable") =>
             {
                 tracing::info!(kind = kind(), object = %key, "is deleted, since a field cannot be changed");
-                let uid = live.and_then(|live| live.meta().uid.clone());
+                let uid = live().and_then(|live| live.meta().uid.clone());
                 let deleted = self.delete::<K>(&key, uid).await;
                 deleted.map(|()| Applied::Deleted)
             }

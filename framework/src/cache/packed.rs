@@ -3,6 +3,8 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::Object;
 
 /// An object as JSON, which takes a third or a quarter of the room: in memory each text, list and map has room to spare and a place of its own.
@@ -22,6 +24,11 @@ impl<K: Object> Packed<K> {
     pub(crate) fn object(&self) -> Arc<K> {
         let object = serde_json::from_slice(&self.text);
         Arc::new(object.unwrap_or_else(|error| panic!("a {} cannot read what it has written: {error}", K::kind(&()))))
+    }
+
+    /// What the object would be written as.
+    pub(crate) fn value(&self) -> Value {
+        serde_json::from_slice(&self.text).expect("it was written as JSON")
     }
 }
 
