@@ -18,7 +18,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::{self, Action};
 use kube::runtime::reflector::{self, ObjectRef, Store};
-use kube::runtime::{Controller, WatchStreamExt, predicates, watcher};
+use kube::runtime::{Controller, PredicateConfig, WatchStreamExt, predicates, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -152,7 +152,7 @@ async fn main() -> Result<()> {
     let (reconciled, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     let context = Arc::new(Context { client, settings, keys, reconciled, failed });
     tokio::spawn(serve(options.metrics_bind_address, context.clone()));
-    let changed = pair_events.applied_objects().predicate_filter(predicates::generation, Default::default());
+    let changed = pair_events.applied_objects().predicate_filter(predicates::generation, PredicateConfig::default());
     Controller::for_stream(changed, pairs)
         .owns_stream(settings_events.touched_objects())
         .owns_stream(key_events.touched_objects())
