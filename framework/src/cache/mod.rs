@@ -44,8 +44,10 @@ impl<K> Change<'_, K> {
     }
 }
 
+type Tell<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
+
 struct Follower<K> {
-    tell: Box<dyn Fn(&Change<'_, K>) + Send + Sync>,
+    tell: Tell<K>,
     /// Whether it wants to know what was there to begin with.
     initial: bool,
 }

@@ -73,6 +73,10 @@ impl<K> Clone for Known<K> {
 #[derive(Debug)]
 enum Owned {
     One(Key),
+    #[expect(
+        clippy::box_collection,
+        reason = "a set in place would make all entries larger than the key that most have"
+    )]
     Many(Box<HashSet<Key>>),
 }
 
@@ -164,14 +168,14 @@ impl<K> Objects<K> {
     fn own(&mut self, owner: Option<&Arc<str>>, key: &Key) {
         let Some(owner) = owner else { return };
         match self.by_owner.get_mut(owner) {
-            Some(owned) => owned.add(key.clone()),
+            Some(keys) => keys.add(key.clone()),
             None => drop(self.by_owner.insert(owner.clone(), Owned::One(key.clone()))),
         }
     }
 
     fn disown(&mut self, owner: Option<&str>, key: &Key) {
         let Some(owner) = owner else { return };
-        if self.by_owner.get_mut(owner).is_some_and(|owned| owned.take_off(key)) {
+        if self.by_owner.get_mut(owner).is_some_and(|keys| keys.take_off(key)) {
             self.by_owner.remove(owner);
         }
     }

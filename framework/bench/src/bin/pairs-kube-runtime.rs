@@ -96,6 +96,7 @@ fn ready(pair: &Pair) -> PairStatus {
     PairStatus { observed_generation: pair.metadata.generation, conditions: vec![ready] }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what a controller calls")]
 fn error_policy(_: Arc<Pair>, error: &Error, context: Arc<Context>) -> Action {
     tracing::warn!(%error, "reconcile failed");
     context.failed.fetch_add(1, Ordering::Relaxed);
