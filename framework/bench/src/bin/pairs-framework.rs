@@ -15,7 +15,7 @@ use trishanku_framework_bench::options::Options;
 use trishanku_framework_bench::pair::{MANAGER, Pair};
 
 struct Pairs {
-    pairs: Arc<Cache<Pair>>,
+    objects: Arc<Cache<Pair>>,
     settings: Arc<Cache<ConfigMap>>,
     keys: Arc<Cache<Secret>>,
     status: Writer,
@@ -62,7 +62,7 @@ impl Reconciler for Pairs {
         let result = self.converge(&pair, &context).await;
         let (before, status) = (pair.status.as_ref(), pair.status.clone().unwrap_or_default());
         let report = Report::of(&result);
-        self.status.write(&context.client, &self.pairs, &*pair, before, status, &report).await?;
+        self.status.write(&context.client, &self.objects, &*pair, before, status, &report).await?;
         result
     }
 }
@@ -75,7 +75,7 @@ async fn main() -> Result<()> {
     let server = Server::bind(&Addresses { metrics, ..Addresses::default() }).await?;
     let manager = Manager::new(kube::Config::infer().await?).telemetry(&telemetry).serve(server);
     let status = Writer::new(MANAGER).without_events();
-    let pairs = Pairs { pairs: manager.cache(), settings: manager.cache(), keys: manager.cache(), status };
+    let pairs = Pairs { objects: manager.cache(), settings: manager.cache(), keys: manager.cache(), status };
     let controller = Controller::new("pair", pairs)
         .owns::<ConfigMap>()
         .owns::<Secret>()
