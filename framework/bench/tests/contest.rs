@@ -12,7 +12,7 @@ use trishanku_framework_bench::turn::{self, Plan, Turn};
 const OBJECTS: usize = 50;
 
 const PLAN: Plan =
-    Plan { objects: OBJECTS, concurrency: 10, rest: Duration::from_secs(1), resync: Duration::from_secs(8) };
+    Plan { objects: OBJECTS, concurrency: 10, rest: Duration::from_secs(1), resync: Duration::from_secs(25) };
 
 async fn turn(kind: Kind) -> Turn {
     let folder = Path::new(env!("CARGO_BIN_EXE_pairs-framework")).parent().expect("a program is in a folder");
