@@ -57,6 +57,13 @@ bench-branches: ## Measure how fast branches follow one another, and a merge int
 	@$(CARGO) build --release -p gitcd -p gitcd-bench && \
 	target/release/gitcd-bench branches --write docs/benchmarks.md $(ARGS)
 
+.PHONY: bench-framework
+bench-framework: ## Measure the framework beside kube-runtime and Go's controller-runtime (needs Go); writes docs/benchmarks.md
+	@assets="$$(hack/assets.sh kube-apiserver)" && export KUBEBUILDER_ASSETS="$$assets" && \
+	$(CARGO) build --release -p trishanku-framework-bench && \
+	GOFLAGS=-mod=readonly GOWORK=off CGO_ENABLED=0 go build -C framework/bench/go -o "$(CURDIR)/target/release/pairs-go" . && \
+	target/release/trishanku-framework-bench --write docs/benchmarks.md $(ARGS)
+
 soak: ## The long form of the crash test: 50 cycles of kill -9 under load
 	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" GITCD_CRASH_CYCLES=50 && \
 	$(CARGO) test -p gitcd --test crash --locked -- --nocapture $(ARGS)

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
+use gitcd_bench::output::Output;
 
 use crate::branches::Topology;
 use crate::server::{Kind, Program};
@@ -207,18 +208,6 @@ pub(crate) struct Branches {
 
     #[command(flatten)]
     pub(crate) output: Output,
-}
-
-/// Where the report goes besides standard output.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Output {
-    /// Writes this measurement's section of a Markdown document
-    #[arg(long, value_name = "PATH")]
-    pub(crate) write: Option<PathBuf>,
-
-    /// Writes everything measured as JSON; `-` prints it instead of the tables
-    #[arg(long, value_name = "PATH")]
-    pub(crate) json: Option<PathBuf>,
 }
 
 impl Args {

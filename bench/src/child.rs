@@ -15,7 +15,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// A running program whose output goes to a file. Dropping it kills the process.
 #[derive(Debug)]
-pub(crate) struct Child {
+pub struct Child {
     process: std::process::Child,
     log: PathBuf,
 }
@@ -33,7 +33,7 @@ impl Child {
     ///
     /// # Errors
     /// The program or the file is not there; the message names the program.
-    pub(crate) fn start(command: &mut Command, log: &Path) -> Result<Self> {
+    pub fn start(command: &mut Command, log: &Path) -> Result<Self> {
         let output = File::create(log).with_context(|| format!("cannot make {}", log.display()))?;
         let process = command
             .stdin(Stdio::null())
@@ -47,17 +47,17 @@ impl Child {
     }
 
     /// The process's id.
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
     /// How it ended, if it has.
-    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.process.try_wait()?)
     }
 
     /// The end of what it printed.
-    pub(crate) fn last_words(&self) -> String {
+    pub fn last_words(&self) -> String {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(10)..].join("\n")
@@ -67,7 +67,7 @@ impl Child {
     ///
     /// # Errors
     /// It did not end within 30 seconds; it is killed when this is dropped.
-    pub(crate) async fn stop(&mut self) -> Result<ExitStatus> {
+    pub async fn stop(&mut self) -> Result<ExitStatus> {
         rustix::process::kill_process(Pid::from_child(&self.process), Signal::TERM)?;
         let start = Instant::now();
         while start.elapsed() < STOP_LIMIT {
@@ -81,7 +81,7 @@ impl Child {
 }
 
 /// A port of the loopback interface that was free a moment ago.
-pub(crate) fn free_address() -> Result<SocketAddr> {
+pub fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
     Ok(listener.local_addr()?)
 }

@@ -6,28 +6,28 @@ use std::thread;
 
 use serde::Serialize;
 
-use crate::report::table::mebibytes;
+use crate::table::mebibytes;
 
 /// The machine, as far as it bears on the figures.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Machine {
+pub struct Machine {
     /// Cores that may be used.
-    pub(crate) cores: usize,
+    pub cores: usize,
     /// The processor's name.
-    pub(crate) processor: String,
+    pub processor: String,
     /// Memory in bytes.
-    pub(crate) memory: u64,
+    pub memory: u64,
     /// Name and release of the kernel.
-    pub(crate) kernel: String,
+    pub kernel: String,
     /// Type of the file system that holds the data folders.
-    pub(crate) file_system: String,
+    pub file_system: String,
     /// Load average over the last minute at the start: other work disturbs.
-    pub(crate) load_at_start: String,
+    pub load_at_start: String,
 }
 
 impl Machine {
     /// Looks; what cannot be found out is `unknown`.
-    pub(crate) fn look(data: &Path) -> Self {
+    pub fn look(data: &Path) -> Self {
         let line = |path: &str, name: &str| {
             let text = fs::read_to_string(path).unwrap_or_default();
             let found = text.lines().find(|line| line.starts_with(name));
@@ -52,7 +52,7 @@ impl Machine {
     }
 
     /// One line for the report.
-    pub(crate) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         format!(
             "- Machine: {} cores ({}), {}, {}, data on {}, load average {} at the start",
             self.cores,
@@ -66,13 +66,13 @@ impl Machine {
 
     /// One line for the report: how much else the machine did while servers were under load for so many seconds. With
     /// much of it, figures are too low.
-    pub(crate) fn noise(&self, other_cpu_seconds: f64, load_seconds: f64) -> String {
+    pub fn noise(&self, other_cpu_seconds: f64, load_seconds: f64) -> String {
         let share = other_cpu_seconds / (load_seconds * self.cores as f64).max(f64::EPSILON) * 100.0;
         format!("- Noise: other programs and the kernel's threads took {share:.0} % of the cores during the load")
     }
 
     /// Whether the data folders are in memory, where an fsync costs nothing.
-    pub(crate) fn in_memory(&self) -> bool {
+    pub fn in_memory(&self) -> bool {
         matches!(self.file_system.as_str(), "tmpfs" | "ramfs")
     }
 }

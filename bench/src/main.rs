@@ -6,7 +6,6 @@
 
 mod args;
 mod branches;
-mod child;
 mod client;
 mod compact;
 mod data;
@@ -15,9 +14,7 @@ mod idle;
 mod kube;
 mod lag;
 mod load;
-mod machine;
 mod memory;
-mod process;
 mod report;
 mod run;
 mod server;
@@ -27,15 +24,15 @@ mod workload;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use serde::Serialize;
+use gitcd_bench::output::now;
+use gitcd_bench::{child, machine, process};
 use tokio::signal::unix::{SignalKind, signal};
 use trishanku::plane::Assets;
 
-use crate::args::{Args, Branches, Command, Compare, Idle, Kube, Memory, Output};
+use crate::args::{Args, Branches, Command, Compare, Idle, Kube, Memory};
 use crate::idle::IdleCost;
 use crate::machine::Machine;
 use crate::report::compare::Report;
@@ -110,7 +107,7 @@ async fn compare(args: &Args, options: &Compare) -> Result<ExitCode> {
         quiet_seconds: plan.quiet.as_secs_f64(),
         measured,
     };
-    deliver(&options.output, &report, &report.tables(), Section::Comparison, &report.section())?;
+    options.output.deliver(&report, &report.tables(), Section::Comparison, &report.section())?;
     Ok(exit_code(!report.failed()))
 }
 
@@ -122,7 +119,7 @@ async fn idle_cost(args: &Args, options: &Idle) -> Result<ExitCode> {
     let command = options.command(args);
     let cost: IdleCost = idle::measure(&target, options.seconds, machine, command, now()).await?;
     target.server.stop().await?;
-    deliver(&options.output, &cost, &cost.table(), Section::IdleCost, &cost.section())?;
+    options.output.deliver(&cost, &cost.table(), Section::IdleCost, &cost.section())?;
     Ok(exit_code(cost.good()))
 }
 
@@ -138,7 +135,7 @@ async fn memory_of_both(args: &Args, options: &Memory) -> Result<ExitCode> {
         target.server.stop().await?;
     }
     let measured = memory::Measured { command: options.command(args), date, machine, plan, sides };
-    deliver(&options.output, &measured, &measured.tables(), Section::Memory, &measured.section())?;
+    options.output.deliver(&measured, &measured.tables(), Section::Memory, &measured.section())?;
     Ok(exit_code(measured.good()))
 }
 
@@ -164,7 +161,7 @@ async fn through_kube_apiserver(args: &Args, options: &Kube) -> Result<ExitCode>
     }
     let (command, client_threads) = (options.command(args), args.threads());
     let measured = kube::Measured { command, date, machine, client_threads, plan, outcome };
-    deliver(&options.output, &measured, &measured.tables(), Section::Kube, &measured.section())?;
+    options.output.deliver(&measured, &measured.tables(), Section::Kube, &measured.section())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -178,7 +175,7 @@ async fn following(args: &Args, options: &Branches) -> Result<ExitCode> {
         branches::run(&program, &folder, plan, &options.only, args.connections).await?;
     let command = options.command(args);
     let measured = branches::Measured { command, date, machine, version, plan, propagations, merges };
-    deliver(&options.output, &measured, &measured.tables(), Section::Branches, &measured.section())?;
+    options.output.deliver(&measured, &measured.tables(), Section::Branches, &measured.section())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -228,28 +225,6 @@ fn look(folder: &Path) -> Machine {
     machine
 }
 
-fn now() -> String {
-    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
-}
-
 fn exit_code(good: bool) -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Prints the tables and writes what was asked for.
-fn deliver(output: &Output, report: &impl Serialize, tables: &str, section: Section, text: &str) -> Result<()> {
-    let json = || serde_json::to_string_pretty(report).map(|text| text + "\n");
-    match output.json.as_deref() {
-        Some(path) if path == Path::new("-") => print!("{}", json()?),
-        Some(path) => {
-            fs::write(path, json()?).with_context(|| format!("cannot write {}", path.display()))?;
-            println!("{tables}");
-        }
-        None => println!("{tables}"),
-    }
-    if let Some(path) = &output.write {
-        section.write(path, text)?;
-        eprintln!("wrote {}", path.display());
-    }
-    Ok(())
 }

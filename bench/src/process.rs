@@ -7,21 +7,21 @@ use anyhow::{Context, Result};
 
 /// Resources used by a process since it started.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Usage {
+pub struct Usage {
     /// Processor time, user and system, all threads; in steps of 10 ms.
-    pub(crate) cpu: Duration,
+    pub cpu: Duration,
     /// Bytes that the process caused to be written to disk, in whole pages (`write_bytes`).
-    pub(crate) written: u64,
+    pub written: u64,
 }
 
 /// Usage of a process; 0 stands for `self` in no case, the id must be one.
-pub(crate) fn usage(pid: u32) -> Result<Usage> {
+pub fn usage(pid: u32) -> Result<Usage> {
     Ok(Usage { cpu: cpu(pid)?, written: written(pid)? })
 }
 
 /// Processor time that all processes and the kernel have used since the machine started, and that a
 /// host has taken from it.
-pub(crate) fn machine_cpu() -> Result<Duration> {
+pub fn machine_cpu() -> Result<Duration> {
     let stat = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     let ticks = busy_ticks(&stat).context("/proc/stat has an unknown form")?;
     Ok(duration(ticks))
@@ -40,13 +40,13 @@ fn duration(ticks: u64) -> Duration {
 }
 
 /// Processor time of a process.
-pub(crate) fn cpu(pid: u32) -> Result<Duration> {
+pub fn cpu(pid: u32) -> Result<Duration> {
     let stat = read(pid, "stat")?;
     ticks(&stat).map(duration).with_context(|| format!("/proc/{pid}/stat has an unknown form"))
 }
 
 /// Whether a process that this one started has ended, though nobody has waited for it yet.
-pub(crate) fn ended(pid: u32) -> bool {
+pub fn ended(pid: u32) -> bool {
     read(pid, "stat").map_or(true, |stat| state(&stat) == Some('Z'))
 }
 
@@ -71,15 +71,15 @@ fn written(pid: u32) -> Result<u64> {
 
 /// Resident memory of a process at a moment, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Resident {
+pub struct Resident {
     /// What the process has written itself: heap, stacks, buffers.
-    pub(crate) anonymous: u64,
+    pub anonymous: u64,
     /// Pages of files that it has mapped, its program and a database among them.
-    pub(crate) file: u64,
+    pub file: u64,
 }
 
 /// Resident memory of a process now.
-pub(crate) fn resident(pid: u32) -> Result<Resident> {
+pub fn resident(pid: u32) -> Result<Resident> {
     let status = read(pid, "status")?;
     let figure = |name: &str| {
         field(&status, name).map(|kib| kib * 1024).with_context(|| format!("/proc/{pid}/status has no {name}"))
@@ -88,13 +88,13 @@ pub(crate) fn resident(pid: u32) -> Result<Resident> {
 }
 
 /// Highest resident memory since the process started or [`reset_peak_memory`], in bytes.
-pub(crate) fn peak_memory(pid: u32) -> Result<u64> {
+pub fn peak_memory(pid: u32) -> Result<u64> {
     let status = read(pid, "status")?;
     field(&status, "VmHWM:").map(|kib| kib * 1024).with_context(|| format!("/proc/{pid}/status has no VmHWM"))
 }
 
 /// Lets [`peak_memory`] start again from the memory in use now.
-pub(crate) fn reset_peak_memory(pid: u32) -> Result<()> {
+pub fn reset_peak_memory(pid: u32) -> Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
     fs::write(&path, "5").with_context(|| format!("cannot write {path}"))
 }

@@ -7,16 +7,26 @@ use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::core::discovery::{ApiResource, Scope};
 use kube::core::{DynamicResourceScope, GroupVersionKind};
 use kube::{Api, Client, Resource, discovery};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Objects that can be watched: those of [`Known`] kinds, and `kube`'s `DynamicObject`, which can be of any [`Kind`].
+///
+/// They have to read what they write: [caches](crate::cache) keep objects as JSON.
 pub trait Object:
-    Resource<DynamicType: Clone, Scope: Reach<Self>> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
+    Resource<DynamicType: Clone, Scope: Reach<Self>> + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static
 {
 }
 
 impl<K> Object for K where
-    K: Resource<DynamicType: Clone, Scope: Reach<K>> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
+    K: Resource<DynamicType: Clone, Scope: Reach<K>>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Serialize
+        + Send
+        + Sync
+        + 'static
 {
 }
 

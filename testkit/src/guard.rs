@@ -150,7 +150,9 @@ mod tests {
             .unwrap();
         let pid = dir.path().join("pid");
         until(|| std::fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
-        assert!(runs(&pid) && dir.path().join("a folder").exists());
+        // For a moment it is neither the shell nor what that becomes.
+        until(|| runs(&pid));
+        assert!(dir.path().join("a folder").exists());
         process.kill().unwrap();
         process.wait().unwrap();
         until(|| !runs(&pid) && !dir.path().join("a folder").exists());

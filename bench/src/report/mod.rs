@@ -1,8 +1,8 @@
-//! Tables for people and the document that keeps them.
+//! Tables for people, and sections of the document.
 
 mod branches;
 pub(crate) mod compare;
-pub(crate) mod document;
 mod kube;
 mod memory;
-pub(crate) mod table;
+
+pub(crate) use gitcd_bench::{document, table};

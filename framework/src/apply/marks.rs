@@ -5,6 +5,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use crate::cache::Fingerprint;
 use crate::telemetry::TraceContext;
 use crate::{Kind, Object};
 
@@ -21,16 +22,18 @@ pub(super) fn id<O: Object>(kind: &Kind<O>, owner: &O) -> String {
     format!("applyset-{}-v1", BASE64_URL_SAFE_NO_PAD.encode(digest))
 }
 
-/// Writes the digest of everything else on it.
-pub(super) fn sign<K: Object + Serialize>(wanted: &mut K) -> Result<(), serde_json::Error> {
+/// Writes the digest of everything else on it, and returns it.
+pub(super) fn sign<K: Object + Serialize>(wanted: &mut K) -> Result<Fingerprint, serde_json::Error> {
     wanted.meta_mut().annotations.get_or_insert_default().remove(APPLIED);
     let mut content = serde_json::to_value(&*wanted)?;
     // Maps may have another order each time. With another digest each time nothing would ever be as it should be.
     content.sort_all_objects();
-    let digest = Sha256::digest(serde_json::to_vec(&content)?);
-    let digest = BASE64_URL_SAFE_NO_PAD.encode(&digest[..16]);
-    wanted.meta_mut().annotations.get_or_insert_default().insert(APPLIED.to_owned(), digest);
-    Ok(())
+    let whole = Sha256::digest(serde_json::to_vec(&content)?);
+    let mut digest = Fingerprint::default();
+    digest.copy_from_slice(&whole[..size_of::<Fingerprint>()]);
+    let text = BASE64_URL_SAFE_NO_PAD.encode(digest);
+    wanted.meta_mut().annotations.get_or_insert_default().insert(APPLIED.to_owned(), text);
+    Ok(digest)
 }
 
 /// Not part of the digest: who writes it says nothing about what is wanted.

@@ -51,7 +51,7 @@ pub use self::differences::{Difference, differences};
 pub use self::error::ApplyError;
 pub use self::marks::{APPLIED, PART_OF};
 use self::marks::{id, sign, stamp};
-use crate::cache::{Cache, controller};
+use crate::cache::Cache;
 use crate::{Key, Kind, Known, Object};
 
 /// What an apply came to.
@@ -157,27 +157,33 @@ impl<'a, O: Object> Set<'a, O> {
     {
         let (key, kind) = (self.put_in_place(cache.kind(), &mut wanted)?, || cache.kind().name().into_owned());
         let lists = cache.lists();
-        let live = cache.get(&key);
-        if let Some(live) = &live {
+        let known = cache.known(&key);
+        if let Some(known) = &known {
             let ours = self.owner.meta().uid.as_deref();
-            if controller(&**live) != ours {
-                return Err(ApplyError::NotOurs { kind: kind(), owner: owner_name(&**live), key });
+            if known.owner() != ours {
+                return Err(ApplyError::NotOurs { kind: kind(), owner: owner_name(&*known.object().object()), key });
             }
         }
         self.applied.insert((cache.kind().path(), key.clone()));
         let encode = |source| ApplyError::Encode { kind: kind(), key: key.clone(), source };
-        sign(&mut wanted).map_err(encode)?;
+        let digest = sign(&mut wanted).map_err(encode)?;
+        if known.as_ref().is_some_and(|known| known.settled() == Some(digest)) {
+            return Ok(Applied::Unchanged);
+        }
+        let live = || known.as_ref().map(|known| known.object().object());
         if self.stamps {
-            stamp(&mut wanted, live.as_deref());
+            stamp(&mut wanted, live().as_deref());
         }
         let mut wanted = serde_json::to_value(&wanted).map_err(encode)?;
         // An object need not say what it is: those of a list do not, if their kind is not known before.
         for (field, _) in cache.kind().types() {
             wanted.as_object_mut().and_then(|wanted| wanted.remove(field));
         }
-        if let Some(live) = &live {
-            let differences = differences(&wanted, &serde_json::to_value(&**live).map_err(encode)?);
+        if let Some(known) = &known {
+            let differences = differences(&wanted, &known.object().value());
             if differences.is_empty() {
+                // Until it changes, or something else is wanted, nobody has to look again.
+                cache.settle(&key, known, digest);
                 return Ok(Applied::Unchanged);
             }
             // Values may be secrets.
@@ -189,12 +195,12 @@ impl<'a, O: Object> Set<'a, O> {
         }
         let api = cache.kind().api(self.client.clone(), key.namespace());
         // What is not in the cache may be there all the same, and somebody's: that is not to be overwritten.
-        let force = live.is_some();
+        let force = known.is_some();
         let parameters = PatchParams { dry_run: self.dry, force, ..PatchParams::apply(&self.manager) };
         match api.patch(key.name(), &parameters, &Patch::Apply(&wanted)).await {
             Ok(written) => {
                 if self.dry || tracing::enabled!(tracing::Level::DEBUG) {
-                    let changes = changes(cache.kind(), live.as_deref(), &written);
+                    let changes = changes(cache.kind(), live().as_deref(), &written);
                     self.tell(cache.kind(), &key, Applied::Written, changes);
                 }
                 if !self.dry {
@@ -202,7 +208,7 @@ impl<'a, O: Object> Set<'a, O> {
                 }
                 Ok(Applied::Written)
             }
-            Err(error) => match live.filter(|_| recreate && is_immutable(&error)) {
+            Err(error) => match live().filter(|_| recreate && is_immutable(&error)) {
                 Some(live) => {
                     let dry_run = self.dry;
                     tracing::info!(kind = kind(), object = %key, dry_run, "is deleted, since a field cannot be changed");

@@ -8,6 +8,7 @@
 
 mod feed;
 mod objects;
+mod packed;
 mod registry;
 mod trouble;
 
@@ -18,8 +19,9 @@ use kube::Resource;
 use kube::runtime::watcher::Event;
 use tokio::sync::watch;
 
-use self::objects::Objects;
-pub(crate) use self::objects::controller;
+pub(crate) use self::objects::{Fingerprint, Known};
+use self::objects::{Objects, version};
+use self::packed::Packed;
 pub use self::registry::{Caches, Scope};
 use crate::{Key, Kind, Object};
 
@@ -44,9 +46,18 @@ impl<K> Change<'_, K> {
     }
 }
 
-type Follower<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
+type Tell<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
+
+struct Follower<K> {
+    tell: Tell<K>,
+    /// Whether it wants to know what was there to begin with.
+    initial: bool,
+}
 
 /// Objects of one kind, without their `managedFields`. It may lag behind the apiserver.
+///
+/// They are kept as JSON, which takes a third or a quarter of the room. An object is read anew whenever it is asked for, in some microseconds; so who
+/// looks at one several times keeps it.
 pub struct Cache<K: Resource> {
     kind: Kind<K>,
     objects: RwLock<Objects<K>>,
@@ -63,7 +74,7 @@ pub struct Cache<K: Resource> {
 struct Listing<K> {
     /// Whose objects are missing from a list are gone; `None` if it lists all namespaces.
     namespace: Option<String>,
-    objects: HashMap<Key, Arc<K>>,
+    objects: HashMap<Key, Known<K>>,
     complete: bool,
 }
 
@@ -91,12 +102,14 @@ impl<K: Object> Cache<K> {
 
     /// An object, if it is known.
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
-        self.read().get(key).cloned()
+        let packed = self.read().get(key).cloned();
+        packed.map(|packed| packed.object())
     }
 
-    /// All objects, in no order.
+    /// All objects, in no order. Costs the reading of each.
     pub fn all(&self) -> Vec<Arc<K>> {
-        self.read().iter().map(|(_, object)| object.clone()).collect()
+        let packed: Vec<_> = self.read().iter().map(|(_, packed)| packed.clone()).collect();
+        packed.iter().map(Packed::object).collect()
     }
 
     /// The keys of all objects, in no order.
@@ -106,7 +119,8 @@ impl<K: Object> Cache<K> {
 
     /// The objects whose controlling owner has this uid, in no order. Costs as much as there are.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
-        self.read().owned_by(uid).cloned().collect()
+        let packed: Vec<_> = self.read().owned_by(uid).cloned().collect();
+        packed.iter().map(Packed::object).collect()
     }
 
     /// How many objects there are.
@@ -133,34 +147,44 @@ impl<K: Object> Cache<K> {
 
     /// Calls `tell` with every change from now on, in order, when the cache has it. It must not block: the watch waits for it.
     pub fn follow(&self, tell: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
-        self.followers.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(tell));
+        self.add(Follower { tell: Box::new(tell), initial: true });
+    }
+
+    /// [`follow`](Self::follow) without what was there to begin with, which then need not be read.
+    pub(crate) fn follow_later(&self, tell: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
+        self.add(Follower { tell: Box::new(tell), initial: false });
+    }
+
+    fn add(&self, follower: Follower<K>) {
+        self.followers.lock().unwrap_or_else(PoisonError::into_inner).push(follower);
     }
 
     fn apply(&self, event: Event<K>, listing: &mut Listing<K>) {
         match event {
             Event::Apply(object) => {
-                let (key, object) = kept(object);
+                let (key, object, known) = kept(object);
+                let after = known.object().clone();
                 let before = self.write(|objects| {
-                    objects.told(&object);
-                    (!objects.is_outdated(&key, &object)).then(|| objects.insert(key, object.clone()))
+                    objects.told(known.version());
+                    (!objects.is_outdated(&key, &known)).then(|| objects.insert(key, known))
                 });
-                if let Some(before) = before {
-                    self.tell(before.as_deref(), Some(&object), false);
+                if let Some(before) = before.filter(|before| before.as_ref() != Some(&after)) {
+                    self.tell(before.as_ref(), Some(&object), false);
                 }
             }
             Event::Delete(object) => {
                 let before = self.write(|objects| {
-                    objects.told(&object);
+                    objects.told(version(&object));
                     objects.remove(&Key::of(&object))
                 });
-                if let Some(before) = before {
-                    self.tell(Some(&before), None, false);
+                if before.is_some() {
+                    self.tell(before.as_ref(), None, false);
                 }
             }
             Event::Init => listing.objects = HashMap::new(),
             Event::InitApply(object) => {
-                let (key, object) = kept(object);
-                listing.objects.insert(key, object);
+                let (key, _, known) = kept(object);
+                listing.objects.insert(key, known);
             }
             Event::InitDone => self.replace(listing),
         }
@@ -173,23 +197,40 @@ impl<K: Object> Cache<K> {
         let ours = |key: &Key| listing.namespace.as_deref().is_none_or(|namespace| key.namespace() == Some(namespace));
         let (gone, changed) = self.write(|objects| {
             objects.listed();
-            listed.values().for_each(|object| objects.told(object));
+            listed.values().for_each(|known| objects.told(known.version()));
             let missing = |key: &Key| ours(key) && !listed.contains_key(key);
             let missing: Vec<_> = objects.iter().map(|(key, _)| key).filter(|key| missing(key)).cloned().collect();
             let gone: Vec<_> = missing.iter().filter_map(|key| objects.remove(key)).collect();
-            let changed: Vec<_> =
-                listed.into_iter().map(|(key, object)| (objects.insert(key, object.clone()), object)).collect();
+            let mut changed = Vec::new();
+            for (key, known) in listed {
+                let after = known.object().clone();
+                let before = objects.insert(key, known);
+                if before.as_ref() != Some(&after) {
+                    changed.push((before, after));
+                }
+            }
             (gone, changed)
         });
-        for object in gone {
-            self.tell(Some(&object), None, false);
+        for before in gone {
+            self.tell(Some(&before), None, false);
         }
-        for (before, object) in changed {
-            self.tell(before.as_deref(), Some(&object), initial);
+        let told = self.followers.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|one| one.initial);
+        for (before, after) in changed.iter().filter(|_| told || !initial) {
+            self.tell(before.as_ref(), Some(&*after.object()), initial);
         }
         if initial {
             self.lacking.send_modify(|lacking| *lacking = lacking.saturating_sub(1));
         }
+    }
+
+    /// An object with what is known of it.
+    pub(crate) fn known(&self, key: &Key) -> Option<Known<K>> {
+        self.read().known(key).cloned()
+    }
+
+    /// Takes note that this object, if it is still what is there, is as `wanted`.
+    pub(crate) fn settle(&self, key: &Key, object: &Known<K>, wanted: Fingerprint) {
+        self.write(|objects| objects.settle(key, object.object(), wanted));
     }
 
     /// What [`learn`](Self::learn) wants to know from before a write.
@@ -200,15 +241,17 @@ impl<K: Object> Cache<K> {
     /// Takes the answer to a write for what is there, until the watch tells more. Otherwise who writes twice in a row would look at what
     /// was there before the first.
     pub(crate) fn learn(&self, written: K, lists: u64) {
-        let (key, object) = kept(written);
+        let (key, object, known) = kept(written);
+        let after = known.object().clone();
         let before = self.write(|objects| {
-            let learns = objects.may_learn(&object, lists)
-                && !objects.is_outdated(&key, &object)
-                && self.is_watched(&object, objects.get(&key).map(|known| &**known));
-            learns.then(|| objects.insert(key, object.clone()))
+            let shown = self.selects.then(|| objects.get(&key).map(|known| known.object())).flatten();
+            let learns = objects.may_learn(known.version(), lists)
+                && !objects.is_outdated(&key, &known)
+                && self.is_watched(&object, shown.as_deref());
+            learns.then(|| objects.insert(key, known))
         });
-        if let Some(before) = before {
-            self.tell(before.as_deref(), Some(&object), false);
+        if let Some(before) = before.filter(|before| before.as_ref() != Some(&after)) {
+            self.tell(before.as_ref(), Some(&object), false);
         }
     }
 
@@ -231,15 +274,16 @@ impl<K: Object> Cache<K> {
         change(&mut self.objects.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn tell(&self, before: Option<&K>, after: Option<&K>, initial: bool) {
-        // The same name may be another object by now; else equal versions are equal objects.
-        let version = |object: &K| (object.meta().uid.clone(), object.meta().resource_version.clone());
-        if before.map(version) == after.map(version) {
+    /// Tells of two versions that are not the same.
+    fn tell(&self, before: Option<&Packed<K>>, after: Option<&K>, initial: bool) {
+        let followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
+        if followers.is_empty() {
             return;
         }
-        let change = Change { before, after, initial };
-        for tell in self.followers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            tell(&change);
+        let before = before.map(Packed::object);
+        let change = Change { before: before.as_deref(), after, initial };
+        for follower in followers.iter().filter(|follower| follower.initial || !initial) {
+            (follower.tell)(&change);
         }
     }
 }
@@ -251,9 +295,10 @@ impl<K: Resource> std::fmt::Debug for Cache<K> {
 }
 
 /// What is kept of an object: who manages which field is often half of it, and nobody asks.
-fn kept<K: Object>(mut object: K) -> (Key, Arc<K>) {
+fn kept<K: Object>(mut object: K) -> (Key, K, Known<K>) {
     object.meta_mut().managed_fields = None;
-    (Key::of(&object), Arc::new(object))
+    let known = Known::of(&object);
+    (Key::of(&object), object, known)
 }
 
 #[cfg(test)]
@@ -306,6 +351,24 @@ mod tests {
         assert_eq!(take(&told), ["a: 1 -> ", "c: 3 -> 4", "d:  -> 5"]);
         assert_eq!((cache.len(), cache.get(&Key::namespaced("x", "a"))), (3, None));
         assert!(cache.all().iter().all(|map| map.metadata.managed_fields.is_none()));
+    }
+
+    #[test]
+    fn what_was_as_wanted_is_so_until_there_is_another_version() {
+        let (cache, key) = (Cache::new(Kind::known(), 1), Key::namespaced("x", "a"));
+        let mut listing = Listing::default();
+        let settled = |cache: &Cache<ConfigMap>| cache.known(&key).and_then(|known| known.settled());
+        list(&cache, &mut listing, vec![map("x", "a", 1)]);
+        let object = cache.known(&key).unwrap();
+        cache.settle(&key, &object, [1; 16]);
+        // The same version once more, as after a gap.
+        list(&cache, &mut listing, vec![map("x", "a", 1)]);
+        assert_eq!(settled(&cache), Some([1; 16]));
+        cache.apply(Event::Apply(map("x", "a", 2)), &mut listing);
+        assert_eq!(settled(&cache), None);
+        // It is about what was there before.
+        cache.settle(&key, &object, [1; 16]);
+        assert_eq!(settled(&cache), None);
     }
 
     #[test]

@@ -3,17 +3,112 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::packed::Packed;
 use crate::{Key, Object};
+
+/// Of what is wanted of an object.
+pub(crate) type Fingerprint = [u8; 16];
 
 #[derive(Debug)]
 pub(super) struct Objects<K> {
-    by_key: HashMap<Key, Arc<K>>,
+    by_key: HashMap<Key, Known<K>>,
     /// The uid of the controlling owner.
-    by_owner: HashMap<String, HashSet<Key>>,
+    by_owner: HashMap<Arc<str>, Owned>,
     /// The newest version that the watches have told of.
     newest: u64,
     /// How many lists have been taken over.
     lists: u64,
+}
+
+/// An object, and what is asked of it so often that it stands beside it.
+#[derive(Debug)]
+pub(crate) struct Known<K> {
+    object: Packed<K>,
+    uid: Option<Box<str>>,
+    version: Option<u64>,
+    /// The uid of its controlling owner.
+    owner: Option<Arc<str>>,
+    /// What was wanted when it was found to be so.
+    settled: Option<Fingerprint>,
+}
+
+impl<K: Object> Known<K> {
+    pub(super) fn of(object: &K) -> Self {
+        Self {
+            object: Packed::of(object),
+            uid: object.meta().uid.as_deref().map(Into::into),
+            version: version(object),
+            owner: controller(object).map(Into::into),
+            settled: None,
+        }
+    }
+}
+
+impl<K> Known<K> {
+    pub(crate) fn object(&self) -> &Packed<K> {
+        &self.object
+    }
+
+    pub(super) fn version(&self) -> Option<u64> {
+        self.version
+    }
+
+    pub(crate) fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
+    }
+
+    pub(crate) fn settled(&self) -> Option<Fingerprint> {
+        self.settled
+    }
+}
+
+impl<K> Clone for Known<K> {
+    fn clone(&self) -> Self {
+        let Self { object, uid, version, owner, settled } = self;
+        Self { object: object.clone(), uid: uid.clone(), version: *version, owner: owner.clone(), settled: *settled }
+    }
+}
+
+/// What an owner controls. Most have one object of a kind, and a set for it would be larger than its key.
+#[derive(Debug)]
+enum Owned {
+    One(Key),
+    #[expect(
+        clippy::box_collection,
+        reason = "a set in place would make all entries larger than the key that most have"
+    )]
+    Many(Box<HashSet<Key>>),
+}
+
+impl Owned {
+    fn add(&mut self, key: Key) {
+        match self {
+            Self::One(only) if *only == key => {}
+            Self::One(only) => *self = Self::Many(Box::new([only.clone(), key].into())),
+            Self::Many(keys) => {
+                keys.insert(key);
+            }
+        }
+    }
+
+    /// Whether nothing is left.
+    fn take_off(&mut self, key: &Key) -> bool {
+        match self {
+            Self::One(only) => only == key,
+            Self::Many(keys) => {
+                keys.remove(key);
+                keys.is_empty()
+            }
+        }
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &Key> {
+        let (one, many) = match self {
+            Self::One(only) => (Some(only), None),
+            Self::Many(keys) => (None, Some(keys.iter())),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
 }
 
 impl<K> Default for Objects<K> {
@@ -22,51 +117,79 @@ impl<K> Default for Objects<K> {
     }
 }
 
-impl<K: Object> Objects<K> {
-    pub(super) fn get(&self, key: &Key) -> Option<&Arc<K>> {
+impl<K> Objects<K> {
+    pub(super) fn get(&self, key: &Key) -> Option<&Packed<K>> {
+        self.by_key.get(key).map(|known| &known.object)
+    }
+
+    pub(super) fn known(&self, key: &Key) -> Option<&Known<K>> {
         self.by_key.get(key)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &Arc<K>)> {
-        self.by_key.iter()
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &Packed<K>)> {
+        self.by_key.iter().map(|(key, known)| (key, &known.object))
     }
 
     pub(super) fn len(&self) -> usize {
         self.by_key.len()
     }
 
-    pub(super) fn owned_by(&self, uid: &str) -> impl Iterator<Item = &Arc<K>> {
-        self.by_owner.get(uid).into_iter().flatten().filter_map(|key| self.by_key.get(key))
+    pub(super) fn owned_by(&self, uid: &str) -> impl Iterator<Item = &Packed<K>> {
+        self.by_owner.get(uid).into_iter().flat_map(Owned::keys).filter_map(|key| self.get(key))
     }
 
     /// Returns what it takes the place of.
-    pub(super) fn insert(&mut self, key: Key, object: Arc<K>) -> Option<Arc<K>> {
-        let before = self.remove(&key);
-        if let Some(uid) = controller(&*object) {
-            self.by_owner.entry(uid.to_owned()).or_default().insert(key.clone());
+    pub(super) fn insert(&mut self, key: Key, mut known: Known<K>) -> Option<Packed<K>> {
+        let Some(there) = self.by_key.get_mut(&key) else {
+            self.own(known.owner.as_ref(), &key);
+            self.by_key.insert(key, known);
+            return None;
+        };
+        if there.object == known.object {
+            return Some(there.object.clone());
         }
-        self.by_key.insert(key, object);
-        before
+        if there.owner == known.owner {
+            known.owner = there.owner.take();
+            return Some(std::mem::replace(there, known).object);
+        }
+        let owner = known.owner.clone();
+        let before = std::mem::replace(there, known);
+        self.disown(before.owner(), &key);
+        self.own(owner.as_ref(), &key);
+        Some(before.object)
     }
 
-    pub(super) fn remove(&mut self, key: &Key) -> Option<Arc<K>> {
+    pub(super) fn remove(&mut self, key: &Key) -> Option<Packed<K>> {
         let before = self.by_key.remove(key)?;
-        if let Some(uid) = controller(&*before)
-            && let Some(owned) = self.by_owner.get_mut(uid)
-        {
-            owned.remove(key);
-            if owned.is_empty() {
-                self.by_owner.remove(uid);
-            }
-        }
-        Some(before)
+        self.disown(before.owner(), key);
+        Some(before.object)
     }
-}
 
-impl<K: Object> Objects<K> {
+    fn own(&mut self, owner: Option<&Arc<str>>, key: &Key) {
+        let Some(owner) = owner else { return };
+        match self.by_owner.get_mut(owner) {
+            Some(keys) => keys.add(key.clone()),
+            None => drop(self.by_owner.insert(owner.clone(), Owned::One(key.clone()))),
+        }
+    }
+
+    fn disown(&mut self, owner: Option<&str>, key: &Key) {
+        let Some(owner) = owner else { return };
+        if self.by_owner.get_mut(owner).is_some_and(|keys| keys.take_off(key)) {
+            self.by_owner.remove(owner);
+        }
+    }
+
+    /// Takes note that an object is as it should be, if it is still what is there.
+    pub(super) fn settle(&mut self, key: &Key, object: &Packed<K>, wanted: Fingerprint) {
+        if let Some(known) = self.by_key.get_mut(key).filter(|known| known.object.is(object)) {
+            known.settled = Some(wanted);
+        }
+    }
+
     /// Takes note that a watch has told of this version.
-    pub(super) fn told(&mut self, object: &K) {
-        self.newest = self.newest.max(version(object).unwrap_or_default());
+    pub(super) fn told(&mut self, version: Option<u64>) {
+        self.newest = self.newest.max(version.unwrap_or_default());
     }
 
     /// Takes note of a whole list.
@@ -79,25 +202,25 @@ impl<K: Object> Objects<K> {
     }
 
     /// Whether what is known is newer: it was learned from the answer to a write, which the watch has not come to.
-    pub(super) fn is_outdated(&self, key: &Key, object: &K) -> bool {
-        let known = self.by_key.get(key).filter(|known| known.meta().uid == object.meta().uid);
-        known.and_then(|known| version(&**known)) > version(object)
+    pub(super) fn is_outdated(&self, key: &Key, object: &Known<K>) -> bool {
+        let known = self.by_key.get(key).filter(|known| known.uid == object.uid);
+        known.and_then(Known::version) > object.version
     }
 
     /// Whether the answer to a write may be taken for what is there: the watches have not come so far, and no list has been taken over since
     /// there were `lists`. Otherwise it may be gone again, and nobody would tell.
-    pub(super) fn may_learn(&self, object: &K, lists: u64) -> bool {
-        self.lists == lists && version(object).is_some_and(|version| version > self.newest)
+    pub(super) fn may_learn(&self, version: Option<u64>, lists: u64) -> bool {
+        self.lists == lists && version.is_some_and(|version| version > self.newest)
     }
 }
 
 /// Versions of one kind are numbers in the order of their events.
-fn version(object: &impl kube::Resource) -> Option<u64> {
+pub(super) fn version(object: &impl kube::Resource) -> Option<u64> {
     object.meta().resource_version.as_deref()?.parse().ok()
 }
 
 /// The uid of the owner that controls an object.
-pub(crate) fn controller(object: &impl kube::Resource) -> Option<&str> {
+fn controller(object: &impl kube::Resource) -> Option<&str> {
     let mut references = object.meta().owner_references.iter().flatten();
     references.find(|reference| reference.controller == Some(true)).map(|reference| reference.uid.as_str())
 }

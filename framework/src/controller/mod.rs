@@ -229,9 +229,9 @@ impl<R: Reconciler> Controller<R> {
         let kind = kind.clone();
         self.connections.push(Box::new(move |caches, driver| {
             let driver = Arc::downgrade(driver);
-            caches.of_kind(&kind, None).follow(move |change| {
-                // What was there to begin with is there for the first reconcile too.
-                if let Some(driver) = driver.upgrade().filter(|_| !change.initial) {
+            // What was there to begin with is there for the first reconcile too.
+            caches.of_kind(&kind, None).follow_later(move |change| {
+                if let Some(driver) = driver.upgrade() {
                     driver.affected(affected(change));
                 }
             });

@@ -42,6 +42,9 @@ pub use self::lanes::Lane;
 use self::lanes::Lanes;
 pub use self::terms::{Cause, Job, Outcome, Settings};
 
+/// For so many entries a queue keeps room when it is empty.
+const ROOM_AT_REST: usize = 256;
+
 /// See the [module](self).
 #[derive(Clone, Debug)]
 pub struct Queue<K> {
@@ -201,6 +204,10 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             _ => {}
         }
         self.entries.remove(key);
+        if self.entries.is_empty() {
+            // Everything was in it when the program began; that may never be so again.
+            self.entries.shrink_to(ROOM_AT_REST);
+        }
     }
 
     /// When [`next`](Self::next) may have something that it does not have now, if nothing is added or finished before.

@@ -31,13 +31,14 @@ pub struct Writer {
     manager: String,
     instance: Option<String>,
     own: BTreeSet<String>,
+    events: bool,
 }
 
 impl Writer {
     /// In the name of this controller, which is also the manager of the fields. It must stay the same for ever.
     pub fn new(controller: impl Into<String>) -> Self {
         let own = [READY, RECONCILING, STALLED].map(ToOwned::to_owned).into();
-        Self { manager: controller.into(), instance: None, own }
+        Self { manager: controller.into(), instance: None, own, events: true }
     }
 
     /// Writes conditions of this type too. Those of types that are not named belong to others, and are left to them.
@@ -51,6 +52,14 @@ impl Writer {
     #[must_use]
     pub fn instance(mut self, instance: impl Into<String>) -> Self {
         self.instance = Some(instance.into());
+        self
+    }
+
+    /// Sends no events. Each is a write as dear as that of the status, and its answer is waited for: for kinds with very many objects, at which nobody
+    /// looks one by one.
+    #[must_use]
+    pub fn without_events(mut self) -> Self {
+        self.events = false;
         self
     }
 
@@ -78,11 +87,12 @@ impl Writer {
         let (metadata, lists) = (object.meta(), cache.lists());
         let transitions = report.put_on(status.conditions(), metadata.generation, Timestamp::now());
         *status.observed_generation() = metadata.generation;
-        let mut status = serde_json::to_value(&status).map_err(kube::Error::SerdeError)?;
-        let before = before.map(serde_json::to_value).transpose().map_err(kube::Error::SerdeError)?;
-        if before.as_ref() == Some(&status) {
+        if let Some(before) = before
+            && says_the_same(before, &status).map_err(kube::Error::SerdeError)?
+        {
             return Ok(false);
         }
+        let mut status = serde_json::to_value(&status).map_err(kube::Error::SerdeError)?;
         if let Some(conditions) = status.get_mut("conditions").and_then(serde_json::Value::as_array_mut) {
             let ours =
                 |condition: &serde_json::Value| condition["type"].as_str().is_some_and(|of| self.own.contains(of));
@@ -116,6 +126,9 @@ impl Writer {
     where
         K: Object,
     {
+        if !self.events {
+            return;
+        }
         let reporter = Reporter { controller: self.manager.clone(), instance: self.instance.clone() };
         let event = Event {
             type_: if report.stage == Stage::Ready { EventType::Normal } else { EventType::Warning },
@@ -138,6 +151,12 @@ fn is_told(transition: &Transition) -> bool {
         STALLED => transition.to == "True",
         _ => false,
     }
+}
+
+fn says_the_same<S: Serialize>(one: &S, other: &S) -> serde_json::Result<bool> {
+    // As text it is quick; maps without an order may be the same and read otherwise.
+    Ok(serde_json::to_vec(one)? == serde_json::to_vec(other)?
+        || serde_json::to_value(one)? == serde_json::to_value(other)?)
 }
 
 fn note(message: &str) -> String {

@@ -223,18 +223,16 @@ impl<'o> Resolver<'o, '_> {
                     (object.kind, content, Some(*near), *id)
                 }
                 None if self.missing.contains(id) => return Ok(Some(entry)),
-                None => match self.elsewhere(*id)? {
-                    Some(base) => {
-                        let (kind, data) = base.get(*id);
-                        self.reading = self.reading.checked_sub(data.len()).ok_or(Refused::Elsewhere)?;
-                        let kind = self::kind(kind).ok_or(Refused::Elsewhere)?;
-                        (kind, patched(data, &entry.content, &mut self.room)?, None, *id)
-                    }
-                    None => {
+                None => {
+                    let Some(base) = self.elsewhere(*id) else {
                         self.missing.insert(*id);
                         return Ok(Some(entry));
-                    }
-                },
+                    };
+                    let (kind, data) = base.get(*id);
+                    self.reading = self.reading.checked_sub(data.len()).ok_or(Refused::Elsewhere)?;
+                    let kind = self::kind(kind).ok_or(Refused::Elsewhere)?;
+                    (kind, patched(data, &entry.content, &mut self.room)?, None, *id)
+                }
             },
         };
         self.put(number, kind, content, near.map(|near| (entry.content, near)), Some(base), entry.packed);
@@ -242,15 +240,15 @@ impl<'o> Resolver<'o, '_> {
     }
 
     /// An object that is not in the pack.
-    fn elsewhere(&self, id: Oid) -> Result<Option<Elsewhere<'o>>, Refused> {
+    fn elsewhere(&self, id: Oid) -> Option<Elsewhere<'o>> {
         if let Some(received) = self.recent.iter().find(|received| received.get(id).is_some()) {
-            return Ok(Some(Elsewhere::Recent(received)));
+            return Some(Elsewhere::Recent(received));
         }
         // Where many are missing the folders are not read anew for each.
         if !self.missing.is_empty() && !self.odb.exists_ext(id, OdbLookupFlags::NO_REFRESH) {
-            return Ok(None);
+            return None;
         }
-        Ok(object::read(self.odb, id).ok().map(Elsewhere::Stored))
+        object::read(self.odb, id).ok().map(Elsewhere::Stored)
     }
 
     fn put(
@@ -316,7 +314,7 @@ impl Received {
         let Some(object) = self.by_id.get(&oid).map(|number| &self.objects[*number]) else { return };
         let kind = if object.base.is_some() { REF_DELTA } else { object.kind as u8 };
         pack::entry_head(out, kind, object.packed.size);
-        out.extend(object.base.iter().flat_map(|base| base.as_bytes()));
+        out.extend(object.base.iter().flat_map(Oid::as_bytes));
         out.extend_from_slice(&self.pack[object.packed.deflated.clone()]);
     }
 

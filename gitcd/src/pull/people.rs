@@ -59,7 +59,9 @@ pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped:
         let found = found.await.expect("reading references does not panic");
         let mut retry = None;
         // Our own commits are on the reference a moment before they are told of.
-        let is_ours = |found: Oid| [head.data, head.next, heads.borrow().data, heads.borrow().next].contains(&found);
+        // Borrowed once: who borrows twice at a time waits for the committer in between, which waits for the first to end.
+        let now = *heads.borrow();
+        let is_ours = |found: Oid| [head.data, head.next, now.data, now.next].contains(&found);
         let found = found.filter(|found| !is_ours(*found) && failed != Some(*found));
         if let Some(found) = found {
             match joiner.join(found, &how("commit of a person")).await {

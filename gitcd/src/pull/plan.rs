@@ -288,9 +288,8 @@ impl Planner<'_, '_> {
             let before = our_value.as_deref().or(base_value.as_deref());
             let mut is_asked = false;
             let admitted = admit(relative, value, before, || {
-                let known = self.origins.get(relative);
-                is_asked = known.is_none();
-                known.flatten()
+                is_asked = !self.origins.has(relative);
+                self.origins.get(relative)
             });
             if is_asked {
                 self.origins.ask(relative, blob);

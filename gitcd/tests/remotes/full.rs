@@ -27,6 +27,9 @@ async fn no_room(upstream: Repository, url: &str) {
     let (client, writer) = (server.client().await, Following::new(url).start().await);
     writer.put(ONE, "small").await;
     has(&client, ONE, "small").await;
+    // What was merged is in Git by then: otherwise its commit waits for room, and nothing is fetched meanwhile.
+    client.put(put(OTHER, "written before")).await.ok();
+    writer.has(OTHER, "written before").await;
 
     disk.fill();
     let large = noise();

@@ -16,9 +16,14 @@ pub(super) struct Origins {
 }
 
 impl Origins {
-    /// What was found for a file: the commit, or that it is none that may be named; `None` if nobody has looked yet.
-    pub(super) fn get(&self, relative: &[u8]) -> Option<Option<Origin>> {
-        self.found.get(relative).copied()
+    /// Whether somebody has looked for a file.
+    pub(super) fn has(&self, relative: &[u8]) -> bool {
+        self.found.contains_key(relative)
+    }
+
+    /// What was found for a file; `None` if there is no commit that may be named, or nobody has looked.
+    pub(super) fn get(&self, relative: &[u8]) -> Option<Origin> {
+        self.found.get(relative).copied().flatten()
     }
 
     /// Wants to know it of a file with this content.
@@ -142,7 +147,10 @@ mod tests {
                 origins.ask(name.as_bytes(), blob);
             }
             let asked = origins.find(&mut Graph::default(), &self.repository, from);
-            let found = asked.iter().map(|(relative, _)| origins.get(relative).expect("it was asked for"));
+            let found = asked.iter().map(|(relative, _)| {
+                assert!(origins.has(relative));
+                origins.get(relative)
+            });
             found.map(|found| found.map(|origin| (origin.commit, origin.time))).collect()
         }
     }

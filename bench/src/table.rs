@@ -3,29 +3,29 @@
 use std::fmt::Write;
 
 /// A table with one heading; the first column is aligned to the left, all others to the right.
-pub(crate) struct Table {
+pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table with this heading and no rows.
-    pub(crate) fn new<T: Into<String>>(heading: impl IntoIterator<Item = T>) -> Self {
+    pub fn new<T: Into<String>>(heading: impl IntoIterator<Item = T>) -> Self {
         let heading = heading.into_iter().map(Into::into).collect();
         Self { rows: vec![heading] }
     }
 
     /// Adds a row; lacking cells stay empty.
-    pub(crate) fn row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
+    pub fn row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
     /// Whether there is nothing but the heading.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.rows.len() == 1
     }
 
     /// The table in Markdown, every column as wide as its widest cell.
-    pub(crate) fn render(&self) -> String {
+    pub fn render(&self) -> String {
         let columns = self.rows[0].len();
         let cell = |row: &Vec<String>, column: usize| row.get(column).cloned().unwrap_or_default();
         let widths: Vec<usize> = (0..columns)
@@ -59,7 +59,7 @@ impl Table {
 }
 
 /// A number with as many digits as mean something, and commas between thousands.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let decimals = match value.abs() {
         size if size >= 100.0 => 0,
         size if size >= 10.0 => 1,
@@ -69,7 +69,7 @@ pub(crate) fn number(value: f64) -> String {
 }
 
 /// A whole number, with commas between thousands.
-pub(crate) fn count<T: ToString + Copy>(value: T) -> String {
+pub fn count<T: ToString + Copy>(value: T) -> String {
     grouped(&value.to_string())
 }
 
@@ -91,12 +91,12 @@ fn grouped(plain: &str) -> String {
 }
 
 /// Bytes in MiB.
-pub(crate) fn mebibytes(bytes: u64) -> String {
+pub fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", number(bytes as f64 / 1_048_576.0))
 }
 
 /// Bytes, spread over so many things.
-pub(crate) fn bytes_each(bytes: u64, things: i64) -> String {
+pub fn bytes_each(bytes: u64, things: i64) -> String {
     if things <= 0 {
         return "–".to_owned();
     }

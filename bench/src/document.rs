@@ -15,7 +15,7 @@ Run the command on your own machine before you decide anything by them.
 
 /// The sections, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Section {
+pub enum Section {
     /// gitcd side by side with etcd.
     Comparison,
     /// Both behind kube-apiserver.
@@ -26,9 +26,12 @@ pub(crate) enum Section {
     IdleCost,
     /// Branches that follow one another.
     Branches,
+    /// The framework for controllers side by side with others.
+    Framework,
 }
 
-const ALL: [Section; 5] = [Section::Comparison, Section::Kube, Section::Memory, Section::IdleCost, Section::Branches];
+const ALL: [Section; 6] =
+    [Section::Comparison, Section::Kube, Section::Memory, Section::IdleCost, Section::Branches, Section::Framework];
 
 impl Section {
     fn marker(self) -> &'static str {
@@ -38,11 +41,15 @@ impl Section {
             Self::Memory => "<!-- section: memory -->\n",
             Self::IdleCost => "<!-- section: idle cost -->\n",
             Self::Branches => "<!-- section: branches -->\n",
+            Self::Framework => "<!-- section: framework -->\n",
         }
     }
 
     /// Replaces this section of the document at `path`, which is made if there is none.
-    pub(crate) fn write(self, path: &Path, text: &str) -> Result<()> {
+    ///
+    /// # Errors
+    /// It cannot be read or written; the message names it.
+    pub fn write(self, path: &Path, text: &str) -> Result<()> {
         let old = match fs::read_to_string(path) {
             Ok(old) => old,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),

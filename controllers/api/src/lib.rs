@@ -1,0 +1,47 @@
+//! The kinds that people write: `TrishankuHeaven`, `AutomatedMerge` and `GitHubRepository`.
+//!
+//! They are those of the existing Go implementation, so that its manifests apply unchanged; what is new is optional. What a field means is said at the
+//! field, and `kubectl explain` shows the same words. What cannot be right is refused by the API server when it is written: the schemas have
+//! bounds, patterns and rules in CEL whose messages say what to do.
+//!
+//! ```
+//! use kube::CustomResourceExt;
+//! use trishanku_api::{AutomatedMerge, GitHubRepository, TrishankuHeaven};
+//!
+//! assert_eq!(TrishankuHeaven::crd_name(), "trishankuheavens.controllers.trishanku.org.trishanku.org");
+//! println!("{}", trishanku_api::definitions());
+//! ```
+
+#![allow(unreachable_pub, reason = "kube's derives write types of the same visibility where nobody sees them")]
+
+mod condition;
+mod gitcd;
+mod heaven;
+mod image;
+mod merge;
+mod repository;
+mod schema;
+
+use trishanku_framework::crd::Definitions;
+
+pub use self::condition::{AVAILABLE, CERTIFICATES_READY, REPOSITORY_READY, SYNCED};
+pub use self::gitcd::{
+    Branches, ConflictResolution, Git, Gitcd, Host, Pull, Remote, RetentionPolicies, Storage, VolumeClaim,
+};
+pub use self::heaven::{
+    ApiServer, App, BranchStatus, Certificates, ControllerCertificate, EventsEtcd, LocalEtcd, Skip, TrishankuHeaven,
+    TrishankuHeavenSpec, TrishankuHeavenStatus,
+};
+pub use self::image::{Image, PullPolicy};
+pub use self::merge::{AutomatedMerge, AutomatedMergeSpec, AutomatedMergeStatus, MergeApp, RemoteStatus};
+pub use self::repository::{DeletionPolicy, GitHubRepository, GitHubRepositorySpec, GitHubRepositoryStatus};
+
+/// The group of all kinds.
+pub const GROUP: &str = "controllers.trishanku.org.trishanku.org";
+/// The version of all kinds.
+pub const VERSION: &str = "v1alpha1";
+
+/// The definitions of all kinds.
+pub fn definitions() -> Definitions {
+    Definitions::of::<TrishankuHeaven>().and::<AutomatedMerge>().and::<GitHubRepository>()
+}

@@ -1,0 +1,89 @@
+//! The kind, and what has to be there for an object of it: a `ConfigMap` and a `Secret`.
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use kube::{CustomResource, ResourceExt};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use trishanku_framework::status::{Conditions, conditions_schema};
+
+/// The name under which all contestants manage fields.
+pub const MANAGER: &str = "pairs";
+
+/// What the settings of a thing and its key are made of.
+#[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[kube(group = "bench.trishanku.org", version = "v1", kind = "Pair", namespaced, status = "PairStatus")]
+pub struct PairSpec {
+    /// A word.
+    pub colour: String,
+    /// A number.
+    pub size: i64,
+    /// A sentence.
+    pub note: String,
+}
+
+/// Whether both are there.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PairStatus {
+    /// Which generation the conditions are about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// `Ready`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "conditions_schema")]
+    pub conditions: Vec<Condition>,
+}
+
+impl Conditions for PairStatus {
+    fn conditions(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
+
+    fn observed_generation(&mut self) -> &mut Option<i64> {
+        &mut self.observed_generation
+    }
+}
+
+impl Pair {
+    /// One of the objects that are measured.
+    pub fn numbered(number: usize) -> Self {
+        let spec = PairSpec {
+            colour: ["red", "green", "blue"][number % 3].to_owned(),
+            size: number as i64,
+            note: format!("Number {number} of many that are all alike, with a text as long as such texts often are."),
+        };
+        Self::new(&format!("pair-{number:06}"), spec)
+    }
+
+    /// The settings, without an owner.
+    pub fn settings(&self) -> ConfigMap {
+        let PairSpec { colour, size, note } = &self.spec;
+        let data = [("colour", colour.clone()), ("note", note.clone()), ("size", size.to_string())];
+        let data = data.map(|(key, value)| (key.to_owned(), value));
+        ConfigMap { metadata: self.metadata_of_owned(), data: Some(data.into()), ..ConfigMap::default() }
+    }
+
+    /// The key, without an owner.
+    pub fn key(&self) -> Secret {
+        let key = format!("{}:{}", self.spec.colour, self.spec.size);
+        let data = [("key".to_owned(), ByteString(key.into_bytes()))];
+        Secret { metadata: self.metadata_of_owned(), data: Some(data.into()), ..Secret::default() }
+    }
+
+    fn metadata_of_owned(&self) -> ObjectMeta {
+        ObjectMeta { name: Some(self.name_any()), namespace: self.namespace(), ..ObjectMeta::default() }
+    }
+
+    /// Whether it says of itself that it is as it should be now.
+    pub fn is_ready(&self) -> bool {
+        let (generation, status) = (self.metadata.generation, self.status.as_ref());
+        status.is_some_and(|status| {
+            let ready = |condition: &Condition| {
+                condition.type_ == "Ready" && condition.status == "True" && condition.observed_generation == generation
+            };
+            generation.is_some() && status.observed_generation == generation && status.conditions.iter().any(ready)
+        })
+    }
+}
