@@ -244,7 +244,7 @@ impl<K: Object> Cache<K> {
         let (key, object, known) = kept(written);
         let after = known.object().clone();
         let before = self.write(|objects| {
-            let shown = self.selects.then(|| objects.get(&key).map(|known| known.object())).flatten();
+            let shown = self.selects.then(|| objects.get(&key).map(packed::Packed::object)).flatten();
             let learns = objects.may_learn(known.version(), lists)
                 && !objects.is_outdated(&key, &known)
                 && self.is_watched(&object, shown.as_deref());
