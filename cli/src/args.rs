@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use trishanku::plane::Home;
 use trishanku::plane::home::HomeError;
@@ -153,6 +153,20 @@ pub(crate) struct Status {
     pub(crate) json: bool,
 }
 
+/// Commands that are about no control plane.
+const WITHOUT_PLANE: [&str; 2] = ["new", "completion"];
+
+/// The command line, with help that names a control plane only where there is one.
+pub(crate) fn command() -> clap::Command {
+    let command = Arguments::command();
+    let global = command.get_arguments().filter(|argument| argument.is_global_set());
+    let hidden: Vec<_> = global.map(|argument| argument.clone().hide(true)).collect();
+    // What a command has already it does not get from above, and what it has it hands down.
+    WITHOUT_PLANE
+        .into_iter()
+        .fold(command, |command, name| command.mut_subcommand(name, |sub| sub.args(hidden.clone())))
+}
+
 impl Which {
     pub(crate) fn home(&self) -> Result<Home, HomeError> {
         match &self.dir {
@@ -181,8 +195,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     fn parse(line: &str) -> Arguments {
@@ -192,6 +204,21 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn help_names_a_control_plane_where_there_is_one() {
+        let help = |line: &str| command().try_get_matches_from(line.split(' ')).unwrap_err().to_string();
+        for (line, expected) in [
+            ("trishanku --help", true),
+            ("trishanku up --help", true),
+            ("trishanku new --help", false),
+            ("trishanku new controller --help", false),
+            ("trishanku completion --help", false),
+        ] {
+            let help = help(line);
+            assert_eq!((help.contains("--name"), help.contains("--dir")), (expected, expected), "{line}: {help}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod stops;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{CommandFactory, Parser};
+use clap::FromArgMatches;
 use trishanku::status::Health;
 
 use crate::args::{Arguments, Command, New};
@@ -20,7 +20,8 @@ use crate::args::{Arguments, Command, New};
 const NOT_READY: u8 = 3;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::from_arg_matches(&args::command().get_matches());
+    let arguments = arguments.unwrap_or_else(|error| error.exit());
     // Everything waits for processes and sockets, so one thread will do.
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop");
@@ -58,7 +59,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Completion { shell } => {
-            let mut command = Arguments::command();
+            let mut command = args::command();
             clap_complete::generate(*shell, &mut command, "trishanku", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }

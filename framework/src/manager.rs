@@ -18,6 +18,9 @@ use crate::serve::Server;
 use crate::telemetry::Telemetry;
 use crate::{Kind, Known, Object, clock};
 
+/// How long work may wait for watches that catch up.
+const CATCHING_UP: Duration = Duration::from_secs(10);
+
 /// Runs controllers until it is told to stop.
 ///
 /// - Every cache has everything before the first reconcile. The lease is taken after that: whoever has it works at once.
@@ -55,7 +58,7 @@ use crate::{Kind, Known, Object, clock};
 /// ```
 pub struct Manager {
     config: Config,
-    caches: Caches,
+    caches: Arc<Caches>,
     controllers: Vec<Arc<dyn Runs>>,
     lease: Option<lease::Settings>,
     grace: Duration,
@@ -97,7 +100,7 @@ impl Manager {
         Self {
             config,
             start: Some(health.wait_for("start")),
-            caches: Caches::new(scope),
+            caches: Arc::new(Caches::new(scope)),
             controllers: Vec::new(),
             lease: None,
             grace: Duration::from_secs(20),
@@ -211,9 +214,12 @@ impl Manager {
         let mut electing = JoinSet::new();
         election.map(|election| electing.spawn(election.run(told(released))));
         let client = self.client(&fence)?;
+        let (roles, informed) = watch::channel(Role::Standby);
+        let mut informing = JoinSet::new();
+        informing.spawn(inform(self.caches.clone(), role, roles));
         let mut working = JoinSet::new();
         for controller in &self.controllers {
-            let (client, role, stop) = (client.clone(), role.clone(), stopped.clone());
+            let (client, role, stop) = (client.clone(), informed.clone(), stopped.clone());
             let pulse = self.health.pulse(controller.name());
             working.spawn(controller.clone().run(Orders { client, role, stop, grace: self.grace, pulse }));
         }
@@ -263,6 +269,25 @@ impl std::fmt::Debug for Manager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let controllers: Vec<_> = self.controllers.iter().map(|controller| controller.name()).collect();
         f.debug_struct("Manager").field("controllers", &controllers).field("lease", &self.lease).finish_non_exhaustive()
+    }
+}
+
+/// Tells controllers which role there is: of a lead when watches that had failed have caught up, so that nothing is reconciled as it was before that.
+async fn inform(caches: Arc<Caches>, mut role: watch::Receiver<Role>, informed: watch::Sender<Role>) {
+    loop {
+        let now = *role.borrow_and_update();
+        if let Role::Leading { .. } = now {
+            tokio::select! {
+                // A list that is never answered does not keep what else there is from being worked with.
+                _ = tokio::time::timeout(CATCHING_UP, caches.catch_up()) => {}
+                Ok(()) = role.changed() => continue,
+            }
+        }
+        informed.send_replace(now);
+        if role.changed().await.is_err() {
+            // Nobody elects: it stays so.
+            return informed.closed().await;
+        }
     }
 }
 

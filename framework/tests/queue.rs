@@ -318,3 +318,17 @@ proptest! {
         prop_assert_eq!(run(), run());
     }
 }
+
+#[test]
+fn a_time_that_never_comes_is_one() {
+    let mut queue = Queue::new(Settings::default());
+    let now = Instant::now();
+    for outcome in [Outcome::Again(Duration::MAX), Outcome::Failed { not_before: Duration::MAX }] {
+        queue.add(&0, Cause::Changed, now);
+        queue.next(now).expect("it waits");
+        queue.finish(&0, outcome, now);
+        let in_a_year = now + Duration::from_hours(24 * 365);
+        assert_eq!(queue.next(in_a_year), None, "{outcome:?}");
+        queue = Queue::new(Settings::default());
+    }
+}

@@ -25,24 +25,25 @@ impl Keeper {
         Self { tanks: manager.cache(), valves: manager.cache(), status: Writer::new("watertank") }
     }
 
-    /// Whether the valve is open, and what the level has become with that.
+    /// Whether the valve is open, and what the level has become since it was measured.
     fn observe(&self, tank: &Tank, key: &Key) -> (bool, TankStatus) {
         let data = self.valves.get(key).and_then(|valve| valve.data.clone()).unwrap_or_default();
         let open = data.get("position").is_some_and(|position| position == "open");
         let (before, now) = (tank.status.clone().unwrap_or_default(), Timestamp::now());
         let seconds = before.measured_at.as_ref().map_or(0.0, |then| now.duration_since(then.0).as_secs_f64());
-        let level = (level_after(seconds, before.level, open, &tank.spec) * 10.0).round() / 10.0;
+        let level = (level_after(seconds, before.level, before.rate, &tank.spec) * 10.0).round() / 10.0;
         (open, TankStatus { level, measured_at: Some(MicroTime(now)), ..before })
     }
 
     async fn converge(&self, tank: &Tank, desired: u32, context: &Context) -> Result<Plan, Error> {
-        let (open, status) = self.observe(tank, &context.key);
+        let (open, mut status) = self.observe(tank, &context.key);
         let plan = plan(status.level, open, desired, &tank.spec);
         let mut valve = ConfigMap::default();
         valve.metadata.name = Some(context.key.name().to_owned());
-        let position = if plan.open { "open" } else { "closed" };
-        valve.data = Some([("position".to_owned(), position.to_owned())].into());
+        valve.data = Some([("position".to_owned(), if plan.open { "open" } else { "closed" }.to_owned())].into());
         let turned = Set::of(tank, context.client.clone(), "watertank").apply(valve, &self.valves).await;
+        let inflow = if turned.as_ref().map_or(open, |_| plan.open) { tank.spec.inflow } else { 0 };
+        status.rate = f64::from(inflow) - f64::from(tank.spec.outflow);
         // Who looks at a tank that fails wants to know why, so it is told in either case.
         let report = if turned.is_ok() { &plan.report } else { &Report::of(&turned) };
         self.status.write(&context.client, &self.tanks, tank, tank.status.as_ref(), status, report).await?;

@@ -14,10 +14,9 @@ pub(crate) struct Plan {
     pub(crate) report: Report,
 }
 
-/// The level after some seconds with the valve as it is.
-pub(crate) fn level_after(seconds: f64, level: f64, open: bool, tank: &TankSpec) -> f64 {
-    let inflow = if open { f64::from(tank.inflow) } else { 0.0 };
-    (level + (inflow - f64::from(tank.outflow)) * seconds).clamp(0.0, f64::from(tank.capacity))
+/// The level after some seconds in which it rises by so much each second.
+pub(crate) fn level_after(seconds: f64, level: f64, rate: f64, tank: &TankSpec) -> f64 {
+    (level + rate * seconds).clamp(0.0, f64::from(tank.capacity))
 }
 
 /// Opens the valve when a tenth of the capacity is missing, and closes it when nothing is.

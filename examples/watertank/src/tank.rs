@@ -36,6 +36,8 @@ pub(crate) struct TankStatus {
     /// When that was so.
     #[schemars(with = "Option<String>")]
     pub(crate) measured_at: Option<MicroTime>,
+    /// By how many litres it rises each second since then.
+    pub(crate) rate: f64,
     /// Which generation of the object the conditions are about.
     pub(crate) observed_generation: Option<i64>,
     /// Whether the level is as it should be, and why not.

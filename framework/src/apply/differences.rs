@@ -71,9 +71,10 @@ pub(super) fn is_key(key: &str, elements: &[Value]) -> bool {
     !elements.is_empty() && elements.iter().all(is_name)
 }
 
-/// Numbers may be written in several ways.
+/// Numbers may be written in several ways. Only as integers are large ones told apart.
 pub(super) fn same(wanted: &Value, live: &Value) -> bool {
-    wanted == live || wanted.as_f64().is_some_and(|number| live.as_f64() == Some(number))
+    let is_floating = wanted.is_f64() || live.is_f64();
+    wanted == live || is_floating && wanted.as_f64().is_some_and(|number| live.as_f64() == Some(number))
 }
 
 pub(super) fn within(path: &mut String, step: &str, inside: impl FnOnce(&mut String)) {
@@ -95,12 +96,13 @@ mod tests {
 
     #[test]
     fn only_what_is_wanted_counts() {
-        let live =
-            json!({"spec": {"replicas": 1, "strategy": {"type": "RollingUpdate"}, "paused": false}, "status": {}});
+        let live = json!({"spec": {"replicas": 1, "strategy": {"type": "RollingUpdate"}, "paused": false, "serial": 9_007_199_254_740_992_u64}, "status": {}});
         for (wanted, expected) in [
             (json!({"spec": {"replicas": 1}}), vec![]),
             (json!({"spec": {"replicas": 1.0, "selector": {}, "volumes": []}}), vec![]),
             (json!({"spec": {"replicas": 2}}), vec!["spec.replicas"]),
+            // As floating numbers these are the same.
+            (json!({"spec": {"serial": 9_007_199_254_740_993_u64}}), vec!["spec.serial"]),
             (json!({"spec": {"replicas": 1, "paused": null}}), vec!["spec.paused"]),
             (json!({"spec": {"strategy": {"type": "Recreate"}}, "more": {"a": 1}}), vec!["spec.strategy.type", "more"]),
         ] {

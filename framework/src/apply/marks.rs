@@ -25,7 +25,10 @@ pub(super) fn id<O: Object>(kind: &Kind<O>, owner: &O) -> String {
 /// Writes the digest of everything else on it, and returns it.
 pub(super) fn sign<K: Object + Serialize>(wanted: &mut K) -> Result<Fingerprint, serde_json::Error> {
     wanted.meta_mut().annotations.get_or_insert_default().remove(APPLIED);
-    let whole = Sha256::digest(serde_json::to_vec(&*wanted)?);
+    let mut content = serde_json::to_value(&*wanted)?;
+    // Maps may have another order each time. With another digest each time nothing would ever be as it should be.
+    content.sort_all_objects();
+    let whole = Sha256::digest(serde_json::to_vec(&content)?);
     let mut digest = Fingerprint::default();
     digest.copy_from_slice(&whole[..size_of::<Fingerprint>()]);
     let text = BASE64_URL_SAFE_NO_PAD.encode(digest);
@@ -50,6 +53,20 @@ mod tests {
 
     use super::*;
     use crate::telemetry::TRACEPARENT;
+
+    #[test]
+    fn the_order_in_which_fields_happen_to_be_written_is_no_difference() {
+        let signed = |fields: [(&str, u32); 2]| {
+            let resource = kube::core::discovery::ApiResource::erase::<ConfigMap>(&());
+            let data: serde_json::Map<_, _> =
+                fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+            let mut object = kube::core::DynamicObject::new("a", &resource).data(serde_json::json!({"data": data}));
+            sign(&mut object).expect("it is JSON");
+            object.metadata.annotations
+        };
+        assert_eq!(signed([("a", 1), ("b", 2)]), signed([("b", 2), ("a", 1)]));
+        assert_ne!(signed([("a", 1), ("b", 2)]), signed([("a", 2), ("b", 1)]));
+    }
 
     #[test]
     fn what_is_there_keeps_its_stamp_and_gets_none() {

@@ -23,10 +23,11 @@
 //! server changes nothing.
 //!
 //! **Ownership.** The owner is put on as controller, so that it is told of changes ([`owns`](crate::Controller::owns)), and garbage is
-//! collected. What another one controls, or nobody, is not touched.
+//! collected. What another one controls, or nobody, is not touched. What the cache does not show (an object that is newer than it, or that it does not
+//! watch) is applied without force: a field that somebody else manages is not overwritten, and the answer is a conflict.
 //!
 //! **Prune.** Members have the label of an `ApplySet` (`applyset.kubernetes.io/part-of`), whose id is that of the owner. What has the label and the
-//! owner, and was not applied to this [`Set`], is deleted.
+//! owner, and was not applied to this [`Set`], is deleted, if it is still what the cache has.
 //!
 //! **What changes.** Every field that a write changed is a line of the log at level `debug`: `~ data.level: "3" → "4"`. With [`Set::dry_run`] nothing is
 //! written, and the same is told of what would be. Values of Secrets are never told; those of other kinds are, so secrets do not belong there.
@@ -35,6 +36,8 @@ mod changes;
 mod differences;
 mod error;
 mod marks;
+#[cfg(test)]
+mod pruning;
 
 use std::collections::HashSet;
 
@@ -191,7 +194,9 @@ impl<'a, O: Object> Set<'a, O> {
             wanted[field] = value.into();
         }
         let api = cache.kind().api(self.client.clone(), key.namespace());
-        let parameters = PatchParams { dry_run: self.dry, ..PatchParams::apply(&self.manager).force() };
+        // What is not in the cache may be there all the same, and somebody's: that is not to be overwritten.
+        let force = known.is_some();
+        let parameters = PatchParams { dry_run: self.dry, force, ..PatchParams::apply(&self.manager) };
         match api.patch(key.name(), &parameters, &Patch::Apply(&wanted)).await {
             Ok(written) => {
                 if self.dry || tracing::enabled!(tracing::Level::DEBUG) {
@@ -203,16 +208,15 @@ impl<'a, O: Object> Set<'a, O> {
                 }
                 Ok(Applied::Written)
             }
-            Err(kube::Error::Api(status))
-                if recreate && status.is_invalid() && status.message.contains("immutable") =>
-            {
-                let dry_run = self.dry;
-                tracing::info!(kind = kind(), object = %key, dry_run, "is deleted, since a field cannot be changed");
-                let uid = live().and_then(|live| live.meta().uid.clone());
-                self.delete(cache.kind(), &key, uid).await?;
-                Ok(Applied::Deleted)
-            }
-            Err(error) => Err(ApplyError::Refused { kind: kind(), key, source: Box::new(error) }),
+            Err(error) => match live().filter(|_| recreate && is_immutable(&error)) {
+                Some(live) => {
+                    let dry_run = self.dry;
+                    tracing::info!(kind = kind(), object = %key, dry_run, "is deleted, since a field cannot be changed");
+                    self.delete(cache.kind(), &key, &*live).await?;
+                    Ok(Applied::Deleted)
+                }
+                None => Err(ApplyError::Refused { kind: kind(), key, source: Box::new(error) }),
+            },
         }
     }
 
@@ -230,27 +234,27 @@ impl<'a, O: Object> Set<'a, O> {
             if member && !wanted && metadata.deletion_timestamp.is_none() {
                 let dry_run = self.dry;
                 tracing::info!(kind = %cache.kind().name(), object = %key, dry_run, "is no longer wanted, and is deleted");
-                self.delete(cache.kind(), &key, metadata.uid.clone()).await?;
-                pruned += 1;
+                pruned += usize::from(self.delete(cache.kind(), &key, &*object).await?);
             }
         }
         Ok(pruned)
     }
 
-    async fn delete<K>(&mut self, kind: &Kind<K>, key: &Key, uid: Option<String>) -> Result<(), ApplyError>
-    where
-        K: Object,
-    {
+    /// False if it is not there any more as it was looked at.
+    async fn delete<K: Object>(&mut self, kind: &Kind<K>, key: &Key, object: &K) -> Result<bool, ApplyError> {
         let api = kind.api(self.client.clone(), key.namespace());
-        // Not an object of the same name that somebody made in the meantime.
-        let preconditions = Preconditions { uid, resource_version: None };
+        // Neither one of the same name that somebody made in the meantime, nor one that belongs to somebody else since. The change that we do not know
+        // of is one of what the owner controls, or did: it is told of it.
+        let metadata = object.meta();
+        let preconditions =
+            Preconditions { uid: metadata.uid.clone(), resource_version: metadata.resource_version.clone() };
         let parameters = DeleteParams { dry_run: self.dry, ..DeleteParams::background().preconditions(preconditions) };
         match api.delete(key.name(), &parameters).await {
             Ok(_) => {
                 self.tell(kind, key, Applied::Deleted, Vec::new());
-                Ok(())
+                Ok(true)
             }
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
             Err(error) => {
                 let (kind, key) = (kind.name().into_owned(), key.clone());
                 Err(ApplyError::Refused { kind, key, source: Box::new(error) })
@@ -303,6 +307,11 @@ impl<O: Object> std::fmt::Debug for Set<'_, O> {
             .field("applied", &self.applied.len())
             .finish_non_exhaustive()
     }
+}
+
+/// Whether a field differs that cannot be changed.
+fn is_immutable(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_invalid() && status.message.contains("immutable"))
 }
 
 fn owner_name(object: &impl Resource) -> Option<String> {

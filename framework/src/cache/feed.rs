@@ -8,6 +8,7 @@ use futures::StreamExt;
 use kube::Api;
 use kube::runtime::watcher::{self, Event, watcher};
 
+use super::trouble::Trouble;
 use super::{Cache, Listing};
 use crate::Object;
 use crate::error::{Failure, Retry};
@@ -21,27 +22,42 @@ pub(super) async fn feed<K: Object>(
     config: watcher::Config,
     cache: Arc<Cache<K>>,
     mut listing: Listing<K>,
+    trouble: Arc<Trouble>,
 ) {
     let name = format!("{} {}", cache.kind().name(), listing.namespace.as_deref().unwrap_or("everywhere"));
     let mut failures = 0;
     loop {
         let mut events = pin!(watcher(api.clone(), config.clone()));
-        // It has no end.
-        while let Some(event) = events.next().await {
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event,
+                // A watch that goes on where it was may have nothing to tell, and nobody knows. A list has an end.
+                () = trouble.hurry() => break,
+            };
             match event {
-                Ok(event) => {
+                // It has no end.
+                None => break,
+                Some(Ok(event)) => {
                     // A list that is begun or has a page is no success yet.
-                    if matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_)) {
-                        failures = 0;
-                    }
+                    let is_success = matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_));
                     cache.apply(event, &mut listing);
+                    if is_success {
+                        failures = 0;
+                        trouble.is_over();
+                    }
                 }
-                Err(error) => {
+                Some(Err(error)) => {
                     // Who says that it has forgotten is well; what failed before was something else.
                     failures = if is_forgotten(&error) { 1 } else { failures + 1 };
-                    let delay = BACKOFF.delay(failures, &name).max(asked_for(&error));
+                    let asked = asked_for(&error);
+                    let delay = BACKOFF.delay(failures, &name).max(asked);
                     tracing::warn!(watch = name, failures, ?delay, %error, "watch failed");
-                    tokio::time::sleep(delay).await;
+                    trouble.failed();
+                    tokio::time::sleep(asked).await;
+                    tokio::select! {
+                        () = tokio::time::sleep(delay.saturating_sub(asked)) => {}
+                        () = trouble.hurry() => break,
+                    }
                     if is_beyond_resuming(&error) {
                         break;
                     }

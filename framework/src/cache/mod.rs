@@ -10,6 +10,7 @@ mod feed;
 mod objects;
 mod packed;
 mod registry;
+mod trouble;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -63,6 +64,9 @@ pub struct Cache<K: Resource> {
     followers: Mutex<Vec<Follower<K>>>,
     /// How many of the watches that fill it have not been complete yet.
     lacking: watch::Sender<usize>,
+    /// Which objects they tell of.
+    scope: Scope,
+    selects: bool,
 }
 
 /// What one watch has listed so far.
@@ -76,7 +80,19 @@ struct Listing<K> {
 
 impl<K: Object> Cache<K> {
     fn new(kind: Kind<K>, watches: usize) -> Self {
-        Self { kind, objects: RwLock::default(), followers: Mutex::default(), lacking: watch::channel(watches).0 }
+        let lacking = watch::channel(watches).0;
+        Self {
+            kind,
+            objects: RwLock::default(),
+            followers: Mutex::default(),
+            lacking,
+            scope: Scope::All,
+            selects: false,
+        }
+    }
+
+    fn limited(self, scope: &Scope, selects: bool) -> Self {
+        Self { scope: scope.clone(), selects, ..self }
     }
 
     /// Which kind they are.
@@ -228,12 +244,26 @@ impl<K: Object> Cache<K> {
         let (key, object, known) = kept(written);
         let after = known.object().clone();
         let before = self.write(|objects| {
-            let learns = objects.may_learn(known.version(), lists) && !objects.is_outdated(&key, &known);
+            let shown = self.selects.then(|| objects.get(&key).map(packed::Packed::object)).flatten();
+            let learns = objects.may_learn(known.version(), lists)
+                && !objects.is_outdated(&key, &known)
+                && self.is_watched(&object, shown.as_deref());
             learns.then(|| objects.insert(key, known))
         });
         if let Some(before) = before.filter(|before| before.as_ref() != Some(&after)) {
             self.tell(before.as_ref(), Some(&object), false);
         }
+    }
+
+    /// Whether a watch will tell what becomes of an object. Of others nobody would learn that they changed, or went.
+    fn is_watched(&self, object: &K, known: Option<&K>) -> bool {
+        let in_scope = match (&self.scope, object.meta().namespace.as_ref()) {
+            (Scope::Namespaces(names), Some(namespace)) => names.contains(namespace),
+            _ => true,
+        };
+        // The apiserver reads the selector, so what it selected is selected as long as its labels are the same.
+        let same = |known: &K| (&known.meta().uid, &known.meta().labels) == (&object.meta().uid, &object.meta().labels);
+        in_scope && (!self.selects || known.is_some_and(same))
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Objects<K>> {
@@ -425,5 +455,29 @@ mod tests {
         list(&cache, &mut listing, Vec::new());
         cache.learn(map("x", "a", 13), lists);
         assert_eq!((version(), take(&told)), (None, vec![]));
+    }
+
+    #[test]
+    fn nothing_is_learned_that_no_watch_would_tell_the_end_of() {
+        let mut labelled = map("x", "a", 5);
+        labelled.metadata.labels = Some([("kind".to_owned(), "tank".to_owned())].into());
+        let of = |caches: &Caches, selector| caches.of::<ConfigMap>(selector);
+        let (everywhere, one) = (Caches::new(Scope::All), Caches::new(Scope::namespaces(["x"])));
+        let names = |cache: &Cache<ConfigMap>| cache.all().iter().map(|map| map.name_any()).collect::<Vec<_>>();
+
+        let cache = of(&one, None);
+        cache.learn(map("y", "elsewhere", 9), cache.lists());
+        cache.learn(map("x", "here", 9), cache.lists());
+        assert_eq!(names(&cache), ["here"]);
+
+        let (cache, mut listing) = (of(&everywhere, Some("kind=tank")), Listing::default());
+        list(&cache, &mut listing, vec![labelled.clone()]);
+        cache.learn(map("x", "without", 9), cache.lists());
+        labelled.metadata.resource_version = Some("9".to_owned());
+        cache.learn(labelled, cache.lists());
+        assert_eq!(names(&cache), ["a"]);
+        assert_eq!(cache.all()[0].resource_version().as_deref(), Some("9"));
+        cache.learn(map("x", "a", 10), cache.lists());
+        assert_eq!(cache.all()[0].resource_version().as_deref(), Some("9"), "it may be none of them any more");
     }
 }

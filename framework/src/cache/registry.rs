@@ -4,10 +4,12 @@ use std::any::{Any, TypeId};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
 use kube::runtime::watcher;
 
+use super::trouble::Trouble;
 use super::{Cache, Listing, feed};
 use crate::{Kind, Known, Object};
 
@@ -43,6 +45,8 @@ struct Entry {
     kind: String,
     start: Start,
     synced: Box<dyn Fn() -> Task + Send>,
+    /// Of each of its watches.
+    troubles: Vec<Arc<Trouble>>,
 }
 
 impl Caches {
@@ -74,29 +78,40 @@ impl Caches {
             Scope::Namespaces(names) if kind.is_namespaced() => names.iter().cloned().map(Some).collect(),
             _ => vec![None],
         };
-        let cache = Arc::new(Cache::new(kind.clone(), namespaces.len()));
+        let cache = Arc::new(Cache::new(kind.clone(), namespaces.len()).limited(&self.scope, selector.is_some()));
         let label_selector = selector.map(ToOwned::to_owned);
         let config = watcher::Config { label_selector, ..watcher::Config::default() };
         let (filled, awaited) = (cache.clone(), cache.clone());
+        let troubles: Vec<_> = namespaces.iter().map(|_| Arc::<Trouble>::default()).collect();
+        let watched: Vec<_> = namespaces.into_iter().zip(troubles.clone()).collect();
         let start = move |client: &Client| {
-            let feed = |namespace: &Option<String>| {
+            let feed = |(namespace, trouble): &(Option<String>, Arc<Trouble>)| {
                 let api = filled.kind().api(client.clone(), namespace.as_deref());
                 let listing = Listing { namespace: namespace.clone(), objects: HashMap::new(), complete: false };
-                Box::pin(feed::feed(api, config.clone(), filled.clone(), listing)) as Task
+                Box::pin(feed::feed(api, config.clone(), filled.clone(), listing, trouble.clone())) as Task
             };
-            namespaces.iter().map(feed).collect()
+            watched.iter().map(feed).collect()
         };
         let synced = move || {
             let cache = awaited.clone();
             Box::pin(async move { cache.synced().await }) as Task
         };
-        Entry { cache, kind: kind.name().into_owned(), start: Box::new(start), synced: Box::new(synced) }
+        let kind = kind.name().into_owned();
+        Entry { cache, kind, start: Box::new(start), synced: Box::new(synced), troubles }
     }
 
     /// What fills the caches that there are now, for as long as it is polled. Call it once.
     pub fn feeds(&self, client: &Client) -> Vec<BoxFuture<'static, ()>> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.values().flat_map(|entry| (entry.start)(client)).collect()
+    }
+
+    /// Has every watch list at once that has failed and told nothing since; ready when each of these has, or has failed again.
+    pub(crate) fn catch_up(&self) -> impl Future<Output = ()> + Send + use<> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let troubles: Vec<_> = entries.values().flat_map(|entry| entry.troubles.iter().cloned()).collect();
+        let all = troubles.into_iter().map(|trouble| async move { trouble.catch_up().await });
+        futures::future::join_all(all).map(drop)
     }
 
     /// The kinds of the caches, each with what waits until it is synced.

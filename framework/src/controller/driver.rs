@@ -17,7 +17,7 @@ use crate::finalizer::{self, Stage};
 use crate::health::Pulse;
 use crate::lease::Role;
 use crate::metrics::{Ending, Figures, Metrics};
-use crate::queue::{Cause, Job, Outcome, Queue, Settings};
+use crate::queue::{Cause, Job, Outcome, Queue, Settings, later};
 use crate::telemetry::{Subject, TraceContext, Trail};
 
 /// A controller whose kind does not matter any more.
@@ -116,8 +116,8 @@ impl<R: Reconciler> Driver<R> {
         self.add(self.cache.keys(), Cause::Resync);
     }
 
-    /// Works for one term. True if it ended because of `stop`.
-    async fn term(self: &Arc<Self>, orders: &mut Orders) -> bool {
+    /// Works for the term that `role` is. True if it ended because of `stop`.
+    async fn term(self: &Arc<Self>, orders: &mut Orders, role: Role) -> bool {
         self.begin();
         let (mut running, mut works) = (Running::new(), Works::new());
         let mut resync = Instant::now();
@@ -131,12 +131,13 @@ impl<R: Reconciler> Driver<R> {
             let mut wake = Instant::now() + orders.pulse.beat();
             wake = self.queue(|queue| queue.wake_at()).map_or(wake, |at| at.min(wake));
             if let Some(every) = self.resync {
-                wake = wake.min(resync + every);
+                wake = wake.min(later(resync, every));
             }
             tokio::select! {
                 biased;
                 Ok(_) = orders.stop.wait_for(|stop| *stop) => break true,
-                Ok(_) = orders.role.wait_for(|role| *role == Role::Standby) => break false,
+                // Also if the next one has begun already: somebody else may have worked in between.
+                Ok(_) = orders.role.wait_for(|now| *now != role) => break false,
                 Some(ended) = running.join_next_with_id() => self.ended(ended, &mut works),
                 () = self.added.notified() => {}
                 () = tokio::time::sleep_until(wake.into()) => {}
@@ -144,7 +145,7 @@ impl<R: Reconciler> Driver<R> {
         };
         self.queue(Queue::drain);
         if stopped {
-            self.wait_for(&mut running, &mut works, orders).await;
+            self.wait_for(&mut running, &mut works, orders, role).await;
         }
         // Whoever is left is cancelled; also all of those of a lost lease.
         running.abort_all();
@@ -178,7 +179,7 @@ impl<R: Reconciler> Driver<R> {
     }
 
     /// Lets those that are under way end, as long as the lease is held.
-    async fn wait_for(&self, running: &mut Running, works: &mut Works, orders: &mut Orders) {
+    async fn wait_for(&self, running: &mut Running, works: &mut Works, orders: &mut Orders, role: Role) {
         let all = async {
             while let Some(ended) = running.join_next_with_id().await {
                 self.ended(ended, works);
@@ -186,7 +187,9 @@ impl<R: Reconciler> Driver<R> {
         };
         tokio::select! {
             () = all => {}
-            Ok(_) = orders.role.wait_for(|role| *role == Role::Standby) => {}
+            Ok(_) = orders.role.wait_for(|now| *now != role) => {}
+            // Who may take long to end is not stuck.
+            () = orders.pulse.clone().keep() => {}
             () = tokio::time::sleep(orders.grace) => {
                 tracing::warn!(controller = self.name, "some reconciles did not end in time and are cancelled");
             }
@@ -259,16 +262,73 @@ impl<R: Reconciler> Runs for Driver<R> {
     fn run(self: Arc<Self>, mut orders: Orders) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             loop {
-                tokio::select! {
+                let role = tokio::select! {
                     biased;
                     _ = orders.stop.wait_for(|stop| *stop) => return,
                     () = orders.pulse.clone().keep() => return,
-                    leads = orders.role.wait_for(|role| *role != Role::Standby) => if leads.is_err() { return },
-                }
-                if self.term(&mut orders).await {
+                    leads = orders.role.wait_for(|role| *role != Role::Standby) => match leads {
+                        Ok(role) => *role,
+                        Err(_) => return,
+                    },
+                };
+                if self.term(&mut orders, role).await {
                     return;
                 }
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::cache::Scope;
+    use crate::health::Health;
+
+    /// Never comes to an end.
+    struct Hangs(Arc<AtomicUsize>);
+
+    impl Reconciler for Hangs {
+        type Object = ConfigMap;
+        type Error = kube::Error;
+
+        async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Next, kube::Error> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_term_that_ended_and_was_followed_by_another_before_anybody_looked_has_ended() {
+        let (caches, begun) = (Caches::new(Scope::All), Arc::new(AtomicUsize::new(0)));
+        let cache = caches.of::<ConfigMap>(None);
+        let mut map = ConfigMap::default();
+        (map.metadata.name, map.metadata.resource_version) = (Some("a".to_owned()), Some("1".to_owned()));
+        cache.learn(map, cache.lists());
+        let controller = Controller::new("test", Hangs(begun.clone())).resync(Some(Duration::MAX));
+        let driver = Driver::new(controller, &caches, &Metrics::default());
+        let (roles, role) = watch::channel(Role::Leading { term: 1 });
+        let (_going_on, stop) = watch::channel(false);
+        let nobody = tower::service_fn(async |_: http::Request<kube::client::Body>| {
+            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody is asked"))
+        });
+        let (client, pulse) = (Client::new(nobody, "default"), Health::default().pulse("test"));
+        let running = tokio::spawn(driver.run(Orders { client, role, stop, grace: Duration::ZERO, pulse }));
+        let until = async |times| {
+            while begun.load(Ordering::SeqCst) < times {
+                assert!(!running.is_finished(), "it works until it is stopped");
+                tokio::task::yield_now().await;
+            }
+        };
+        until(1).await;
+        roles.send_replace(Role::Standby);
+        roles.send_replace(Role::Leading { term: 2 });
+        let again = tokio::time::timeout(Duration::from_secs(5), until(2)).await;
+        assert!(again.is_ok(), "what began in the first term goes on in the second");
+        running.abort();
     }
 }

@@ -84,7 +84,7 @@ impl Election {
     }
 
     /// Takes part until `stop` is ready, then closes the fence and gives the lease back, so that another replica has it within a renewal's
-    /// time. End the work first.
+    /// time. End the work first. If a write was given up a moment ago without an answer, the lease is kept until that is surely over.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let mut held = Held::No;
         tokio::select! {
@@ -100,12 +100,23 @@ impl Election {
             Held::Unknown => None,
             Held::Lease(lease) => Some(*lease),
         };
+        self.let_end().await;
         match tokio::time::timeout(self.settings.work / 2, self.release(known)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(lease = self.settings.name, %error, "cannot release the lease; it runs out");
             }
             Err(_) => tracing::warn!(lease = self.settings.name, "cannot release the lease in time; it runs out"),
+        }
+    }
+
+    /// Waits until writes that were given up have had as much time as those have that the end of a lease cuts short: they may still be carried
+    /// out, and a successor would be at work already.
+    async fn let_end(&self) {
+        let time = self.settings.duration.saturating_sub(self.settings.work);
+        let left = || self.fence.given_up().map(|since| time.saturating_sub(self.clock.now().since(since)));
+        while let Some(left) = left().filter(|left| !left.is_zero()) {
+            tokio::time::sleep(left).await;
         }
     }
 
@@ -150,7 +161,7 @@ impl Election {
             Some(lease) => Some(lease),
             None => self.api.get_opt(&self.settings.name).await?,
         };
-        let step = candidate.saw(lease.as_ref().map(record), self.clock.now());
+        let step = candidate.saw(lease.as_ref().map(record), self.fence.check().is_ok(), self.clock.now());
         let (lease, taken) = match (step, lease) {
             (Step::Leave(_), _) => return Ok(Attempt::Others),
             (Step::Renew, Some(lease)) => (lease, false),
@@ -165,7 +176,7 @@ impl Election {
         };
         match written {
             Ok(lease) => {
-                candidate.saw(Some(record(&lease)), self.clock.now());
+                candidate.saw(Some(record(&lease)), true, self.clock.now());
                 Ok(Attempt::Held(Box::new(lease)))
             }
             // Somebody touched it. If it is ours all the same, the fence is open for a while still and the next look tells.
@@ -181,15 +192,17 @@ impl Election {
     }
 
     fn held_by_us(&self, mut lease: Lease, taken: bool) -> Lease {
-        let now = Some(MicroTime(Timestamp::now()));
+        let now = Timestamp::now();
         let spec = lease.spec.get_or_insert_default();
         if taken {
             spec.lease_transitions = Some(spec.lease_transitions.map_or(0, |before| before.saturating_add(1)));
-            spec.acquire_time.clone_from(&now);
+            // The holder is another one, so the record is too.
+            spec.renew_time = None;
+            spec.acquire_time = Some(renewal(None, now));
         }
         spec.holder_identity = Some(self.settings.identity.clone());
         spec.lease_duration_seconds = i32::try_from(self.settings.duration.as_secs()).ok();
-        spec.renew_time = now;
+        spec.renew_time = Some(renewal(spec.renew_time.as_ref(), now));
         lease
     }
 
@@ -262,6 +275,14 @@ impl Election {
     }
 }
 
+/// The time of a renewal: `now`, but always later than the last one. Others know a renewal only by a record that is not the same, and a clock may
+/// stand still or be set back.
+pub(super) fn renewal(before: Option<&MicroTime>, now: Timestamp) -> MicroTime {
+    let next = before.map_or(i64::MIN, |MicroTime(before)| before.as_microsecond() + 1);
+    // Microseconds are what a lease can say.
+    MicroTime(Timestamp::from_microsecond(now.as_microsecond().max(next)).unwrap_or(now))
+}
+
 fn record(lease: &Lease) -> Record {
     let LeaseSpec { holder_identity, lease_duration_seconds, acquire_time, renew_time, lease_transitions, .. } =
         lease.spec.clone().unwrap_or_default();
@@ -272,5 +293,26 @@ fn record(lease: &Lease) -> Record {
         acquired: text(acquire_time),
         renewed: text(renew_time),
         transitions: lease_transitions.unwrap_or_default(),
+        uid: lease.metadata.uid.clone().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renewal_says_another_time_whatever_the_clock_says() {
+        let at = |micros| MicroTime(Timestamp::from_microsecond(micros).unwrap());
+        for (before, clock, expected) in [
+            (None, 1_000_500, 1_000),
+            (Some(900), 1_000_500, 1_000),
+            // It stands still, or was set back.
+            (Some(1_000), 1_000_500, 1_001),
+            (Some(5_000), 1_000_500, 5_001),
+        ] {
+            let now = Timestamp::from_nanosecond(clock).unwrap();
+            assert_eq!(renewal(before.map(at).as_ref(), now), at(expected), "{before:?}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -24,6 +25,26 @@ struct Inner {
     clock: Arc<dyn Clock>,
     /// Nanoseconds of the clock; open before.
     until: AtomicU64,
+    /// Nanoseconds of the clock: when a write was last given up. 0 if none was.
+    given_up: AtomicU64,
+}
+
+/// A request that has passed.
+struct UnderWay {
+    fence: Fence,
+    is_over: bool,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.fence.0.given_up.store(nanos(self.fence.0.clock.now()), Ordering::SeqCst);
+        }
+    }
+}
+
+fn nanos(moment: Moment) -> u64 {
+    u64::try_from(moment.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The lease that this request needs is not held (any more).
@@ -34,7 +55,7 @@ pub struct Closed;
 impl Fence {
     /// A closed one.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self(Arc::new(Inner { clock, until: AtomicU64::new(0) }))
+        Self(Arc::new(Inner { clock, until: AtomicU64::new(0), given_up: AtomicU64::new(0) }))
     }
 
     /// One that is always open: for work that needs no lease.
@@ -46,8 +67,7 @@ impl Fence {
 
     /// Lets requests pass before this moment.
     pub fn open_until(&self, moment: Moment) {
-        let nanos = u64::try_from(moment.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.0.until.store(nanos, Ordering::SeqCst);
+        self.0.until.store(nanos(moment), Ordering::SeqCst);
     }
 
     /// Lets nothing pass.
@@ -59,6 +79,12 @@ impl Fence {
     pub fn left(&self) -> Duration {
         let until = Duration::from_nanos(self.0.until.load(Ordering::SeqCst));
         Moment::since_start(until).since(self.0.clock.now())
+    }
+
+    /// When a write that has passed was last given up without an answer, so that it may still be carried out.
+    pub(super) fn given_up(&self) -> Option<Moment> {
+        let nanos = self.0.given_up.load(Ordering::SeqCst);
+        (nanos > 0).then(|| Moment::since_start(Duration::from_nanos(nanos)))
     }
 
     /// Whether requests pass now.
@@ -95,10 +121,13 @@ where
         if let Err(closed) = self.check() {
             return async move { Err(closed.into()) }.boxed();
         }
-        let (fence, mut answer) = (self.clone(), Box::pin(inner.call(request)));
+        let mut under_way = UnderWay { fence: self.clone(), is_over: request.method().is_safe() };
+        let mut answer = Box::pin(inner.call(request));
         std::future::poll_fn(move |context| {
-            fence.check()?;
-            answer.as_mut().poll(context).map_err(Into::into)
+            under_way.fence.check()?;
+            let answer = ready!(answer.as_mut().poll(context)).map_err(Into::into);
+            under_way.is_over |= answer.is_ok();
+            Poll::Ready(answer)
         })
         .boxed()
     }

@@ -16,6 +16,8 @@ pub mod candidate;
 mod election;
 mod fence;
 #[cfg(test)]
+mod giving_back;
+#[cfg(test)]
 mod simulation;
 
 use std::hash::{BuildHasher, RandomState};
@@ -45,7 +47,7 @@ pub struct Settings {
 /// Times that make no sense together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a lease of {duration:?} with work for {work:?} and a renewal every {every:?}: each must be longer than the next, in whole seconds the first"
+    "a lease of {duration:?} with work for {work:?} and a renewal every {every:?}: each must be longer than the next, the first in whole seconds and less than 68 years"
 )]
 pub struct Unsafe {
     duration: Duration,
@@ -72,7 +74,8 @@ impl Settings {
     /// [`Unsafe`] says which.
     pub fn check(&self) -> Result<(), Unsafe> {
         let Self { duration, work, every, .. } = *self;
-        if duration > work && work > every && !every.is_zero() && duration.subsec_nanos() == 0 {
+        let can_be_written = duration.subsec_nanos() == 0 && i32::try_from(duration.as_secs()).is_ok();
+        if duration > work && work > every && !every.is_zero() && can_be_written {
             return Ok(());
         }
         Err(Unsafe { duration, work, every })
@@ -109,6 +112,8 @@ mod tests {
             (seconds(15), seconds(10), seconds(10)),
             (seconds(15), seconds(10), seconds(0)),
             (Duration::from_millis(15_500), seconds(10), seconds(2)),
+            // Nobody could write it into a lease.
+            (seconds(1 << 31), seconds(10), seconds(2)),
         ] {
             assert!(
                 Settings { duration, work, every, ..settings.clone() }.check().is_err(),

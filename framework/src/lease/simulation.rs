@@ -1,11 +1,18 @@
-//! Two replicas on clocks that run at different speeds, on a network that delays and loses, with sleep in between: never do both work.
+//! Two replicas on clocks that run at different speeds, on a network that delays and loses, with sleep in between, whose wall clocks are wrong, stand still
+//! and are set back, and whose lease is deleted: never do both work.
+//!
+//! An answer shows the lease as it was when the request arrived, and may come any time after that: who sees it sees what was. It counts from when it came,
+//! as in [`Candidate::saw`]. From when it was asked for would not do, since the record may have been written after that; a replica that counts so fails here.
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::Settings;
 use super::candidate::{Candidate, Record, Step};
+use super::election::renewal;
 use crate::clock::Moment;
 
 /// Milliseconds of true time.
@@ -23,22 +30,49 @@ struct Conditions {
     sleeps: Vec<(Time, Time)>,
     /// How long the requests are under way to the server, and back; used in turn. The longest are as good as lost.
     delays: Vec<(Time, Time)>,
+    wall: Wall,
+}
+
+/// What a replica's machine takes for the time of day.
+#[derive(Clone, Debug)]
+enum Wall {
+    Stands,
+    /// So far from the true time, until it is set back by so much.
+    Goes {
+        offset: Time,
+        set_back: (Time, Time),
+    },
+}
+
+impl Wall {
+    fn at(&self, now: Time) -> Timestamp {
+        let millis = match self {
+            Self::Stands => 0,
+            Self::Goes { offset, set_back: (at, by) } if now >= *at => (offset + now).saturating_sub(*by),
+            Self::Goes { offset, .. } => offset + now,
+        };
+        Timestamp::from_millisecond(millis.cast_signed()).expect("it is in this century")
+    }
 }
 
 fn conditions() -> impl Strategy<Value = Conditions> {
     let delay = prop_oneof![6 => 0..200_u64, 1 => 0..40_000_u64];
+    let wall = (0..1_000_000_000_u64, (0..300_000_u64, 0..600_000_u64))
+        .prop_map(|(offset, set_back)| Wall::Goes { offset, set_back });
     let sleep = (0..200_000_u64, 0..60_000_u64).prop_map(|(from, length)| (from, from + length));
     (
         850..1150_u64,
         0..1_000_000_u64,
         prop::collection::vec(sleep, 0..4),
         prop::collection::vec((delay.clone(), delay), 1..40),
+        prop_oneof![1 => Just(Wall::Stands), 2 => wall],
     )
-        .prop_map(|(clock_speed, clock_start, sleeps, delays)| Conditions {
+        .prop_map(|(clock_speed, clock_start, sleeps, delays, wall)| Conditions {
             clock_speed,
             clock_start,
             sleeps,
             delays,
+            wall,
         })
 }
 
@@ -58,7 +92,8 @@ enum Request {
 #[derive(Clone)]
 enum Answer {
     Is(Option<Record>, u64),
-    Written,
+    /// With the version that it has now.
+    Written(Record, u64),
     Conflict,
 }
 
@@ -77,6 +112,9 @@ struct Replica {
     conditions: Conditions,
     settings: Settings,
     candidate: Candidate,
+    /// What it wrote last, if nothing is under way since: it is renewed without another look.
+    held: Option<(Record, u64)>,
+    knows: bool,
     flights: Vec<Flight>,
     next: Moment,
     works_until: Moment,
@@ -94,6 +132,8 @@ impl Replica {
             conditions,
             settings,
             candidate,
+            held: None,
+            knows: false,
             flights: Vec::new(),
             next: zero,
             works_until: zero,
@@ -135,27 +175,38 @@ impl Replica {
                 self.flights[index].given_up = true;
                 self.next = local + self.settings.every;
             }
-            None if local >= self.next => self.send(Request::Read, local, now),
+            None if local >= self.next => match self.held.take() {
+                Some((record, version)) => self.decide(Some(record), version, local, local, now),
+                None => self.send(Request::Read, local, now),
+            },
             _ => {}
+        }
+    }
+
+    fn decide(&mut self, record: Option<Record>, version: u64, asked: Moment, local: Moment, now: Time) {
+        self.knows |= record.is_some();
+        match self.candidate.saw(record.clone(), self.works(now), local) {
+            Step::Leave(_) => self.works_until = Moment::since_start(Duration::ZERO),
+            step => {
+                let before = record.unwrap_or_default();
+                let last = before.renewed.parse().ok().map(MicroTime).filter(|_| step == Step::Renew);
+                let MicroTime(renewed) = renewal(last.as_ref(), self.conditions.wall.at(now));
+                let (holder, duration) = (self.name.to_owned(), self.settings.duration);
+                let transitions = before.transitions + i32::from(step == Step::Take);
+                let next = Record { holder, renewed: renewed.to_string(), duration, transitions, ..before };
+                self.send(Request::Write(next, version), asked, now);
+            }
         }
     }
 
     fn answered(&mut self, flight: Flight, local: Moment, now: Time) {
         self.next = local + self.settings.every;
         match flight.answer.expect("it was looked at") {
-            Answer::Is(record, version) => match self.candidate.saw(record.clone(), local) {
-                Step::Leave(_) => self.works_until = Moment::since_start(Duration::ZERO),
-                Step::Create | Step::Renew | Step::Take => {
-                    let before = record.unwrap_or_default();
-                    let renewed = self.sent.to_string();
-                    let duration = self.settings.duration;
-                    let next = Record { holder: self.name.to_owned(), renewed, duration, ..before };
-                    self.send(Request::Write(next, version), flight.asked, now);
-                }
-            },
-            Answer::Written => {
+            Answer::Is(record, version) => self.decide(record, version, flight.asked, local, now),
+            Answer::Written(record, version) => {
                 self.works_until = flight.asked + self.settings.work;
-                self.led = true;
+                self.candidate.saw(Some(record.clone()), true, local);
+                (self.held, self.knows, self.led) = (Some((record, version)), true, true);
             }
             Answer::Conflict => {}
         }
@@ -166,9 +217,11 @@ fn serve(server: &mut Server, flight: &mut Flight) {
     flight.answer = Some(match &flight.request {
         Request::Read => Answer::Is(server.record.clone(), server.version),
         Request::Write(record, version) if *version == server.version => {
+            let uid = server.record.take().map_or_else(|| server.version.to_string(), |before| before.uid);
+            let record = Record { uid, ..record.clone() };
             server.record = Some(record.clone());
             server.version += 1;
-            Answer::Written
+            Answer::Written(record, server.version)
         }
         Request::Write(..) => Answer::Conflict,
     });
@@ -177,8 +230,8 @@ fn serve(server: &mut Server, flight: &mut Flight) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
     #[test]
-    fn never_do_two_replicas_work_at_once(one in conditions(), other in conditions()) {
-        let mut server = Server::default();
+    fn never_do_two_replicas_work_at_once(one in conditions(), other in conditions(), deleted in 0..400_000_u64) {
+        let (mut server, mut deleted) = (Server::default(), Some(deleted));
         let mut replicas = [Replica::new("one", one), Replica::new("other", other)];
         for now in (0..300_000).step_by(TICK as usize) {
             let mut arriving: Vec<_> = replicas.iter_mut().flat_map(|replica| &mut replica.flights)
@@ -186,6 +239,10 @@ proptest! {
             arriving.sort_by_key(|flight| flight.arrives);
             for flight in arriving {
                 serve(&mut server, flight);
+            }
+            // Who has never seen it knows nothing of a holder.
+            if replicas.iter().all(|replica| replica.knows) && deleted.take_if(|at| *at <= now).is_some() {
+                server = Server { record: None, version: server.version + 1 };
             }
             for replica in &mut replicas {
                 if !replica.sleeps(now) {

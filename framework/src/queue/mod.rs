@@ -35,7 +35,7 @@ mod terms;
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use self::backoff::Backoff;
 pub use self::lanes::Lane;
@@ -99,6 +99,12 @@ enum Place {
         /// What was added in the meantime.
         again: Option<Lane>,
     },
+}
+
+/// So long after `now`. Who says "never" with a time that no clock gets to is taken at their word, as far as clocks do get.
+pub(crate) fn later(now: Instant, time: Duration) -> Instant {
+    const NEVER: Duration = Duration::from_hours(100 * 365 * 24);
+    now.checked_add(time.min(NEVER)).unwrap_or(now)
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
@@ -180,8 +186,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             if !early || entry.failures == 0 {
                 entry.failures = entry.failures.saturating_add(1);
             }
-            let at = now + self.settings.backoff.delay(entry.failures, key).max(not_before);
-            entry.not_before = now + self.settings.spacing.max(not_before);
+            let at = later(now, self.settings.backoff.delay(entry.failures, key).max(not_before));
+            entry.not_before = later(now, self.settings.spacing.max(not_before));
             let earliest = entry.not_before;
             match again {
                 _ if self.mode == Mode::Draining => {}
@@ -194,7 +200,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         match (again, outcome) {
             _ if self.mode == Mode::Draining => {}
             (Some(lane), _) => return self.wait(key, lane, false, now),
-            (None, Outcome::Again(after)) => return self.delay(key, now + after, Lane::Due, false, false),
+            (None, Outcome::Again(after)) => return self.delay(key, later(now, after), Lane::Due, false, false),
             _ => {}
         }
         self.entries.remove(key);

@@ -59,6 +59,9 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 pub use self::writer::{Conditions, Writer};
 use crate::{Failure, Retry};
 
+/// What a condition takes of a message.
+const MOST_CHARACTERS: usize = 32_768;
+
 /// The object is as it should be.
 pub const READY: &str = "Ready";
 /// It is on its way there.
@@ -134,7 +137,7 @@ impl Report {
                 type_: condition.to_owned(),
                 status: to.to_owned(),
                 reason: self.reason.clone(),
-                message: self.message.clone(),
+                message: cut(&self.message),
                 observed_generation: generation,
                 // A second is what an object can say; anything finer would differ when it is read back.
                 last_transition_time: since.unwrap_or_else(|| Time(whole_seconds(now))),
@@ -150,6 +153,14 @@ impl Report {
             }
         }
         transitions
+    }
+}
+
+/// As long as an apiserver takes it: of one that is refused nobody would learn anything.
+fn cut(message: &str) -> String {
+    match message.char_indices().nth(MOST_CHARACTERS) {
+        None => message.to_owned(),
+        Some(_) => message.chars().take(MOST_CHARACTERS - 1).chain(['…']).collect(),
     }
 }
 
@@ -218,6 +229,14 @@ mod tests {
         assert_eq!(conditions, before);
         assert!(Report::ready("Fuller", "").put_on(&mut conditions, Some(1), second(20)).is_empty());
         assert_eq!(shown(&conditions), ["Theirs=True x since 0", "Ready=True Fuller since 10"]);
+    }
+
+    #[test]
+    fn a_message_is_as_long_as_an_apiserver_takes() {
+        let mut conditions = Vec::new();
+        Report::reconciling("Refused", "ä".repeat(40_000)).put_on(&mut conditions, None, second(1));
+        let message = &conditions[0].message;
+        assert_eq!((message.chars().count(), message.ends_with("ä…")), (32_768, true));
     }
 
     fn other() -> Condition {

@@ -209,6 +209,27 @@ pub(crate) mod tests {
         assert_eq!(said, ["two", "three"]);
     }
 
+    #[tokio::test]
+    async fn answers_that_cannot_be_read_are_not_in_the_log() {
+        let lines = Lines::default();
+        let (subscriber, telemetry) = Settings::new("test").writer(lines.clone()).build().unwrap();
+        let service = tower::service_fn(async |_: http::Request<kube::client::Body>| {
+            Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::from(
+                b"{\"data\": {\"a\": \"sesame".to_vec(),
+            )))
+        });
+        let here = tracing::dispatcher::set_default(&subscriber);
+        let client = kube::Client::new(service, "default");
+        let secrets: kube::Api<k8s_openapi::api::core::v1::Secret> = kube::Api::default_namespaced(client);
+        telemetry.set_log_filter("info").unwrap();
+        let unread = secrets.get("a").await;
+        tracing::warn!("it was asked for");
+        drop(here);
+        assert!(matches!(unread, Err(kube::Error::SerdeError(_))), "{unread:?}");
+        let text = lines.text();
+        assert!(text.contains("it was asked for") && !text.contains("sesame"), "{text}");
+    }
+
     #[test]
     fn lines_know_their_object_whatever_is_left_out() {
         let lines = Lines::default();

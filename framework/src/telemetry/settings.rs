@@ -139,7 +139,8 @@ impl Settings {
         // The hints leave the most detailed level to the filter.
         let of_reconciles = filter_fn(|metadata| metadata.is_span() && metadata.target() == RECONCILE)
             .with_max_level_hint(LevelFilter::ERROR);
-        let of_others = filter_fn(|metadata| metadata.target() != TARGET).with_max_level_hint(LevelFilter::TRACE);
+        let of_others = filter_fn(|metadata| metadata.target() != TARGET && !has_bodies(metadata))
+            .with_max_level_hint(LevelFilter::TRACE);
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(self.writer)
             .with_ansi(self.ansi)
@@ -152,4 +153,9 @@ impl Settings {
         let subscriber = tracing_subscriber::registry().with(traces).with(lines);
         Ok((subscriber.into(), Telemetry(Arc::new(Inner { provider, level }))))
     }
+}
+
+/// kube warns of answers that it cannot read with the whole of them: lists of Secrets, if there is one in it that it cannot. Who asked gets an error.
+fn has_bodies(metadata: &tracing::Metadata<'_>) -> bool {
+    metadata.target() == "kube_client::client" && *metadata.level() == tracing::Level::WARN
 }

@@ -182,3 +182,36 @@ async fn what_belongs_to_somebody_else_is_left_alone_and_said() {
     wait::until_object(&maps, "level", "it is ours", ours).await.unwrap();
     running.stop().await;
 }
+
+#[tokio::test]
+async fn what_the_cache_does_not_show_is_neither_overwritten_nor_deleted() {
+    let (cluster, namespace) = cluster("hidden").await;
+    let (api, log) = (tanks(cluster.client(), &namespace), Log::default());
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), &namespace);
+    let mut fixed = map("fixed", &[("theirs", "yes".to_owned())]);
+    fixed.immutable = Some(true);
+    let mut before = Vec::new();
+    for map in [map("level", &[("level", "theirs".to_owned())]), fixed] {
+        before.push(maps.create(&PostParams::default(), &map).await.unwrap());
+    }
+    let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
+    let (cache, logs) = (manager.cache_selecting::<ConfigMap>("kind=tank"), log.clone());
+    let running = run(manager.controller(controller(move |tank: Arc<Tank>, context: Context| {
+        let (cache, logs) = (cache.clone(), logs.clone());
+        async move {
+            let mut set = Set::of(&*tank, context.client.clone(), "test");
+            for name in ["level", "fixed"] {
+                let applied = set.apply_or_recreate(map(name, &[("level", "0".to_owned())]), &cache).await;
+                logs.add(format!("{name}: {:?}", applied.map_err(|error| error.reason())));
+            }
+            Ok(Next::Change)
+        }
+    })));
+    create(&api, &["tank"]).await;
+    log.until(1, "level: Err(\"Conflict\")").await;
+    log.until(1, "fixed: Err(\"Invalid\")").await;
+    for map in before {
+        assert_eq!(maps.get(&map.name_any()).await.unwrap(), map);
+    }
+    running.stop().await;
+}

@@ -9,10 +9,10 @@ use serde_json::json;
 use tokio::sync::watch;
 use trishanku_framework::cache::Scope;
 use trishanku_framework::{Context, Manager, Next};
-use trishanku_testkit::{Proxy, TestCluster, wait};
+use trishanku_testkit::{Fault, Proxy, Rule, TestCluster, wait};
 
 use crate::leases::settings;
-use crate::support::{Log, Problem, Tank, controller, create, run, tanks};
+use crate::support::{Log, Problem, Tank, cluster, controller, create, run, tanks};
 
 /// For how long; a variable makes it longer.
 const AWAY: Duration = Duration::from_secs(15);
@@ -108,5 +108,39 @@ async fn an_apiserver_that_is_away_is_asked_seldom_and_nothing_old_is_done_when_
         let (old, new) = (log.times(&format!("{name} at 0")), log.times(&format!("{name} at 3")));
         assert!(old.last() < new.first(), "{name} went back to what it was");
     }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn who_leads_again_begins_with_what_is_there_although_its_watch_was_left_alone() {
+    let (cluster, namespace) = cluster("again").await;
+    let (proxy, api, log) = (Proxy::start(cluster).await, tanks(cluster.client(), &namespace), Log::default());
+    let logs = log.clone();
+    let manager = Manager::with_scope(proxy.config(), Scope::namespaces([&namespace]));
+    let manager =
+        manager.leader_election(settings(&namespace, "one")).controller(controller(move |tank: Arc<Tank>, _| {
+            logs.add(format!("{} at {}", tank.name_any(), tank.spec.level));
+            async { Ok::<_, Problem>(Next::Change) }
+        }));
+    let metrics = manager.metrics();
+    let running = run(manager);
+    create(&api, &["a"]).await;
+    log.until(1, "a at 0").await;
+
+    let before = proxy.seen().len();
+    proxy.add(Rule::new(Fault::Status { code: 500, retry_after: None }));
+    proxy.cut();
+    // It is left alone for three seconds at least after that; the lease is looked at each 0.2.
+    let refused = wait::until("four refused watches, and a lost lease", async || {
+        let watches = proxy.seen().iter().skip(before).filter(|seen| seen.watch).count();
+        let lost = metrics.text().contains(r#"leader_election_master_status{name="tank"} 0"#);
+        if watches >= 4 && lost { Ok(()) } else { Err(format!("{watches} watches, lost: {lost}")) }
+    });
+    refused.await.unwrap();
+    let patch = Patch::Merge(json!({"spec": {"level": 1}}));
+    api.patch("a", &PatchParams::default(), &patch).await.unwrap();
+    proxy.clear();
+    log.until(1, "a at 1").await;
+    assert_eq!(log.all(), ["a at 0", "a at 1"]);
     running.stop().await;
 }

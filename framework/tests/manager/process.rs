@@ -2,14 +2,17 @@
 
 use std::process::{Child, Command, Stdio};
 
-use kube::Config;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Config};
 use rustix::process::{Pid, Signal, kill_process};
-use trishanku_testkit::{Proxy, wait};
+use trishanku_testkit::{Proxy, TestCluster, wait};
 
 use crate::leases::{assert_handed_over, until_written_by, writer, writes};
 use crate::support::{cluster, create, tanks};
 
 const VARIABLE: &str = "FRAMEWORK_TEST_WRITER";
+/// Where libfaketime is.
+const FAKETIME: &str = "FRAMEWORK_TEST_FAKETIME";
 
 /// Ends when this is dropped, or the process that has it.
 struct Process(Child);
@@ -17,9 +20,15 @@ struct Process(Child);
 impl Process {
     /// Writes as [`writer`] does, until its standard input ends.
     fn start(proxy: &Proxy, namespace: &str, identity: &str) -> Self {
+        Self::start_in(proxy, namespace, identity, &[])
+    }
+
+    /// The same with these variables.
+    fn start_in(proxy: &Proxy, namespace: &str, identity: &str, variables: &[(&str, &str)]) -> Self {
         let settings = format!("{} {namespace} {identity}", proxy.config().cluster_url);
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "process::what_the_process_does", "--ignored"]).env(VARIABLE, settings);
+        command.envs(variables.iter().copied());
         Self(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
     }
 
@@ -92,4 +101,56 @@ async fn who_is_killed_is_followed_after_the_time_of_the_lease() {
     println!("taken over {:?} after the kill, with a lease of 3 s", killed.elapsed());
     assert_handed_over(cluster, &namespace, "one", "other");
     other.stop().await;
+}
+
+/// The simulation of the lease has such clocks too, and many more of them.
+#[tokio::test]
+#[ignore = "needs libfaketime, as FRAMEWORK_TEST_FAKETIME=/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"]
+async fn replicas_whose_wall_clocks_are_wrong_and_stand_still_never_work_at_once() {
+    let library = std::env::var(FAKETIME).expect("it says where libfaketime is");
+    let (cluster, namespace) = cluster("clocks").await;
+    create(&tanks(cluster.client(), &namespace), &["a"]).await;
+    let proxy = Proxy::start(cluster).await;
+    let at = |identity, time| {
+        let variables = [("LD_PRELOAD", library.as_str()), ("FAKETIME", time), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
+        Process::start_in(&proxy, &namespace, identity, &variables)
+    };
+    let late = at("late", "-7m");
+    until_written_by(cluster, &namespace, "late").await;
+    let early = at("early", "+5m");
+    late.signal(Signal::STOP);
+    until_written_by(cluster, &namespace, "early").await;
+    late.signal(Signal::CONT);
+    drop(early);
+    until_last_written_by(cluster, &namespace, "late").await;
+    assert!(switches(cluster, &namespace) == 2, "early worked in between, and once");
+
+    // To libfaketime, a time without a sign stands still.
+    let _still = at("still", "2001-01-01 00:00:00");
+    late.signal(Signal::STOP);
+    until_written_by(cluster, &namespace, "still").await;
+    late.signal(Signal::CONT);
+    // Three times as long as others leave a lease alone that says the same: 3 s.
+    tokio::time::sleep(std::time::Duration::from_secs(9)).await;
+    assert_eq!(switches(cluster, &namespace), 3, "it renews its lease, although its clock stands still");
+    until_last_written_by(cluster, &namespace, "still").await;
+    let leases: Api<Lease> = Api::namespaced(cluster.client(), &namespace);
+    let renewed = leases.get("tank").await.unwrap().spec.unwrap().renew_time.unwrap();
+    assert!(renewed.0.to_string().starts_with("2001-01-0"), "{renewed:?}: the clock was another one");
+}
+
+/// How often the next write was another one's, in the order in which they came.
+fn switches(cluster: &TestCluster, namespace: &str) -> usize {
+    let mut writes = writes(cluster, namespace);
+    writes.sort_by(|(_, one, _), (_, other, _)| one.cmp(other));
+    writes.windows(2).filter(|pair| pair[0].0 != pair[1].0).count()
+}
+
+async fn until_last_written_by(cluster: &TestCluster, namespace: &str, identity: &str) {
+    let user = format!("{namespace}-{identity}");
+    let written = wait::until(format!("{identity} to write last"), async || {
+        let last = writes(cluster, namespace).last().map(|(by, ..)| by.clone());
+        if last.as_deref() == Some(&user) { Ok(()) } else { Err(format!("{last:?}")) }
+    });
+    written.await.unwrap();
 }

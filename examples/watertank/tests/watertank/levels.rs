@@ -20,7 +20,8 @@ fn a_tank_is_filled_and_kept_at_its_level() {
             let Plan { open: next, look_again, .. } = plan(level, open, tank.desired, &tank);
             open = next;
             // Timers are late.
-            level = level_after(look_again.as_secs_f64() + 0.002, level, open, &tank);
+            let rate = f64::from(if open { tank.inflow } else { 0 }) - f64::from(tank.outflow);
+            level = level_after(look_again.as_secs_f64() + 0.002, level, rate, &tank);
             filled |= level >= f64::from(tank.desired);
             let late = 0.2 * f64::from(tank.inflow);
             assert!(level <= f64::from(tank.desired) + late, "{level} {tank:?}");

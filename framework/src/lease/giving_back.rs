@@ -1,0 +1,81 @@
+//! When a lease is given back, without a cluster.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::FutureExt;
+use http::{Method, Request, Response};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tower::{BoxError, Layer, Service};
+
+use super::{Election, Role, Settings};
+use crate::clock::{Clock, Moment};
+
+/// That of tokio's timers.
+struct Timers(Instant);
+
+impl Clock for Timers {
+    fn now(&self) -> Moment {
+        Moment::since_start(Duration::from_secs(1) + self.0.elapsed())
+    }
+}
+
+/// A lease, and when nobody held it any more.
+#[derive(Default)]
+struct Server {
+    lease: Option<Value>,
+    writes: u32,
+    free: Option<Instant>,
+}
+
+async fn answer(server: Arc<Mutex<Server>>, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+    let method = request.method().clone();
+    let body = request.into_body().collect_bytes().await?;
+    let mut server = server.lock().unwrap();
+    if method != Method::GET {
+        let mut lease: Value = serde_json::from_slice(&body)?;
+        server.writes += 1;
+        lease["metadata"]["resourceVersion"] = server.writes.to_string().into();
+        server.free = (lease["spec"]["holderIdentity"] == "").then(Instant::now);
+        server.lease = Some(lease);
+    }
+    let gone = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "message": "", "code": 404});
+    let (code, body) = server.lease.as_ref().map_or((404, &gone), |lease| (200, lease));
+    Ok(Response::builder().status(code).body(Body::from(body.to_string().into_bytes()))?)
+}
+
+/// How long after its end a lease is given back, if a request of this kind has been given up at that moment.
+async fn given_back_after(method: Method) -> Duration {
+    let server = Arc::new(Mutex::new(Server::default()));
+    let answers = server.clone();
+    let client = Client::new(tower::service_fn(move |request| answer(answers.clone(), request)), "default");
+    let [every, work, duration] = [100, 1_000, 2_000].map(Duration::from_millis);
+    let settings = Settings { duration, work, every, ..Settings::new("x", "y") };
+    let election = Election::new(client, settings, Arc::new(Timers(Instant::now()))).unwrap();
+    let (fence, mut role) = (election.fence(), election.role());
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = tokio::spawn(election.run(async { drop(stopped.await) }));
+    role.wait_for(|role| *role != Role::Standby).await.unwrap();
+
+    let mut service =
+        fence.layer(tower::service_fn(async |_: Request<()>| std::future::pending::<Result<(), BoxError>>().await));
+    let request = service.call(Request::builder().method(method).body(()).unwrap());
+    assert!(request.now_or_never().is_none(), "it is under way, and nobody waits for it any more");
+    let ended = Instant::now();
+    stop.send(()).unwrap();
+    running.await.unwrap();
+    let free = server.lock().unwrap().free.expect("it was given back");
+    free - ended
+}
+
+#[tokio::test]
+async fn a_lease_is_kept_until_a_write_that_was_given_up_is_over() {
+    let (after_a_read, after_a_write) = tokio::join!(given_back_after(Method::GET), given_back_after(Method::PATCH));
+    // Writes that the end of a lease cuts short have a second too: the lease less the work.
+    let second = Duration::from_secs(1);
+    assert!(after_a_read < second && after_a_write >= second, "{after_a_read:?} {after_a_write:?}");
+}
