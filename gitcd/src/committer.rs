@@ -280,6 +280,8 @@ impl Committer {
 
     /// One commit.
     fn stage(&mut self, entries: &[Entry]) -> Result<(), Failure> {
+        // Of what was published before.
+        self.branch.record()?;
         let (first, last) = (&entries[0], &entries[entries.len() - 1]);
         let (changes, clients) = self.changes(entries)?;
         let count = changes.len();

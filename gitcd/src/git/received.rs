@@ -109,7 +109,8 @@ pub(crate) fn read(pack: &[u8], odb: &Odb<'_>, recent: &[Arc<Received>], bounds:
     let entries = unpack(entries, count, &mut room)?;
     let done = entries.iter().map(|_| None).collect();
     let reading = bounds.bytes.saturating_mul(READ_FACTOR);
-    let resolver = Resolver { odb, recent, room, reading, done, by_id: HashMap::new(), missing: HashSet::new() };
+    let resolver =
+        Resolver { odb, recent, room, reading, done, by_id: HashMap::new(), missing: HashSet::new(), is_twice: false };
     let (objects, by_id) = resolver.resolve(entries)?;
     Ok(Received { objects, by_id, pack: pack.to_vec() })
 }
@@ -173,6 +174,8 @@ struct Resolver<'o, 'r> {
     by_id: HashMap<Oid, usize>,
     /// Bases that are not here: nothing brings them but the pack.
     missing: HashSet<Oid>,
+    /// Whether an object came twice, which no program does.
+    is_twice: bool,
 }
 
 impl<'o> Resolver<'o, '_> {
@@ -195,6 +198,9 @@ impl<'o> Resolver<'o, '_> {
                 return Err(base.map_or(Refused::Damaged("deltas are against one another"), Refused::NoBase));
             }
             waiting = later;
+            if self.is_twice {
+                return Err(Refused::Elsewhere);
+            }
             if waiting.is_empty() {
                 return Ok((self.done.into_iter().flatten().collect(), self.by_id));
             }
@@ -261,7 +267,7 @@ impl<'o> Resolver<'o, '_> {
         packed: Packed,
     ) {
         let oid = pack::id(kind, &content);
-        self.by_id.insert(oid, number);
+        self.is_twice |= self.by_id.insert(oid, number).is_some();
         self.done[number] = Some(Object { kind, oid, content, delta, base, packed });
     }
 }

@@ -46,6 +46,8 @@ pub struct Pack {
     /// Bytes of content that may still be added, if there is a bound.
     room: Option<usize>,
     seen: HashSet<Oid>,
+    /// Directories elsewhere that deltas refer to. One that comes again is sent whole: it might be a delta against what is one against it.
+    bases: HashSet<Oid>,
     /// The last version of a directory or file in this pack, by its path.
     last: HashMap<Vec<u8>, Version>,
     path: Vec<u8>,
@@ -198,17 +200,19 @@ impl Pack {
     fn add(&mut self, kind: Kind, oid: Oid, content: Vec<u8>, elsewhere: Option<(Oid, Vec<u8>)>) {
         self.seen.insert(oid);
         let mut placed = None;
-        if let Some(last) = self.last.get(&self.path).filter(|last| !last.placed.ends_chain()) {
+        let is_base = self.bases.contains(&oid);
+        if let Some(last) = self.last.get(&self.path).filter(|last| !is_base && !last.placed.ends_chain()) {
             self.scratch.clear();
             between(kind, &last.content, &content, &mut self.scratch);
             if self.scratch.len() < content.len() / 2 {
                 placed = self.writer.delta(oid, &self.scratch, last.placed);
             }
-        } else if let Some((base, before)) = elsewhere {
+        } else if let Some((base, before)) = elsewhere.filter(|_| !is_base) {
             self.scratch.clear();
             between(kind, &before, &content, &mut self.scratch);
             if self.scratch.len() < content.len() / 2 {
                 placed = Some(self.writer.thin(oid, &self.scratch, base));
+                self.bases.insert(base);
             }
         }
         let placed = placed.unwrap_or_else(|| self.writer.whole(kind, oid, &content));
@@ -243,6 +247,7 @@ impl Pack {
     pub fn restart(&mut self) {
         self.writer.restart();
         self.seen.clear();
+        self.bases.clear();
         self.last.clear();
         self.path.clear();
         self.depth = 0;
@@ -323,6 +328,50 @@ mod tests {
     use git2::{Indexer, Signature, Time};
 
     use super::*;
+
+    /// What it was is a base then, and must not be a delta against what is one against it: Git before 2.50 takes that for damage.
+    #[test]
+    fn a_directory_that_is_again_what_it_was_is_no_delta_in_a_circle() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = Repository::init_bare(folder.path()).unwrap();
+        let author = Signature::new("a", "a@b", &Time::new(1000, 0)).unwrap();
+        let mut commits: Vec<Oid> = Vec::new();
+        for extra in [false, true, false] {
+            let mut below = from.treebuilder(None).unwrap();
+            for name in 0..50 {
+                below.insert(format!("{name:03}"), from.blob(b"x").unwrap(), 0o100_644).unwrap();
+            }
+            if extra {
+                below.insert("extra", from.blob(b"y").unwrap(), 0o100_644).unwrap();
+            }
+            let mut tree = from.treebuilder(None).unwrap();
+            tree.insert("d", below.write().unwrap(), 0o040_000).unwrap();
+            let tree = from.find_tree(tree.write().unwrap()).unwrap();
+            let parents: Vec<_> = commits.last().map(|oid| from.find_commit(*oid).unwrap()).into_iter().collect();
+            let message = format!("{}", commits.len());
+            let parents: Vec<_> = parents.iter().collect();
+            commits.push(from.commit(None, &author, &author, &message, &tree, &parents).unwrap());
+        }
+        let bounds = Bounds { commits: 10, bytes: 1 << 20 };
+        let pack = thin(&from, &commits[2..], &commits[..1], Vec::new(), bounds).unwrap().unwrap();
+        let to = tempfile::tempdir().unwrap();
+        let git = |folder: &std::path::Path, arguments: &[&str], input: &[u8]| {
+            let mut command = std::process::Command::new("git");
+            command.arg("-C").arg(folder).args(arguments);
+            let piped = std::process::Stdio::piped;
+            let mut child = command.stdin(piped()).stdout(piped()).spawn().unwrap();
+            child.stdin.take().unwrap().write_all(input).unwrap();
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success(), "{arguments:?}");
+            output.stdout
+        };
+        git(to.path(), &["init", "-q", "--bare"], b"");
+        let arguments = ["pack-objects", "--revs", "--stdout", "-q"];
+        let whole = git(folder.path(), &arguments, format!("{}\n", commits[0]).as_bytes());
+        git(to.path(), &["index-pack", "--stdin"], &whole);
+        git(to.path(), &["index-pack", "--stdin", "--fix-thin", "--strict"], &pack);
+        git(to.path(), &["rev-list", "--objects", "--quiet", &commits[2].to_string()], b"");
+    }
 
     /// Where a chain of deltas ends, the next one begins.
     #[test]

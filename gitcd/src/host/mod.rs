@@ -183,12 +183,13 @@ impl Host {
         Router::new().route("/{*path}", axum::routing::any(route::handle)).with_state(self.0.clone())
     }
 
-    /// Ends the streams of followers, and waits until the requests that are under way have ended, but no longer than `patience`.
+    /// Ends the streams of followers, and waits until the requests and repacks that are under way have ended, but no longer than `patience`.
     pub async fn stop(&self, patience: Duration) {
         self.0.stop.send_replace(true);
         let all = self.0.limits.max_requests.clamp(1, MAX_PERMITS) as u32;
         // What takes longer is cut off; the next start cleans up.
-        let _ended = tokio::time::timeout(patience, self.0.requests.acquire_many(all)).await;
+        let ended = async { tokio::join!(self.0.requests.acquire_many(all), self.0.upkeep.ended()) };
+        let _ended = tokio::time::timeout(patience, ended).await;
     }
 }
 

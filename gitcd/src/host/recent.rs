@@ -3,10 +3,11 @@
 mod step;
 
 use std::collections::VecDeque;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use git2::Oid;
 use parking_lot::Mutex;
 
 use self::step::Pushed;
@@ -26,15 +27,30 @@ pub(super) struct Recent(Mutex<VecDeque<Push>>);
 
 #[derive(Clone, Debug)]
 struct Push {
-    repository: PathBuf,
+    repository: Place,
     received: Arc<Received>,
     step: Option<Arc<Step>>,
+}
+
+/// A repository: another one may come to be in the same folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    path: PathBuf,
+    identity: Option<(u64, u64, Option<SystemTime>)>,
+}
+
+impl Place {
+    fn of(repository: &Path) -> Self {
+        let found = repository.join("objects").metadata().ok();
+        let identity = found.map(|found| (found.dev(), found.ino(), found.created().ok()));
+        Self { path: repository.to_owned(), identity }
+    }
 }
 
 impl Recent {
     /// Keeps a push, instead of those that came longest ago.
     pub(super) fn add(&self, repository: &Path, received: Received, step: Option<Step>) {
-        let push = Push { repository: repository.to_owned(), received: Arc::new(received), step: step.map(Arc::new) };
+        let push = Push { repository: Place::of(repository), received: Arc::new(received), step: step.map(Arc::new) };
         let mut all = self.0.lock();
         all.push_front(push);
         all.truncate(MOST);
@@ -45,7 +61,7 @@ impl Recent {
 
     /// The last pushes to a repository, the last one first.
     pub(super) fn of(&self, repository: &Path) -> Vec<Arc<Received>> {
-        let all = self.0.lock();
+        let (repository, all) = (Place::of(repository), self.0.lock());
         let own = all.iter().filter(|push| push.repository == repository);
         own.map(|push| push.received.clone()).take(LOOKED_THROUGH).collect()
     }
@@ -55,14 +71,8 @@ impl Recent {
         History(self.pushes(repository))
     }
 
-    /// What `wanted` needs for whoever has the history of `have`, put together from what was pushed, without looking into any object;
-    /// `None` if it did not come with the last pushes, or is larger than so many bytes.
-    pub(super) fn pack(&self, repository: &Path, wanted: &[Oid], have: &[Oid], most: usize) -> Option<Vec<u8>> {
-        self.history(repository).pack(wanted, have, most)
-    }
-
     fn pushes(&self, repository: &Path) -> Vec<Pushed> {
-        let all = self.0.lock();
+        let (repository, all) = (Place::of(repository), self.0.lock());
         let own = all.iter().filter(|push| push.repository == repository);
         own.filter_map(|push| Some((push.step.clone()?, push.received.clone()))).collect()
     }

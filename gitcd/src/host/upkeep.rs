@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::Inner;
 use super::program::{Running, complaint};
@@ -30,7 +31,7 @@ const ABANDONED: Duration = Duration::from_hours(24);
 
 /// The repositories that are being repacked, and those that could not be, until when they are left alone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Upkeep(Arc<Mutex<HashMap<PathBuf, Option<Instant>>>>);
+pub(super) struct Upkeep(Arc<Mutex<HashMap<PathBuf, Option<Instant>>>>, watch::Sender<usize>);
 
 /// One of them, until it is dropped.
 struct Turn<'u>(&'u Upkeep, PathBuf);
@@ -43,7 +44,14 @@ impl Upkeep {
             return None;
         }
         all.insert(repository.to_owned(), None);
+        self.1.send_modify(|turns| *turns += 1);
         Some(Turn(self, repository.to_owned()))
+    }
+
+    /// Returns when none is being repacked.
+    pub(super) async fn ended(&self) {
+        let mut turns = self.1.subscribe();
+        let _gone = turns.wait_for(|turns| *turns == 0).await;
     }
 
     fn rest(&self, repository: &Path, until: Instant) {
@@ -57,6 +65,7 @@ impl Drop for Turn<'_> {
         if all.get(&self.1).is_some_and(Option::is_none) {
             all.remove(&self.1);
         }
+        self.0.1.send_modify(|turns| *turns -= 1);
     }
 }
 

@@ -131,14 +131,17 @@ impl Writer {
         if self.is_empty() {
             return Ok(None);
         }
-        let payload = self.frame.len() - FRAME_HEADER;
+        let Ok(payload) = u32::try_from(self.frame.len() - FRAME_HEADER) else {
+            self.broken = true;
+            return Err(self.broken_by("writing", io::Error::other("a frame is larger than its length can say")));
+        };
         if self.broken {
             return Err(self.broken_by("writing", io::Error::other("an earlier fsync failed")));
         }
         let offset = self.current.end;
         let crc = frame_crc(&self.current.header.id, offset, &self.frame[FRAME_HEADER..]);
         self.frame[..4].copy_from_slice(&FRAME_MAGIC);
-        self.frame[4..8].copy_from_slice(&(payload as u32).to_le_bytes());
+        self.frame[4..8].copy_from_slice(&payload.to_le_bytes());
         self.frame[8..12].copy_from_slice(&crc.to_le_bytes());
         let started = Instant::now();
         let written = self.current.file.write_all_at(&self.frame, offset);

@@ -16,8 +16,6 @@ pub(super) struct Copier {
     pack: transfer::Pack,
     /// Where the pack goes.
     to: PathBuf,
-    /// What was pushed there last.
-    pushed: Vec<Oid>,
 }
 
 impl Copier {
@@ -55,13 +53,12 @@ impl Copier {
         let to_odb = odb(to)?;
         let _stale = to_odb.refresh();
         let leads = |tip: &Oid, oid| *tip == oid || to.graph_descendant_of(*tip, oid).unwrap_or(false);
-        let pushed = std::mem::take(&mut self.pushed);
         let all = OnceCell::new();
         let is_there = |oid| {
             if !to_odb.exists_ext(oid, OdbLookupFlags::NO_REFRESH) {
                 return Ok(false);
             }
-            if pushed.contains(&oid) || tips.iter().any(|tip| leads(tip, oid)) {
+            if tips.iter().any(|tip| leads(tip, oid)) {
                 return Ok(true);
             }
             if all.get().is_none() {
@@ -69,15 +66,12 @@ impl Copier {
             }
             Ok(all.get().is_some_and(|all: &HashSet<Oid>| all.contains(&oid)))
         };
-        let bytes = self.add(from, to, wanted, is_there).inspect_err(|_| self.pack.restart())?;
-        wanted.clone_into(&mut self.pushed);
-        Ok(bytes)
+        self.add(from, to, wanted, is_there).inspect_err(|_| self.pack.restart())
     }
 
     fn turn_to(&mut self, to: &Repository) {
         if self.to != to.commondir() {
             self.pack.restart();
-            self.pushed.clear();
             to.commondir().clone_into(&mut self.to);
         }
     }
@@ -149,17 +143,26 @@ fn history(repository: &Repository, tips: &[Oid]) -> Result<HashSet<Oid>, git2::
     walk.collect()
 }
 
+/// The commits that `tip` leads to and that are not `known`.
+fn beyond(repository: &Repository, tip: Oid, known: &HashSet<Oid>) -> Result<HashSet<Oid>, git2::Error> {
+    let (mut found, mut stack) = (HashSet::new(), vec![tip]);
+    while let Some(oid) = stack.pop() {
+        if !known.contains(&oid) && found.insert(oid) {
+            stack.extend(repository.find_commit(oid)?.parent_ids());
+        }
+    }
+    Ok(found)
+}
+
 /// The commits that the references of a repository lead to, as far as these have everything.
 fn referenced(repository: &Repository) -> Result<HashSet<Oid>, TransferError> {
     let unreadable =
         |error: &dyn std::fmt::Display| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.to_string() };
     let refs = Refs::open(repository.commondir()).and_then(|refs| refs.list()).map_err(|error| unreadable(&error))?;
-    let mut all = HashSet::new();
-    for tip in refs.into_values().filter(|tip| repository.find_commit(*tip).is_ok()) {
-        if !all.contains(&tip) {
-            // One that is damaged leads to nothing.
-            all.extend(history(repository, &[tip]).unwrap_or_default());
-        }
+    let mut all: HashSet<Oid> = HashSet::new();
+    for tip in refs.into_values() {
+        // One that is damaged leads to nothing.
+        all.extend(beyond(repository, tip, &all).unwrap_or_default());
     }
     Ok(all)
 }
@@ -256,7 +259,7 @@ mod tests {
         }
         for (wanted, tips) in [(second, &[][..]), (third, &[second])] {
             copier.push(&from, &to, &[wanted], tips).unwrap();
-            assert_eq!(copier.push(&from, &to, &[wanted], tips).unwrap(), 0, "it is known to be there");
+            assert_eq!(copier.push(&from, &to, &[wanted], &[wanted]).unwrap(), 0, "a reference leads to it");
         }
         for oid in [whole, first, second, third] {
             let tree = to.find_commit(oid).unwrap().tree().unwrap();

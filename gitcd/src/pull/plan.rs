@@ -250,6 +250,7 @@ impl Planner<'_, '_> {
             self.key(&relative, change.from, our_blob(&relative, change), change.to)?;
         }
         self.keys.sort_by(|one, other| one.key.cmp(&other.key));
+        self.rejected.sort_by(|one, other| one.path.cmp(&other.path));
         self.namespaces(&ours)
     }
 

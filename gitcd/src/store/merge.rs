@@ -195,7 +195,8 @@ pub(super) fn decide(request: Request, newest: View) -> Result<Decided, Error> {
     }
     changed.extend(replaced);
     changed.extend(deleted);
-    fits(changed.iter().map(|write| write.key.len() + write.value.as_ref().map_or(0, Bytes::len)))?;
+    let by = request.by.len();
+    fits(changed.iter().map(|write| write.key.len() + write.value.as_ref().map_or(0, Bytes::len) + by))?;
     let (theirs, fast_forward, by) = (request.theirs, request.fast_forward, request.by);
     let notes = notes(&conflicts, &request.trailers);
     Ok(Decided { writes: changed, by, conflicts: conflicts.len(), theirs, fast_forward, notes })

@@ -143,7 +143,8 @@ fn nothing_makes_room_for_more_than_is_allowed() {
     for bomb in [entry(7, delta.len(), &[1; 20], &delta), entry(6, delta.len(), &[back], &delta)] {
         assert_eq!(within(&pack(&[other.clone(), bomb]), 100_000_000), None);
     }
-    let modest = [&[5][..], &[5], &[0x90, 5]].concat();
+    assert_eq!(within(&pack(&[other.clone(), other.clone()]), 100), None, "no program sends an object twice");
+    let modest = [&[5][..], &[6], &[0x90, 5], &[1, b'x']].concat();
     assert_eq!(within(&pack(&[other.clone(), entry(6, modest.len(), &[back], &modest)]), 200), Some(2));
     // What lies about its size, what is cut, what is against itself or nothing, too many, another version, more behind the end.
     let itself = entry(6, modest.len(), &[0], &modest);
@@ -154,7 +155,7 @@ fn nothing_makes_room_for_more_than_is_allowed() {
         pack(&[entry(3, 10, &[], &[0; 1000])]),
         pack(&[vec![0xff; 40]]),
         pack(&[itself]),
-        pack(&vec![other.clone(); 11]),
+        pack(&(0..11_u8).map(|number| entry(3, 1, &[], &[number])).collect::<Vec<_>>()),
         signed(newer),
         pack(&[[other.clone(), b"more".to_vec()].concat()]),
         signed(b"PACK\0\0\0\x02\0\0\0\x02".to_vec()),

@@ -37,13 +37,14 @@ enum Request {
 pub(super) async fn serve(host: &Inner, repository: &Path, input: &mut Input) -> Result<Option<Vec<u8>>, Problem> {
     let Some(body) = input.whole(MAX_REQUEST_BYTES).await? else { return Ok(None) };
     let Some(request) = Request::parse(&body) else { return Ok(None) };
-    if let Request::Objects { wanted, have } = &request
-        && let Some(pack) = host.recent.pack(repository, wanted, have, MAX_PACK_BYTES)
-    {
-        return Ok(Some(framed(&pack)));
-    }
-    let (repository, recent) = (repository.to_owned(), host.recent.of(repository));
+    let (recent, history) = (host.recent.of(repository), host.recent.history(repository));
+    let repository = repository.to_owned();
     let answered = tokio::task::spawn_blocking(move || {
+        if let Request::Objects { wanted, have } = &request
+            && let Some(pack) = history.pack(wanted, have, MAX_PACK_BYTES)
+        {
+            return Some(framed(&pack));
+        }
         let opened = Repository::open(&repository).ok()?;
         if hides(&opened) {
             return None;

@@ -20,8 +20,8 @@ pub(in super::super) struct Step {
 
 impl Step {
     /// `commits` lead to the `tip` and came with the push, `after` are their parents that did not, and `objects` all that came and
-    /// that the tip leads to. `None` if one of them is a delta against something else than these and what is `around`: in the
-    /// histories of `after`.
+    /// that the tip leads to. `None` if the tip itself did not come, or if one of them is a delta against something else than these and what is
+    /// `around`, which is in the histories of `after`, or against itself by a detour: its base was found elsewhere then.
     pub(in super::super) fn new(
         tip: Oid,
         commits: Vec<Oid>,
@@ -33,11 +33,36 @@ impl Step {
         let mut positions: Vec<(usize, Oid)> =
             objects.iter().map(|oid| Some((received.position(*oid)?, *oid))).collect::<Option<_>>()?;
         positions.sort_unstable();
-        let objects_in_order: Vec<Oid> = positions.into_iter().map(|(_, oid)| oid).collect();
-        let is_known = |base: &Oid| objects.contains(base) || around.contains(base);
-        let are_known = objects_in_order.iter().filter_map(|oid| received.base(*oid)).all(|base| is_known(&base));
-        are_known.then_some(Self { tip, commits, after, objects: objects_in_order })
+        let in_order: Vec<Oid> = positions.into_iter().map(|(_, oid)| oid).collect();
+        let mut sound = HashSet::new();
+        let are_sound = in_order.iter().all(|oid| is_sound(*oid, objects, around, received, &mut sound));
+        (commits.contains(&tip) && are_sound).then_some(Self { tip, commits, after, objects: in_order })
     }
+}
+
+/// Whether an object is whole, or a delta whose bases lead to one that is or to what is around.
+fn is_sound(
+    oid: Oid,
+    objects: &HashSet<Oid>,
+    around: &HashSet<Oid>,
+    received: &Received,
+    sound: &mut HashSet<Oid>,
+) -> bool {
+    let (mut chain, mut at) = (Vec::new(), oid);
+    while !sound.contains(&at) {
+        chain.push(at);
+        match received.base(at) {
+            None => break,
+            Some(base) if objects.contains(&base) => at = base,
+            Some(base) if around.contains(&base) => break,
+            Some(_) => return false,
+        }
+        if chain.len() > objects.len() {
+            return false;
+        }
+    }
+    sound.extend(chain);
+    true
 }
 
 pub(super) type Pushed = (Arc<Step>, Arc<Received>);
@@ -58,26 +83,37 @@ impl History {
         self.0.iter().map(|(step, received)| (step.tip, (&**step, &**received))).collect()
     }
 
-    /// See [`super::Recent::pack`].
-    pub(super) fn pack(&self, wanted: &[Oid], have: &[Oid], most: usize) -> Option<Vec<u8>> {
+    /// What `wanted` needs for whoever has the history of `have`, put together from what was pushed, without looking into any object;
+    /// `None` if it did not come with the last pushes, or is larger than so many bytes.
+    pub(in super::super) fn pack(&self, wanted: &[Oid], have: &[Oid], most: usize) -> Option<Vec<u8>> {
         let steps = self.by_tip();
         let there = before(&steps, have);
-        let (mut needed, mut seen, mut stack) = (Vec::new(), HashSet::new(), wanted.to_vec());
-        while let Some(commit) = stack.pop() {
-            if there.contains(&commit) || !seen.insert(commit) {
+        let mut needed: Vec<&(&Step, &Received)> = Vec::new();
+        let (mut seen, mut stack) =
+            (HashSet::new(), wanted.iter().rev().map(|commit| (*commit, false)).collect::<Vec<_>>());
+        // What comes before something else is first: an object is taken from where it came first, and its base is there by then.
+        while let Some((commit, is_after)) = stack.pop() {
+            if there.contains(&commit) {
                 continue;
             }
             let step = steps.get(&commit)?;
-            needed.push(step);
-            stack.extend(step.0.after.iter().copied());
+            if is_after {
+                needed.push(step);
+            } else if seen.insert(commit) {
+                stack.push((commit, true));
+                stack.extend(step.0.after.iter().map(|commit| (*commit, false)));
+            }
         }
-        let (mut entries, mut packed) = (Vec::new(), HashSet::new());
-        // Bases come before what is against them, mostly: readers take them in any order.
-        for (step, received) in needed.iter().rev() {
+        let (mut entries, mut packed, mut known) = (Vec::new(), HashSet::new(), HashSet::new());
+        for (step, received) in needed {
+            let own: HashSet<Oid> = step.objects.iter().copied().collect();
             for oid in &step.objects {
-                if packed.insert(*oid) {
-                    received.entry(*oid, &mut entries);
+                // What is a base of something and was not sent before they have. If a later push has it once more, it might be against that very thing.
+                if known.contains(oid) || !packed.insert(*oid) {
+                    continue;
                 }
+                received.entry(*oid, &mut entries);
+                known.extend(received.base(*oid).filter(|base| !own.contains(base) && !packed.contains(base)));
             }
             if entries.len() > most {
                 return None;

@@ -28,6 +28,8 @@ pub(super) struct Check<'r> {
     graph: Graph,
     /// What the wanted commits lead to and has come.
     objects: HashSet<Oid>,
+    /// The directories among these: they are complete.
+    trees: HashSet<Oid>,
     /// Directories that these have taken the place of.
     around: HashSet<Oid>,
     /// What the first of the wanted commits needs.
@@ -56,8 +58,8 @@ impl<'r> Check<'r> {
         recent: &'r [Arc<Received>],
         history: &'r History,
     ) -> Self {
-        let (objects, around) = (HashSet::new(), HashSet::new());
-        Self { here, odb, received, recent, history, graph: Graph::default(), objects, around, step: None }
+        let (objects, trees, around) = (HashSet::new(), HashSet::new(), HashSet::new());
+        Self { here, odb, received, recent, history, graph: Graph::default(), objects, trees, around, step: None }
     }
 
     /// Whether everything that the wanted commits lead to has come, or is in the history of the references.
@@ -114,7 +116,7 @@ impl<'r> Check<'r> {
 
     /// Whether a tree's objects have come, as far as they are not in the trees `before`, which are complete.
     fn is_tree_complete(&mut self, tree: Oid, before: &[Oid], depth: usize) -> Result<bool, git2::Error> {
-        if before.contains(&tree) || self.objects.contains(&tree) {
+        if before.contains(&tree) || self.trees.contains(&tree) {
             return Ok(true);
         }
         let Some((ObjectType::Tree, content)) = self.received.get(tree).filter(|_| depth <= MAX_DEPTH) else {
@@ -140,6 +142,7 @@ impl<'r> Check<'r> {
             }
         }
         // Not before: what is in a tree of itself is not complete.
+        self.trees.insert(tree);
         self.objects.insert(tree);
         Ok(true)
     }

@@ -29,17 +29,21 @@ fn with(folder: &Path, from: &Path, has: Oid) -> Repository {
     repository
 }
 
-/// A commit on top of others in which some files are new.
-fn commit(repository: &Repository, parents: &[Oid], number: usize, files: &[u8]) -> Oid {
+/// A commit on top of others in which some files are other ones, or gone: those whose content is 0. What was once may come again.
+fn commit(repository: &Repository, parents: &[Oid], number: usize, files: &[(u8, u8)]) -> Oid {
     let parents: Vec<_> = parents.iter().map(|oid| repository.find_commit(*oid).unwrap()).collect();
     let before = parents.first().map(|parent| parent.tree().unwrap());
     let mut tree = repository.treebuilder(before.as_ref()).unwrap();
-    for file in files {
+    for (file, content) in files {
         let (directory, name) = (format!("directory-{}", file % 3), format!("file-{file}"));
         let below = tree.get(&directory).unwrap().map(|entry| repository.find_tree(entry.id()).unwrap());
         let mut below = repository.treebuilder(below.as_ref()).unwrap();
-        let text = format!("{number} {file}\n").repeat(30);
-        below.insert(name, repository.blob(text.as_bytes()).unwrap(), 0o100_644).unwrap();
+        let text = format!("{content} {file}\n").repeat(30);
+        if *content > 0 {
+            below.insert(name, repository.blob(text.as_bytes()).unwrap(), 0o100_644).unwrap();
+        } else if below.get(&name).unwrap().is_some() {
+            below.remove(&name).unwrap();
+        }
         tree.insert(directory, below.write().unwrap(), 0o040_000).unwrap();
     }
     let tree = repository.find_tree(tree.write().unwrap()).unwrap();
@@ -48,22 +52,97 @@ fn commit(repository: &Repository, parents: &[Oid], number: usize, files: &[u8])
     repository.commit(None, &author, &author, &format!("{number}"), &tree, &parents).unwrap()
 }
 
+fn packed(all: &Repository, tip: Oid, before: Oid, by_git: bool) -> Vec<u8> {
+    if by_git {
+        let wanted = format!("{tip}\n^{before}\n");
+        return git(all.path(), &["pack-objects", "--revs", "--stdout", "-q", "--thin"], wanted.as_bytes());
+    }
+    let bounds = crate::git::transfer::Bounds { commits: 100, bytes: 1 << 20 };
+    crate::git::transfer::thin(all, &[tip], &[before], Vec::new(), bounds).unwrap().unwrap()
+}
+
+/// A push to `main`, as the host takes it; `None` if it leaves that to Git.
+fn push(host: &Repository, recent: &Recent, pack: &[u8], tip: Oid, quarantine: &Path) -> Option<Taken> {
+    std::fs::create_dir_all(quarantine.join("pack")).unwrap();
+    let wanted = [Wanted { reference: "refs/heads/main".to_owned(), id: tip }];
+    let known = (&*recent.of(host.path()), &recent.history(host.path()));
+    let taken = take(host.path(), quarantine, pack, &wanted, known).unwrap()?;
+    for file in std::fs::read_dir(quarantine.join("pack")).unwrap() {
+        let file = file.unwrap();
+        std::fs::rename(file.path(), host.path().join("objects/pack").join(file.file_name())).unwrap();
+    }
+    host.reference("refs/heads/main", tip, true, "").unwrap();
+    Some(taken)
+}
+
+#[test]
+fn a_branch_that_was_moved_back_is_not_taken_for_one_that_needs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let all = Repository::init_bare(at("all")).unwrap();
+    let mut commits = vec![commit(&all, &[], 0, &[(1, 1), (2, 1)])];
+    for number in 1..4 {
+        commits.push(commit(&all, &[commits[number - 1]], number, &[(1, number as u8 + 1)]));
+    }
+    let [first, second, third, _] = commits[..] else { unreachable!() };
+    let host = with(&at("host"), all.path(), commits[3]);
+    host.reference("refs/heads/main", commits[3], true, "").unwrap();
+    let recent = Recent::default();
+    let nothing = received::pack_of(0, &[]);
+    let taken = push(&host, &recent, &nothing, second, &at("back"));
+    if let Some((received, step)) = taken {
+        assert!(step.is_none(), "it did not come with this push");
+        recent.add(host.path(), received, step);
+    }
+    let other = commit(&all, &[second], 9, &[(2, 2)]);
+    let (received, step) = push(&host, &recent, &packed(&all, other, second, false), other, &at("on")).unwrap();
+    recent.add(host.path(), received, step);
+    let history = recent.history(host.path());
+    assert_eq!(history.pack(&[other], &[first], 1 << 20), None, "what is between is not known here");
+    assert!(history.pack(&[other], &[second], 1 << 20).is_some());
+    assert_eq!(history.pack(&[third], &[first], 1 << 20), None);
+}
+
+#[test]
+fn a_directory_that_is_none_is_not_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let all = Repository::init_bare(at("all")).unwrap();
+    let first = commit(&all, &[], 0, &[(1, 1)]);
+    let host = with(&at("host"), all.path(), first);
+    host.reference("refs/heads/main", first, true, "").unwrap();
+    let (odb, blob) = (all.odb().unwrap(), all.blob(b"no directory").unwrap());
+    let tree = [&b"100644 a\0"[..], blob.as_bytes(), b"40000 b\0", blob.as_bytes()].concat();
+    let tree = odb.write(ObjectType::Tree, &tree).unwrap();
+    for (number, root) in [tree, blob].into_iter().enumerate() {
+        let person = "a <a@b> 1000 +0000";
+        let text = format!("tree {root}\nparent {first}\nauthor {person}\ncommitter {person}\n\nbad\n");
+        let bad = odb.write(ObjectType::Commit, text.as_bytes()).unwrap();
+        let mut builder = all.packbuilder().unwrap();
+        [bad, tree, blob].iter().for_each(|oid| builder.insert_object(*oid, None).unwrap());
+        let mut pack = git2::Buf::new();
+        builder.write_buf(&mut pack).unwrap();
+        let taken = push(&host, &Recent::default(), &pack, bad, &at(&format!("bad-{number}")));
+        assert!(taken.is_none(), "{number}");
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn whoever_gets_what_others_pushed_has_everything(
         // Commits of each push, what each changes, whether an own commit from before is merged first, whether Git packs it.
         pushes in prop::collection::vec(
-            (prop::collection::vec(prop::collection::vec(0..30_u8, 0..4), 1..4), any::<bool>(), any::<bool>()),
-            3..7,
+            (prop::collection::vec(prop::collection::vec((0..6_u8, 0..3_u8), 0..4), 1..4), any::<bool>(), any::<bool>()),
+            3..9,
         ),
         asked in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 3),
     ) {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let all = Repository::init_bare(at("all")).unwrap();
-        let first = commit(&all, &[], 0, &(0..30).collect::<Vec<_>>());
+        let first = commit(&all, &[], 0, &(0..30).map(|file| (file, 1)).collect::<Vec<_>>());
         let host = with(&at("host"), all.path(), first);
         host.reference("refs/heads/main", first, true, "").unwrap();
         let recent = Recent::default();
@@ -81,38 +160,28 @@ proptest! {
                 own = tip;
                 number += 1;
             }
-            let pack = if *by_git {
-                let wanted = format!("{tip}\n^{before}\n");
-                git(all.path(), &["pack-objects", "--revs", "--stdout", "-q", "--thin"], wanted.as_bytes())
+            let pack = packed(&all, tip, before, *by_git);
+            if let Some((received, step)) = push(&host, &recent, &pack, tip, &at(&format!("quarantine-{at_push}"))) {
+                prop_assert!(*by_git || step.is_some(), "what gitcd pushes is handed on");
+                recent.add(host.path(), received, step);
             } else {
-                let bounds = crate::git::transfer::Bounds { commits: 100, bytes: 1 << 20 };
-                crate::git::transfer::thin(&all, &[tip], &[before], Vec::new(), bounds).unwrap().unwrap()
-            };
-            let quarantine = at(&format!("quarantine-{at_push}"));
-            std::fs::create_dir_all(quarantine.join("pack")).unwrap();
-            let wanted = [Wanted { reference: "refs/heads/main".to_owned(), id: tip }];
-            let known = (&*recent.of(host.path()), &recent.history(host.path()));
-            let (received, step) = take(host.path(), &quarantine, &pack, &wanted, known).unwrap().expect("it is plain");
-            for file in std::fs::read_dir(quarantine.join("pack")).unwrap() {
-                let file = file.unwrap();
-                std::fs::rename(file.path(), host.path().join("objects/pack").join(file.file_name())).unwrap();
+                prop_assert!(*by_git, "what gitcd pushes is plain");
+                // It left out what was there some time before.
+                git(host.path(), &["index-pack", "--stdin", "--fix-thin", "--strict"], &pack);
+                host.reference("refs/heads/main", tip, true, "").unwrap();
             }
-            host.reference("refs/heads/main", tip, true, "").unwrap();
-            prop_assert!(*by_git || step.is_some(), "what gitcd pushes is handed on");
-            recent.add(host.path(), received, step);
             tips.push(tip);
         }
         git(host.path(), &["fsck", "--full", "--strict"], b"");
         for (number, (have, want)) in asked.iter().enumerate() {
             let (have, want) = (have.index(tips.len()), want.index(tips.len()));
-            let pack = recent.pack(host.path(), &[tips[want]], &[tips[have]], 1 << 20);
+            let pack = recent.history(host.path()).pack(&[tips[want]], &[tips[have]], 1 << 20);
             if have >= want {
                 prop_assert!(pack.is_none(), "there is nothing to be had");
                 continue;
             }
-            if pushes[have..want].iter().all(|(.., by_git)| !by_git) {
-                prop_assert!(pack.is_some());
-            }
+            let is_linear = pushes[have..want].iter().all(|(_, merges, by_git)| !merges && !by_git);
+            prop_assert!(!is_linear || pack.is_some());
             let Some(pack) = pack else { continue };
             let client = at(&format!("client-{number}"));
             let opened = with(&client, all.path(), tips[have]);
