@@ -8,7 +8,7 @@ use git2::{ObjectType, Odb, Oid, Repository};
 use super::super::super::recent::{History, Step};
 use super::Wanted;
 use crate::git::changes;
-use crate::git::graph::{self, Graph};
+use crate::git::graph::{self, Commit, Graph};
 use crate::git::object;
 use crate::git::received::Received;
 
@@ -69,17 +69,20 @@ impl<'r> Check<'r> {
         let now: Vec<Oid> = wanted.iter().filter_map(target).collect();
         let before_now = self.history.before(&now);
         for (number, Wanted { id, .. }) in wanted.iter().enumerate() {
-            let (mut stack, mut seen, mut commits, mut after) = (vec![*id], HashSet::new(), Vec::new(), Vec::new());
+            let (mut stack, mut seen, mut after) = (vec![*id], HashSet::new(), Vec::new());
+            let mut commits: Vec<(Oid, Commit)> = Vec::new();
             while let Some(oid) = stack.pop() {
                 if !seen.insert(oid) {
                     continue;
                 }
                 match self.received.get(oid) {
                     Some((ObjectType::Commit, content)) => {
-                        if !self.is_commit_complete(oid, content, &mut stack)? {
+                        let Some(commit) = graph::parse(content).filter(|found| found.parents.len() <= MAX_PARENTS)
+                        else {
                             return Ok(false);
-                        }
-                        commits.push(oid);
+                        };
+                        stack.extend(&commit.parents);
+                        commits.push((oid, commit));
                     }
                     Some(_) => return Ok(false),
                     None => {
@@ -91,25 +94,27 @@ impl<'r> Check<'r> {
                     }
                 }
             }
+            // The first ones first: a directory may come back to what it was in one of them.
+            for (oid, commit) in commits.iter().rev() {
+                if !self.is_commit_complete(*oid, commit)? {
+                    return Ok(false);
+                }
+            }
             if number == 0 {
+                let commits = commits.iter().map(|(oid, _)| *oid).collect();
                 self.step = Step::new(*id, commits, after, &self.objects, &self.around, self.received);
             }
         }
         Ok(!wanted.is_empty())
     }
 
-    fn is_commit_complete(&mut self, oid: Oid, content: &[u8], parents: &mut Vec<Oid>) -> Result<bool, git2::Error> {
-        let Some(commit) = graph::parse(content) else { return Ok(false) };
-        if commit.parents.len() > MAX_PARENTS {
-            return Ok(false);
-        }
+    fn is_commit_complete(&mut self, oid: Oid, commit: &Commit) -> Result<bool, git2::Error> {
         let mut before = Vec::new();
         for parent in &commit.parents {
             let parent = graph::parse(self.read(*parent, ObjectType::Commit)?.data());
             let Some(parent) = parent else { return Ok(false) };
             before.push(parent.tree);
         }
-        parents.extend(&commit.parents);
         self.objects.insert(oid);
         self.is_tree_complete(commit.tree, &before, 0)
     }
