@@ -16,7 +16,12 @@ pub(super) struct Copier {
     pack: transfer::Pack,
     /// Where the pack goes.
     to: PathBuf,
+    /// Commits that were pushed there: others may have been faster with the reference, and these are whole all the same.
+    pushed: HashSet<Oid>,
 }
+
+/// So many pushed commits are remembered.
+const REMEMBERED: usize = 100_000;
 
 impl Copier {
     /// Copies what `wanted` needs and `to` does not have yet; returns the bytes written.
@@ -52,26 +57,30 @@ impl Copier {
         self.turn_to(to);
         let to_odb = odb(to)?;
         let _stale = to_odb.refresh();
-        let leads = |tip: &Oid, oid| *tip == oid || to.graph_descendant_of(*tip, oid).unwrap_or(false);
-        let all = OnceCell::new();
+        let new = new_commits(from, wanted, tips).map_err(|error| failed(&error))?;
+        let (pushed, all) = (std::mem::take(&mut self.pushed), OnceCell::new());
         let is_there = |oid| {
+            if !new.contains(&oid) {
+                return Ok(true);
+            }
             if !to_odb.exists_ext(oid, OdbLookupFlags::NO_REFRESH) {
                 return Ok(false);
             }
-            if tips.iter().any(|tip| leads(tip, oid)) {
-                return Ok(true);
-            }
-            if all.get().is_none() {
+            if !pushed.contains(&oid) && all.get().is_none() {
                 let _first = all.set(referenced(to)?);
             }
-            Ok(all.get().is_some_and(|all: &HashSet<Oid>| all.contains(&oid)))
+            Ok(pushed.contains(&oid) || all.get().is_some_and(|all: &HashSet<Oid>| all.contains(&oid)))
         };
-        self.add(from, to, wanted, is_there).inspect_err(|_| self.pack.restart())
+        let bytes = self.add(from, to, wanted, is_there).inspect_err(|_| self.pack.restart())?;
+        self.pushed = if pushed.len() < REMEMBERED { pushed } else { HashSet::new() };
+        self.pushed.extend(new);
+        Ok(bytes)
     }
 
     fn turn_to(&mut self, to: &Repository) {
         if self.to != to.commondir() {
             self.pack.restart();
+            self.pushed.clear();
             to.commondir().clone_into(&mut self.to);
         }
     }
@@ -134,6 +143,16 @@ impl Copier {
         }
         self.pack.publish(to)
     }
+}
+
+/// The commits that `wanted` lead to and those of `tips` that are here do not.
+fn new_commits(here: &Repository, wanted: &[Oid], tips: &[Oid]) -> Result<HashSet<Oid>, git2::Error> {
+    let mut walk = here.revwalk()?;
+    wanted.iter().try_for_each(|oid| walk.push(*oid))?;
+    for tip in tips.iter().filter(|tip| here.find_commit(**tip).is_ok()) {
+        walk.hide(*tip)?;
+    }
+    walk.collect()
 }
 
 /// The commits that `tips` lead to.
