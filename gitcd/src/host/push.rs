@@ -20,12 +20,11 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use tokio::sync::OwnedSemaphorePermit;
 
-pub(super) use self::create::PREFIX as NEW_REPOSITORY;
+pub(super) use self::create::{Created, PREFIX as NEW_REPOSITORY};
 pub(crate) use self::decide::OWN;
 pub(super) use self::quarantine::{KEEP, Kept, LOCK as QUARANTINE_LOCK, PREFIX as QUARANTINE};
 
 use self::commands::Push;
-use self::create::Created;
 use self::quarantine::Quarantine;
 use self::report::Report;
 use super::Inner;

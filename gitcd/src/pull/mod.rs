@@ -17,6 +17,7 @@ pub mod plan;
 pub mod program;
 mod puller;
 mod reach;
+mod remedy;
 pub mod remote;
 mod smart;
 pub mod status;
