@@ -122,9 +122,15 @@ async fn respond(host: &Arc<Inner>, request: Request, asker: &mut Asker) -> Resu
     {
         return Err(Problem::Type(service.request_type()));
     }
-    let repository = {
+    let (repository, may_be_made) = {
         let (host, name) = (host.clone(), name.clone());
-        tokio::task::spawn_blocking(move || host.repository(&name)).await.map_err(|_| Problem::Failed)?
+        let look = move || {
+            let found = host.repository(&name);
+            // Who may make a repository with the first push may look at it before, as a gitcd does: nothing is in it.
+            let may_be_made = found.is_none() && host.create_on_push && access >= Access::Write;
+            (found, may_be_made && name.place(&host.root).is_some())
+        };
+        tokio::task::spawn_blocking(look).await.map_err(|_| Problem::Failed)?
     };
     if let (Some(owner), Some(repository)) = (&host.owner, &repository)
         && access >= Access::Write
@@ -136,8 +142,6 @@ async fn respond(host: &Arc<Inner>, request: Request, asker: &mut Asker) -> Resu
     }
     let protocol = protocol(&parts.headers);
     let missing = || refused(host, &caller);
-    // Who may make a repository with the first push may look at it before, as a gitcd does: nothing is in it.
-    let may_be_made = repository.is_none() && host.create_on_push && access >= Access::Write;
     match wish {
         Wish::Advertisement(Service::UploadPack) => {
             let _permit = host.permit().await?;

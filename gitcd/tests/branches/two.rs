@@ -109,7 +109,7 @@ async fn what_clients_wrote_reaches_others_whatever_it_is() {
     let values = [
         (KEY, "{\"kind\":"),
         ("/registry/configmaps/n/b", "kind: ConfigMap\nmetadata: {name: [\n"),
-        ("/registry/configmaps/n/c", "{\"kind\":\"ConfigMap\",\"metadata\":{}}"),
+        ("/registry/configmaps/n/c", "{\"kind\":\"ConfigMap\",\"metadata\":{}}\n"),
         ("/registry/configmaps/n/d", &map("another", "{}")),
     ];
     for (key, value) in values {
