@@ -20,7 +20,7 @@ use crate::git::form::{self, Form};
 use crate::git::lookup::{self, Known, Lookup};
 use crate::git::object;
 use crate::git::refs::{RefError, Refs};
-use crate::keyspace::KeySpace;
+use crate::keyspace::{COMPACT_REVISION_KEY, KeySpace};
 use crate::recovery::git_dir;
 
 use self::flush::Flush;
@@ -144,7 +144,8 @@ impl History {
     /// The whole key of what somebody calls it: with the prefix of the branch, or without.
     pub fn whole_key(&self, name: &str) -> Vec<u8> {
         let (prefix, _) = self.config.keys.flags();
-        let is_whole = name.starts_with('/') || prefix != "/" && name.starts_with(&format!("{prefix}/"));
+        let is_below = prefix != "/" && name.starts_with(&format!("{prefix}/"));
+        let is_whole = is_below || name.starts_with('/') || name.as_bytes() == COMPACT_REVISION_KEY;
         if is_whole { name.as_bytes().to_vec() } else { self.config.keys.absolute(name.as_bytes()) }
     }
 

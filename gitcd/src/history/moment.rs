@@ -36,7 +36,7 @@ pub struct Moment {
 /// A key at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// Its value, exactly as it was put.
+    /// Its value, exactly as it was put; if `known` is nothing, JSON as kube-apiserver puts it.
     pub bytes: Vec<u8>,
     /// What the metadata says of it; nothing if the moment is between two flushes and it changed before the second one.
     pub known: Option<Known>,
@@ -100,12 +100,26 @@ impl History {
         }
         if let Some(newer) = newer
             && flush.revision != newer.revision
+            && self.is_own(&odb, &newer)?
             && let Some(moment) = within(&odb, when, &flush, &newer)?
         {
             return Ok(moment);
         }
         let commit = CommitInfo::read(&odb, flush.data)?;
         Ok(Moment { revision: flush.revision, commit, flush })
+    }
+
+    /// Whether the last data commit of a flush has the revisions of this store: commits of another one may have become ours, and its
+    /// revisions are other ones. What the metadata says of a key that it changed tells.
+    fn is_own(&self, odb: &Odb<'_>, flush: &Flush) -> Result<bool, HistoryError> {
+        let commit = CommitInfo::read(odb, flush.data)?;
+        let (Some(own), Some(parent)) = (commit.revisions(), commit.parents.first()) else { return Ok(false) };
+        let before = CommitInfo::read(odb, *parent)?.tree;
+        let changed = changes::between(&self.repository, Some(before), Some(commit.tree))?.keys;
+        let Some((relative, _)) = changed.into_iter().find(|(_, change)| change.to.is_some()) else { return Ok(true) };
+        let key = self.config.keys.absolute(&relative);
+        let known = super::known(&mut Lookup::new(&key), odb, flush)?;
+        Ok(known.is_some_and(|known| (own.first..=own.last).contains(&known.record.mod_revision)))
     }
 
     fn in_first(&self, when: When, first: &Flush) -> Result<Moment, HistoryError> {
@@ -133,8 +147,9 @@ impl History {
             Some(relative) => changes::find(&self.repository, moment.commit.tree, relative)?,
             None => local(&self.repository, moment.flush.tree, key)?,
         };
-        let form: Option<Form> = known.map(|known| known.form);
         let Some(blob) = blob else { return Ok(None) };
+        // How a value was stored that a later one of the same flush replaced, nobody has noted.
+        let form: Option<Form> = known.filter(|_| in_flush).map(|known| known.form);
         Ok(Some(Value { bytes: self.value(blob, form)?, known: known.filter(|_| in_flush) }))
     }
 
@@ -183,8 +198,7 @@ fn within(odb: &Odb<'_>, when: When, older: &Flush, newer: &Flush) -> Result<Opt
     while let Some(oid) = next.filter(|next| *next != older.data) {
         let commit = CommitInfo::read(odb, oid)?;
         let own = commit.revisions().filter(|own| own.first > older.revision && own.last <= newer.revision);
-        // The revisions of another store, whose commits became ours, are other ones; ours end where the flush does.
-        let Some(own) = own.filter(|own| oid != newer.data || own.last == newer.revision) else { return Ok(None) };
+        let Some(own) = own else { return Ok(None) };
         let is_in = match when {
             When::Revision(revision) => own.last <= revision,
             When::Time(time) => commit.time <= time,

@@ -1,8 +1,8 @@
 //! All versions of one key.
 //!
 //! The metadata says when a key was changed last. So the way back goes from one version to the one before, reading one small commit for each
-//! flush in between, and the key's own line at each version only. Where the key does not exist its line is looked for in every flush; what did
-//! not change since the flush before is not read again. Commits are looked for in the data between two flushes: by the revision that their
+//! flush in between, and the key's own line at each version only. Where the key does not exist its line is looked for in every flush, and its file
+//! in every commit of a flush that has several; what did not change since the flush before is not read again. Commits are looked for in the data between two flushes: by the revision that their
 //! message says if there is one change in between, else by their trees, as `git log -- PATH` does.
 
 use git2::{Odb, Oid};
@@ -75,7 +75,7 @@ impl History {
                 Some(older) => super::known(&mut lookup, &odb, older)?,
                 None => None,
             };
-            if before.is_some() || now.is_some() {
+            if before.is_some() || now.is_some() || key.relative.is_some() {
                 let window = Window { older: older.as_ref(), newer: &first };
                 found.extend(self.changes(&odb, &key, &window, before, now)?);
             }
@@ -118,8 +118,9 @@ impl History {
         };
         let until = window.older.map(|older| older.data);
         if let Some(known) = now
-            && is_one_change(before, known)
+            && before.is_some_and(|before| is_one_change(before, known))
             && let Some(commit) = with_revision(odb, window.newer, until, known.record.mod_revision)?
+            && self.has_changed(odb, relative, &commit)?
         {
             return Ok(vec![last(what, commit)]);
         }
@@ -134,11 +135,25 @@ impl History {
                     revision: own.map(|own| own.last),
                     version: None,
                     commit,
-                    form: now.or(before).map(|known| known.form),
+                    // Nobody has noted how it was stored.
+                    form: None,
                 }
             });
         }
+        if found.is_empty() && now.is_some() {
+            // The same value was put again: the metadata alone has changed.
+            found.push(last(what, CommitInfo::read(odb, window.newer.metadata)?));
+        }
         Ok(found)
+    }
+
+    /// Whether a file is another one than in the commit before. The commits of another store may have become ours, and its revisions are
+    /// other ones.
+    fn has_changed(&self, odb: &Odb<'_>, relative: &[u8], commit: &CommitInfo) -> Result<bool, HistoryError> {
+        let Some(parent) = commit.parents.first() else { return Ok(true) };
+        let before = CommitInfo::read(odb, *parent)?;
+        let blob = |commit: &CommitInfo| changes::find(&self.repository, commit.tree, relative);
+        Ok(blob(&before)? != blob(commit)?)
     }
 
     /// The commits that changed a file, the newest first: where a merge took one side as it was, that side alone counts.
@@ -187,13 +202,16 @@ impl History {
         Ok(found)
     }
 
-    /// The value before and after a version of a whole key; `None` where there was none.
+    /// The value before and after a version of a whole key; `None` where there was none, and where only its revision has changed.
     ///
     /// # Errors
     /// [`HistoryError`].
     pub fn change(&self, key: &[u8], version: &Version) -> Result<[Option<Vec<u8>>; 2], HistoryError> {
         let odb = self.odb()?;
         let is_metadata = version.commit.subject().starts_with("metadata ");
+        if is_metadata && self.relative(key).is_some() {
+            return Ok([None, None]);
+        }
         let at = |tree: Oid| match self.relative(key).filter(|_| !is_metadata) {
             Some(relative) => changes::find(&self.repository, tree, relative),
             None => local(&self.repository, tree, key),
@@ -203,8 +221,8 @@ impl History {
             _ => None,
         };
         let after = at(version.commit.tree)?;
-        let value = |blob: Option<Oid>| blob.map(|blob| self.value(blob, version.form)).transpose();
-        Ok([value(before)?, value(after)?])
+        let value = |blob: Option<Oid>, form| blob.map(|blob| self.value(blob, form)).transpose();
+        Ok([value(before, None)?, value(after, version.form)?])
     }
 }
 
@@ -230,14 +248,13 @@ struct Window<'f> {
 }
 
 /// Whether nothing but the last change can have happened since.
-fn is_one_change(before: Option<Known>, now: Known) -> bool {
-    match before {
-        None => now.record.version == 1,
-        Some(before) => {
-            before.record.create_revision == now.record.create_revision
-                && now.record.version == before.record.version + 1
-        }
-    }
+fn is_one_change(before: Known, now: Known) -> bool {
+    before.record.create_revision == now.record.create_revision && now.record.version == before.record.version + 1
+}
+
+/// Whether there is at most one data commit between two flushes.
+fn is_one_commit(odb: &Odb<'_>, older: &Flush, newer: &Flush) -> Result<bool, HistoryError> {
+    Ok(newer.data == older.data || CommitInfo::read(odb, newer.data)?.parents == [older.data])
 }
 
 /// The commit of this store that has a revision.
@@ -253,8 +270,6 @@ fn with_revision(
         match commit.revisions() {
             // A merge has revisions of its own, which no message says.
             None => return Ok(None),
-            // The commits of another store became ours, and its revisions are other ones: ours end where the flush does.
-            Some(own) if oid == from.data && own.last != from.revision => return Ok(None),
             Some(own) if own.first <= revision && revision <= own.last => return Ok(Some(commit)),
             Some(own) if own.last < revision => return Ok(None),
             Some(_) => next = commit.parents.first().copied(),
@@ -276,7 +291,8 @@ fn back(
         let is_same = match now {
             // A store that goes on from Git jumps ahead, and never back, unless it was begun anew.
             Some(known) => older.revision >= known.record.mod_revision && older.revision <= first.revision,
-            None => super::known(lookup, odb, &older)?.is_none(),
+            // It may have come and gone in between.
+            None => super::known(lookup, odb, &older)?.is_none() && is_one_commit(odb, &older, &first)?,
         };
         if !is_same {
             return Ok((first, Some(older)));
