@@ -21,7 +21,7 @@ pub enum Retry {
     Waiting {
         /// What for, for people.
         on: String,
-        /// When to look again at the latest.
+        /// When to look again at the latest; may be zero as in [`Next::After`](crate::Next::After).
         look_again: Duration,
     },
 }
