@@ -135,8 +135,14 @@ impl Election {
             match attempt.unwrap_or_else(|elapsed| Err(kube::Error::Service(elapsed.into()))) {
                 Ok(Attempt::Held(lease)) => {
                     *held = Held::Lease(lease);
-                    self.fence.open_until(asked + self.settings.work);
-                    self.lead();
+                    // Somebody else may have worked since, while this machine slept and its timers stood still: what began before is not to go on. It has until
+                    // the next renewal to end.
+                    if *self.role.borrow() != Role::Standby && self.fence.check().is_err() {
+                        self.stand_by("its time was over before it was renewed");
+                    } else {
+                        self.fence.open_until(asked + self.settings.work);
+                        self.lead();
+                    }
                 }
                 Ok(Attempt::Others) => {
                     *held = Held::No;
