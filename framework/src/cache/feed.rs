@@ -128,7 +128,9 @@ impl<K: Object> Feed<K> {
             }
             // Nothing happened, and it is no sign that the store behind the apiserver is well.
             WatchEvent::Bookmark(bookmark) => {
-                self.version = Some(bookmark.metadata.resource_version);
+                // From none a watch begins with everything that is there, and does not tell what is not.
+                let version = bookmark.metadata.resource_version;
+                self.version = Some(version).filter(|version| !version.is_empty()).or(self.version.take());
                 return Ok(());
             }
             WatchEvent::Error(status) => return Err(Error::WatchError(status)),
