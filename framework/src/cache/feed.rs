@@ -15,7 +15,7 @@ use super::source::Source;
 use super::trouble::Trouble;
 use super::{Cache, Listing};
 use crate::Object;
-use crate::error::{Failure, Retry};
+use crate::error::{Failure, Retry, chain};
 use crate::queue::Backoff;
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), most: Duration::from_secs(30) };
@@ -67,7 +67,7 @@ impl<K: Object> Feed<K> {
             self.failures = if is_forgotten(&error) { 1 } else { self.failures + 1 };
             let asked = asked_for(&error);
             let delay = BACKOFF.delay(self.failures, &name).max(asked);
-            tracing::warn!(watch = name, failures = self.failures, ?delay, %error, "watch failed");
+            tracing::warn!(watch = name, failures = self.failures, ?delay, error = chain(&error), "watch failed");
             trouble.failed();
             if is_beyond_resuming(&error) {
                 self.version = None;

@@ -10,6 +10,7 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
 use crate::Object;
 use crate::cache::{Cache, Misfit};
+use crate::error::chain;
 use crate::status::note;
 
 /// Between two events: after a bad upgrade there may be many.
@@ -56,6 +57,6 @@ async fn tell<K: Object>(controller: &str, cache: &Cache<K>, client: &Client, mi
     };
     let reporter = Reporter { controller: controller.to_owned(), instance: None };
     if let Err(error) = Recorder::new(client.clone(), reporter).publish(&event, &object).await {
-        tracing::warn!(object = %misfit.key, %error, "cannot send an event");
+        tracing::warn!(object = %misfit.key, error = chain(&error), "cannot send an event");
     }
 }
