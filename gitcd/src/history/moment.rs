@@ -165,12 +165,12 @@ impl History {
         Ok(keys)
     }
 
-    /// Which data keys differ between two moments, by what follows the key prefix.
+    /// Which data keys differ between two moments, by what follows the key prefix; from nothing, if there is no first one.
     ///
     /// # Errors
     /// [`HistoryError`].
-    pub fn between(&self, from: &Moment, to: &Moment) -> Result<Changes, HistoryError> {
-        Ok(changes::between(&self.repository, Some(from.commit.tree), Some(to.commit.tree))?)
+    pub fn between(&self, from: Option<&Moment>, to: &Moment) -> Result<Changes, HistoryError> {
+        Ok(changes::between(&self.repository, from.map(|from| from.commit.tree), Some(to.commit.tree))?)
     }
 
     /// The data commits of the branch itself, the newest first, back to `since` in seconds since 1970.

@@ -256,6 +256,8 @@ async fn people_and_clients_are_told_apart_and_fields_are_shown() {
     assert_eq!(diff.status.code(), Some(1));
     let text = String::from_utf8(diff.stdout).unwrap();
     assert!(text.contains("~ /registry/configmaps/shop/prices\n    ~ data.tea: \"3\" → \"5\"\n"), "{text}");
+    let all = told(repository.path(), &["diff", "--since=1h", "--json"]);
+    assert_eq!((&all["from"], &all["keys"][0]["what"]), (&json!(0), &json!("create")), "{all:#}");
     let same = gitcd(repository.path(), &["diff", "--since=now"]);
     assert_eq!((same.status.code(), same.stdout.len()), (Some(0), 0), "{same:?}");
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::print::{self, ADDED, CHANGED, FAINT, REMOVED, plain};
 use super::{Place, printed, text_or_base64};
+use crate::history::HistoryError;
 use crate::history::fields::{self, Field};
 use crate::history::moment::When;
 
@@ -44,19 +45,26 @@ Ends with code 0 if nothing differs, 1 if something does.";
 
 pub(in super::super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let history = args.place.open()?;
-    let (from, to) = (history.at(args.since)?, history.at(args.until)?);
+    let to = history.at(args.until)?;
+    let from = match history.at(args.since) {
+        Ok(from) => Some(from),
+        // There was nothing yet.
+        Err(HistoryError::TooEarly { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let began = from.as_ref().map_or(0, |from| from.revision);
     let beginnings: Vec<_> = args.keys.iter().map(|name| history.whole_key(name)).collect();
     let is_wanted = |key: &[u8]| beginnings.is_empty() || beginnings.iter().any(|start| key.starts_with(start));
     let mut told = Vec::new();
     let mut out = anstream::stdout().lock();
     let mut differs = false;
-    for (relative, change) in history.between(&from, &to)?.keys {
+    for (relative, change) in history.between(from.as_ref(), &to)?.keys {
         let key = history.keys().absolute(&relative);
         if !is_wanted(&key) {
             continue;
         }
         if !differs && !args.json {
-            let line = format!("revision {} to {}", from.revision, to.revision);
+            let line = format!("revision {began} to {}", to.revision);
             printed(writeln!(out, "{FAINT}{line}{FAINT:#}"))?;
         }
         differs = true;
@@ -86,7 +94,7 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     if args.json {
-        println!("{:#}", json!({ "from": from.revision, "to": to.revision, "keys": told }));
+        println!("{:#}", json!({ "from": began, "to": to.revision, "keys": told }));
     }
     Ok(if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
