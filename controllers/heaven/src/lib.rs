@@ -4,18 +4,14 @@
 //! |---|---|
 //! | [`certificates`] | which certificates there should be, by what there is: pure |
 //! | `secrets` | brings that into the cluster, and never touches what is somebody else's |
-//! | `objects` | the other objects: pure |
 //! | `reconcile` | observe, plan, apply, report |
-//! | [`uses`] | which heavens look at a Secret or a `ConfigMap` |
 //!
 //! Begin with [`controller`].
 
 pub mod certificates;
 mod error;
-mod objects;
 mod reconcile;
 mod secrets;
-pub mod uses;
 
 use std::sync::Arc;
 

@@ -13,12 +13,12 @@ use trishanku_framework::cache::Cache;
 use trishanku_framework::status::{Report, Writer};
 use trishanku_framework::{Context, Failure as _, Key, Manager, Next, Reconciler};
 use trishanku_sidecars::plan::{EntryPoints, Images, Place, heaven};
+use trishanku_sidecars::uses::Uses;
 use trishanku_sidecars::workload::{self, HEAVEN, State};
-use trishanku_sidecars::{names, pod};
+use trishanku_sidecars::{names, objects, pod};
 
 use crate::certificates::{Terms, User, issue};
-use crate::uses::Uses;
-use crate::{Clock, Error, FINGERPRINT, REISSUE_BEFORE, objects, secrets};
+use crate::{Clock, Error, FINGERPRINT, REISSUE_BEFORE, secrets};
 
 /// Looked at again after this time at the latest: a timer must not be as long as a certificate lives.
 const LONGEST: Duration = Duration::from_hours(10);
@@ -106,6 +106,8 @@ impl Heavens {
             let annotations = [(FINGERPRINT, fingerprint.as_str())];
             let deployment =
                 workload::deployment(&names::heaven(name), (HEAVEN, name), replicas, template, &annotations);
+            let key = Key::namespaced(context.key.namespace().unwrap_or_default(), &names::heaven(name));
+            workload::straighten(&context.client, &self.deployments, &key, object.metadata.uid.as_deref()).await?;
             set.apply_or_recreate(deployment, &self.deployments).await?;
         }
         // A claim stays: what is on it may be nowhere else.

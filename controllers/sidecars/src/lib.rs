@@ -28,6 +28,8 @@
 //! ```
 
 pub mod names;
+pub mod objects;
 pub mod plan;
 pub mod pod;
+pub mod uses;
 pub mod workload;

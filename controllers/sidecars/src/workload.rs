@@ -3,9 +3,12 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use kube::api::{Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject, ObjectMeta, TypeMeta};
 use serde_json::{Map, Value, json};
-use trishanku_framework::Kind;
+use trishanku_framework::cache::Cache;
+use trishanku_framework::{Key, Kind};
 
 /// The label by which the pods of a heaven are found.
 pub const HEAVEN: &str = "controllers.trishanku.org/heaven";
@@ -39,7 +42,7 @@ pub fn deployment(
         "replicas": replicas,
         "selector": {"matchLabels": {label: of}},
         // A new pod beside the old one would write the same branch.
-        "strategy": {"type": "Recreate", "rollingUpdate": null},
+        "strategy": {"type": "Recreate"},
         "template": template,
     }});
     let resource = ApiResource::erase::<Deployment>(&());
@@ -47,6 +50,33 @@ pub fn deployment(
     let labels = Some([(label.to_owned(), of)].into());
     let metadata = ObjectMeta { name: Some(name.to_owned()), labels, ..ObjectMeta::default() };
     DynamicObject { types, metadata, data }
+}
+
+/// Takes away what others set that does not go with a Deployment's strategy. An apply would be refused: it cannot take away what it did not put there.
+///
+/// # Errors
+/// What the apiserver said. A Deployment that somebody else has changed meanwhile is none: that change is told of.
+pub async fn straighten(
+    client: &Client,
+    cache: &Cache<DynamicObject>,
+    key: &Key,
+    owner: Option<&str>,
+) -> Result<(), kube::Error> {
+    let Some(present) = cache.get(key) else { return Ok(()) };
+    let owners = present.metadata.owner_references.iter().flatten();
+    let is_ours = owners.filter(|found| found.controller == Some(true)).any(|found| Some(found.uid.as_str()) == owner);
+    if !is_ours || present.data["spec"]["strategy"]["rollingUpdate"].is_null() {
+        return Ok(());
+    }
+    let patch = json!({
+        "metadata": {"uid": present.metadata.uid, "resourceVersion": present.metadata.resource_version},
+        "spec": {"strategy": {"type": "Recreate", "rollingUpdate": null}},
+    });
+    let api = cache.kind().api(client.clone(), key.namespace());
+    match api.patch(key.name(), &PatchParams::default(), &Patch::Merge(patch)).await {
+        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
+        answer => answer.map(drop),
+    }
 }
 
 fn entry<'v>(value: &'v mut Value, field: &str) -> &'v mut Value {
@@ -61,7 +91,7 @@ fn entry<'v>(value: &'v mut Value, field: &str) -> &'v mut Value {
 }
 
 /// A name as the value of a label, which is shorter.
-fn label_value(name: &str) -> String {
+pub(crate) fn label_value(name: &str) -> String {
     const LONGEST: usize = 63;
     const KEPT: usize = 46;
     if name.len() <= LONGEST {

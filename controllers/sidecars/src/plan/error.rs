@@ -17,7 +17,7 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    pub(super) fn value(field: impl Into<String>, value: &str, problem: &'static str) -> Self {
+    pub(crate) fn value(field: impl Into<String>, value: &str, problem: &'static str) -> Self {
         Self::Value { field: field.into(), value: value.to_owned(), problem }
     }
 }

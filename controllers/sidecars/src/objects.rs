@@ -1,4 +1,4 @@
-//! The objects of a heaven beside its Secrets: pure functions of the manifest.
+//! Objects beside Deployments and Secrets: pure functions of a manifest.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,10 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 use trishanku_api::{Gitcd, Host};
-use trishanku_sidecars::names;
-use trishanku_sidecars::plan::GITCD_CONFIG;
-use trishanku_sidecars::workload::HEAVEN;
 
-use crate::Error;
+use crate::names;
+use crate::plan::{GITCD_CONFIG, PlanError};
+use crate::workload;
 
 /// What every gitcd gets that has these entry points, unless its manifest says otherwise.
 const FLAGS: &str = "\
@@ -23,13 +22,13 @@ verbosity: 0
 ";
 
 /// The `ConfigMap` with entry points. There is no script in it: gitcd prepares repositories itself, unless somebody supplies `git-pre.sh`.
-pub(crate) fn entry_points(name: String) -> ConfigMap {
+pub fn entry_points(name: String) -> ConfigMap {
     let data = BTreeMap::from([(GITCD_CONFIG.to_owned(), FLAGS.to_owned())]);
     ConfigMap { metadata: called(name), data: Some(data), ..ConfigMap::default() }
 }
 
 /// The claim that has to be made for the repository.
-pub(crate) fn claim(heaven: &str, gitcd: Option<&Gitcd>) -> Option<PersistentVolumeClaim> {
+pub fn claim(heaven: &str, gitcd: Option<&Gitcd>) -> Option<PersistentVolumeClaim> {
     let claim = gitcd?.storage.as_ref()?.volume_claim.as_ref()?;
     let size = claim.size.clone().filter(|_| claim.name.is_none())?;
     let requests = Some([("storage".to_owned(), Quantity(size))].into());
@@ -44,16 +43,21 @@ pub(crate) fn claim(heaven: &str, gitcd: Option<&Gitcd>) -> Option<PersistentVol
 }
 
 /// The Service by which others reach the Git host.
-pub(crate) fn host_service(heaven: &str, gitcd: Option<&Gitcd>) -> Result<Option<Service>, Error> {
+///
+/// # Errors
+/// [`PlanError`] if what is given for it is no spec of a Service.
+pub fn host_service(heaven: &str, gitcd: Option<&Gitcd>) -> Result<Option<Service>, PlanError> {
     let Some(Host { port, service, .. }) = gitcd.and_then(|gitcd| gitcd.host.as_ref()) else { return Ok(None) };
     let port = port.unwrap_or(2480);
     let mut spec = json!({"ports": [{"name": "git", "port": port, "targetPort": port, "protocol": "TCP"}]});
     if let (Value::Object(spec), Some(Value::Object(given))) = (&mut spec, service) {
         spec.extend(given.clone());
     }
-    spec["selector"] = json!({HEAVEN: heaven});
+    spec["selector"] = json!({workload::HEAVEN: workload::label_value(heaven)});
     let object = json!({"metadata": {"name": names::host_service(heaven)}, "spec": spec});
-    serde_json::from_value(object).map(Some).map_err(|_| Error::Field("gitcd.host.service, as the spec of a Service,"))
+    let problem = "is not as the spec of a Service: look at `kubectl explain service.spec`";
+    let wrong = |_| PlanError::value("gitcd.host.service", &service.clone().unwrap_or_default().to_string(), problem);
+    serde_json::from_value(object).map(Some).map_err(wrong)
 }
 
 fn called(name: String) -> ObjectMeta {
