@@ -21,7 +21,7 @@ const MANAGER: &str = "trishanku-automerge";
 
 /// Makes merges as their manifests say.
 pub struct Merges {
-    merges: Arc<Cache<AutomatedMerge>>,
+    objects: Arc<Cache<AutomatedMerge>>,
     maps: Arc<Cache<ConfigMap>>,
     claims: Arc<Cache<PersistentVolumeClaim>>,
     deployments: Arc<Cache<DynamicObject>>,
@@ -34,7 +34,7 @@ impl Merges {
     /// With the caches of a manager.
     pub fn new(manager: &Manager, images: Images) -> Self {
         Self {
-            merges: manager.cache(),
+            objects: manager.cache(),
             maps: manager.cache(),
             claims: manager.cache(),
             deployments: manager.cache_of(&workload::kind(), None),
@@ -116,7 +116,7 @@ impl Reconciler for Merges {
             workload::set(&mut status.conditions, AVAILABLE, Some(state), object.metadata.generation);
         }
         let before: Option<&AutomatedMergeStatus> = object.status.as_ref();
-        self.status.write(&context.client, &self.merges, &object, before, status, &report).await?;
+        self.status.write(&context.client, &self.objects, &object, before, status, &report).await?;
         result.map(|_| Next::Change)
     }
 }

@@ -74,9 +74,10 @@ impl Failure for Error {
         match self {
             Self::Api(error) => error.retry(),
             Self::Apply(error) => error.retry(),
-            Self::Certificates(IssueError::Authority { .. } | IssueError::Incomplete { .. }) => Retry::AfterChange,
-            Self::Certificates(_) => Retry::BackOff,
-            Self::Plan(_) | Self::Field(_) | Self::Template(_) | Self::Annotation { .. } => Retry::AfterChange,
+            Self::Certificates(IssueError::Make(_) | IssueError::Unreadable) => Retry::BackOff,
+            Self::Certificates(_) | Self::Plan(_) | Self::Field(_) | Self::Template(_) | Self::Annotation { .. } => {
+                Retry::AfterChange
+            }
             Self::Missing(what) => Retry::Waiting { on: what.clone(), look_again: LOOK_AGAIN },
             Self::Raced(what) => {
                 Retry::Waiting { on: format!("{what}, which has just been changed"), look_again: RACE }

@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_hours(10);
 
 /// Makes heavens as their manifests say.
 pub struct Heavens {
-    heavens: Arc<Cache<TrishankuHeaven>>,
+    objects: Arc<Cache<TrishankuHeaven>>,
     secrets: Arc<Cache<Secret>>,
     maps: Arc<Cache<ConfigMap>>,
     claims: Arc<Cache<PersistentVolumeClaim>>,
@@ -51,7 +51,7 @@ impl Heavens {
     pub fn new(manager: &Manager, images: Images, clock: Clock) -> Self {
         let status = Writer::new(secrets::MANAGER).condition(CERTIFICATES_READY).condition(AVAILABLE);
         Self {
-            heavens: manager.cache(),
+            objects: manager.cache(),
             secrets: manager.cache(),
             maps: manager.cache(),
             claims: manager.cache(),
@@ -180,7 +180,7 @@ impl Heavens {
         }
     }
 
-    fn status(&self, object: &TrishankuHeaven, seen: &Seen) -> TrishankuHeavenStatus {
+    fn status(object: &TrishankuHeaven, seen: &Seen) -> TrishankuHeavenStatus {
         let mut status = object.status.clone().unwrap_or_default();
         let generation = object.metadata.generation;
         if seen.certificates.is_some() {
@@ -261,10 +261,10 @@ impl Reconciler for Heavens {
         let result = self.converge(&object, &context, &mut seen).await;
         // Who looks at a heaven that fails wants to know why, so it is told in either case.
         let report = if result.is_ok() { report(&object, &seen) } else { Report::of(&result) };
-        let status = self.status(&object, &seen);
+        let status = Self::status(&object, &seen);
         // A race is over before anybody could read of it.
         if !matches!(result, Err(Error::Raced(_))) {
-            self.status.write(&context.client, &self.heavens, &object, object.status.as_ref(), status, &report).await?;
+            self.status.write(&context.client, &self.objects, &object, object.status.as_ref(), status, &report).await?;
         }
         result?;
         let until = seen.look_again.map(|time| time - (self.clock)());

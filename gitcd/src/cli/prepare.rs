@@ -10,6 +10,7 @@ use crate::pull::prepare::{Preparation, Prepared, prepare};
 use crate::pull::remote::Remote;
 
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "they are flags of their own, not states")]
 pub(super) struct Args {
     #[command(flatten)]
     common: Common,

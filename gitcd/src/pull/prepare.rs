@@ -12,6 +12,7 @@ use crate::recovery::{git_dir, state_folder};
 
 /// How a branch begins that is not there yet.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are flags of their own, not states")]
 pub struct Preparation {
     /// Where the remote is: a URL, or a path.
     pub url: String,

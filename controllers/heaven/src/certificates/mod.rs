@@ -247,7 +247,9 @@ pub fn issue(
         }
     }
     issued.look_again = times.into_iter().filter(|time| *time > terms.now).min();
-    issued.fingerprint = fingerprint.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest: [u8; 32] = fingerprint.finalize().into();
+    let (first, _) = digest.split_first_chunk().expect("a digest has more than eight bytes");
+    issued.fingerprint = format!("{:016x}", u64::from_be_bytes(*first));
     Ok(issued)
 }
 

@@ -49,14 +49,12 @@ impl Pair {
         authority: &Authority,
         terms: &Terms,
     ) -> Result<Self, IssueError> {
-        match stored.and_then(Self::read) {
-            Some(pair) => Ok(pair),
-            None => {
-                let key = stored.and_then(|stored| pem::key(stored.get("tls.key")));
-                let key = key.map_or_else(KeyPair::generate, Ok).map_err(IssueError::Make)?;
-                Self::issued(key, profile, authority, terms)
-            }
+        if let Some(pair) = stored.and_then(Self::read) {
+            return Ok(pair);
         }
+        let key = stored.and_then(|stored| pem::key(stored.get("tls.key")));
+        let key = key.map_or_else(KeyPair::generate, Ok).map_err(IssueError::Make)?;
+        Self::issued(key, profile, authority, terms)
     }
 
     /// Whether key and certificate belong together.

@@ -92,12 +92,11 @@ fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len().to_be_bytes();
     let significant = &length[length.iter().take_while(|byte| **byte == 0).count()..];
     let mut out = vec![tag];
-    match content.len() {
-        short @ 0..0x80 => out.push(short as u8),
-        _ => {
-            out.push(0x80 | significant.len() as u8);
-            out.extend(significant);
-        }
+    if content.len() < 0x80 {
+        out.push(content.len() as u8);
+    } else {
+        out.push(0x80 | significant.len() as u8);
+        out.extend(significant);
     }
     out.extend(content);
     out
