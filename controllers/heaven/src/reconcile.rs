@@ -12,7 +12,7 @@ use trishanku_framework::apply::Set;
 use trishanku_framework::cache::Cache;
 use trishanku_framework::status::{Report, Writer};
 use trishanku_framework::{Context, Failure as _, Key, Manager, Next, Reconciler};
-use trishanku_sidecars::plan::{EntryPoints, Images, Place, heaven};
+use trishanku_sidecars::plan::{EntryPoints, Images, Place, heaven, host_port};
 use trishanku_sidecars::uses::Uses;
 use trishanku_sidecars::workload::{self, HEAVEN, State};
 use trishanku_sidecars::{names, objects, pod};
@@ -99,7 +99,7 @@ impl Heavens {
                 set.apply(service, &self.services).await?;
             }
             let entry_points = self.entry_points(&context.key, &map, skips_entry_points)?;
-            let place = Place::pod().with_ports(pod::ports(&app.pod_template)?);
+            let place = Place::pod().with_ports(pod::ports(&app.pod_template, host_port(spec)?)?);
             let plan = heaven(name, spec, &self.images, &place, &entry_points)?;
             let template = pod::render(&plan, &app.pod_template)?;
             let replicas = if spec.suspend == Some(true) { 0 } else { app.replicas.unwrap_or(1) };

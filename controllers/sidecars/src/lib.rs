@@ -17,7 +17,7 @@
 //!     "certificates": {"controller": {"userName": "system:app"}},
 //!     "app": {"podTemplate": users},
 //! }))?;
-//! let place = Place::pod().with_ports(pod::ports(&users)?);
+//! let place = Place::pod().with_ports(pod::ports(&users, None)?);
 //! let plan = heaven("sample", &spec, &Images::default(), &place, &EntryPoints::default())?;
 //! assert_eq!(plan.steps.iter().map(|step| step.name.as_str()).collect::<Vec<_>>(), ["gitcd-init", "gitcd", "kube-apiserver"]);
 //!

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use trishanku_api::{Gitcd, Host};
 
 use crate::names;
+use crate::plan::gitcd::HOST_PORT;
 use crate::plan::{GITCD_CONFIG, PlanError};
 use crate::workload;
 
@@ -48,7 +49,7 @@ pub fn claim(heaven: &str, gitcd: Option<&Gitcd>) -> Option<PersistentVolumeClai
 /// [`PlanError`] if what is given for it is no spec of a Service.
 pub fn host_service(heaven: &str, gitcd: Option<&Gitcd>) -> Result<Option<Service>, PlanError> {
     let Some(Host { port, service, .. }) = gitcd.and_then(|gitcd| gitcd.host.as_ref()) else { return Ok(None) };
-    let port = port.unwrap_or(2480);
+    let port = port.unwrap_or(HOST_PORT);
     let mut spec = json!({"ports": [{"name": "git", "port": port, "targetPort": port, "protocol": "TCP"}]});
     if let (Value::Object(spec), Some(Value::Object(given))) = (&mut spec, service) {
         spec.extend(given.clone());

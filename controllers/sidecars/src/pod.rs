@@ -34,16 +34,20 @@ pub fn render(plan: &Plan, template: &Value) -> Result<Value, JsonError> {
     Ok(rendered)
 }
 
-/// Ports that nobody in the template has. That of kube-apiserver is always the same, since kubeconfigs have it.
+/// Ports that nobody in the template has, and that are not `taken` by what is going to be injected. That of kube-apiserver is always the same, since
+/// kubeconfigs have it.
 ///
 /// # Errors
 /// [`JsonError::Template`].
-pub fn ports(template: &Value) -> Result<Ports, JsonError> {
+pub fn ports(template: &Value, taken: Option<u16>) -> Result<Ports, JsonError> {
     let mut ports = Ports::default();
     // What comes of it is looked at by nobody but this.
     let look = |injector: Injector| {
         injector.with(|pod| {
             let mut container = pod.container("trishanku-ports", "none");
+            for number in taken.into_iter().chain([ports.apiserver]) {
+                container.port(format!("t{number}"), number);
+            }
             ports.events = container.port_near("a", ports.events).number();
             ports.events_peers = container.port_near("b", ports.events_peers).number();
             ports.gitcd = container.port_near("c", ports.gitcd).number();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use trishanku_api::TrishankuHeaven;
 use trishanku_testkit::{TestCluster, wait};
@@ -65,6 +65,17 @@ async fn samples_are_set_up_with_the_rights_that_are_deployed_and_whoever_leads(
     heavens.patch("kube-scheduler", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     wait::until_gone(&deployments, "kube-scheduler-heaven").await.unwrap();
     wait::until_gone(&services, "kube-scheduler-git").await.unwrap();
+    // What is shared stays as long as anybody has it.
+    cluster.collect_garbage().await.unwrap();
+    heavens.delete("kube-scheduler", &DeleteParams::default()).await.unwrap();
+    wait::until_gone(&secrets, "other").await.unwrap();
+    let left = |secret: &Secret| secret.metadata.owner_references.as_ref().is_some_and(|owners| owners.len() == 2);
+    wait::until_object(&secrets, "cluster-cert-ca", "the others have it", left).await.unwrap();
+    for name in ["cluster", "kube-controller-manager"] {
+        heavens.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    wait::until_gone(&secrets, "cluster-cert-ca").await.unwrap();
+    wait::until_gone(&deployments, "kube-controller-manager-heaven").await.unwrap();
     assert!(second.end().await.success());
 
     let calls: Vec<_> = cluster.audit().into_iter().filter(|entry| entry.user() == USER).collect();

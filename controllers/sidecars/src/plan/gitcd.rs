@@ -20,7 +20,7 @@ const PREFIX: &str = "/registry";
 /// How often remotes are looked at if nobody says it.
 const INTERVAL: &str = "10s";
 /// Where the Git host is if nobody says it.
-const HOST_PORT: i32 = 2480;
+pub(crate) const HOST_PORT: i32 = 2480;
 const HOST_TOKENS: &str = "trishanku-host-tokens";
 /// The program, in its image.
 const PROGRAM: &str = "gitcd";
@@ -168,10 +168,7 @@ pub(super) fn serve(
     }
     let mut port = None;
     if let Some(host) = &gitcd.host {
-        let number = host.port.unwrap_or(HOST_PORT);
-        let number = u16::try_from(number).map_err(|_| {
-            PlanError::value("gitcd.host.port", &number.to_string(), "is no port: it is from 1 to 65535")
-        })?;
+        let number = host_port(gitcd)?.unwrap_or_default();
         let tokens = place.secret("host-tokens");
         serve.arguments.push(format!("--host-listen-urls=http://{}:{number}", place.address));
         serve.arguments.push(format!("--host-tokens={tokens}/tokens.yaml"));
@@ -193,6 +190,15 @@ pub(super) fn serve(
         ready: None,
     });
     Ok(serve)
+}
+
+/// Where the Git host is, if there is one.
+pub(super) fn host_port(gitcd: &Gitcd) -> Result<Option<u16>, PlanError> {
+    let Some(host) = &gitcd.host else { return Ok(None) };
+    let number = host.port.unwrap_or(HOST_PORT);
+    let is_port = u16::try_from(number).ok().filter(|number| *number > 0);
+    let problem = "is no port: it is from 1 to 65535";
+    is_port.map(Some).ok_or_else(|| PlanError::value("gitcd.host.port", &number.to_string(), problem))
 }
 
 /// The folders that only the server has.

@@ -12,7 +12,7 @@ mod apiserver;
 mod branch;
 mod error;
 mod etcd;
-mod gitcd;
+pub(crate) mod gitcd;
 mod place;
 mod step;
 
@@ -77,6 +77,14 @@ pub const HOME: &str = "trishanku-home";
 pub const ENTRY_POINTS: &str = "trishanku-entrypoints";
 /// That of credentials for remotes.
 pub const CREDENTIALS: &str = "trishanku-credentials";
+
+/// The port of a heaven's Git host, which others have to keep away from.
+///
+/// # Errors
+/// [`PlanError`] if it is none.
+pub fn host_port(spec: &TrishankuHeavenSpec) -> Result<Option<u16>, PlanError> {
+    spec.gitcd.as_ref().map_or(Ok(None), gitcd::host_port)
+}
 
 /// What runs beside the controller of a heaven.
 ///

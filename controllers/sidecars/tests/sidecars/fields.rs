@@ -260,6 +260,15 @@ fn the_git_host() {
     assert_eq!(flag(gitcd, "host-tokens"), Some("/.trishanku/secrets/host-tokens/tokens.yaml"));
     assert_eq!(gitcd["ports"], json!([{"containerPort": 8443, "name": "git"}]));
     assert_eq!(volume(&pod, "trishanku-host-tokens")["secret"]["secretName"], "tokens");
+    // The store keeps away from it.
+    let ports = json!([{"containerPort": 2479}]);
+    let pod = with(&[
+        ("gitcd/host", json!({"tokensSecretName": "tokens"})),
+        ("app/podTemplate/spec/containers/0/ports", ports),
+    ]);
+    let gitcd = container(&pod, "gitcd");
+    assert_eq!(flag(gitcd, "host-listen-urls"), Some("http://0.0.0.0:2480"));
+    assert_eq!(flag(gitcd, "listen-urls"), Some("default=http://127.0.0.1:2481"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use trishanku_api::{AutomatedMergeSpec, TrishankuHeavenSpec};
-use trishanku_sidecars::plan::{EntryPoints, Images, Place, Plan, heaven, merge};
+use trishanku_sidecars::plan::{EntryPoints, Images, Place, Plan, heaven, host_port, merge};
 use trishanku_sidecars::pod;
 
 /// Images that do not change with releases.
@@ -30,7 +30,9 @@ pub(crate) fn manifest(text: &str, kind: &str, name: &str) -> Value {
 pub(crate) fn plan_of(name: &str, spec: &Value, entry_points: &EntryPoints) -> Result<Plan, String> {
     let spec: TrishankuHeavenSpec = serde_json::from_value(spec.clone()).unwrap();
     let users = spec.app.as_ref().map_or(json!({}), |app| app.pod_template.clone());
-    let place = Place::pod().with_ports(pod::ports(&users).map_err(|error| error.to_string())?);
+    let place = Place::pod().with_ports(
+        pod::ports(&users, host_port(&spec).map_err(|error| error.to_string())?).map_err(|error| error.to_string())?,
+    );
     heaven(name, &spec, &images(), &place, entry_points).map_err(|error| error.to_string())
 }
 
