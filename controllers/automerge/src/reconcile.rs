@@ -65,7 +65,9 @@ impl Merges {
             None if is_named => return Err(Error::Missing(format!("ConfigMap {map:?}"))),
             None => EntryPoints { git_pre: false, gitcd_config: true },
         };
-        if let Some(claim) = objects::claim(name, spec.gitcd.as_ref()) {
+        // A heaven of the same name has one of its own.
+        let called = names::merge(name);
+        if let Some(claim) = objects::claim(&called, spec.gitcd.as_ref()) {
             set.apply(claim, &self.claims).await?;
         }
         let plan = merge(name, spec, &self.images, &Place::pod(), &entry_points)?;
@@ -73,7 +75,6 @@ impl Merges {
         let users = serde_json::json!({"spec": {"automountServiceAccountToken": false, "containers": []}});
         let template = pod::render(&plan, &users)?;
         let replicas = if spec.suspend == Some(true) { 0 } else { spec.app.replicas.unwrap_or(1) };
-        let called = names::merge(name);
         let deployment = workload::deployment(&called, (MERGE, name), replicas, template, &[]);
         let key = beside(&called);
         workload::straighten(&context.client, &self.deployments, &key, object.metadata.uid.as_deref()).await?;

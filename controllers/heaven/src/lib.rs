@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Service};
 use time::OffsetDateTime;
+use trishanku_framework::cache::Change;
 use trishanku_framework::{Controller, Key, Manager};
 use trishanku_sidecars::plan::Images;
 use trishanku_sidecars::workload;
@@ -37,12 +38,16 @@ pub const FINGERPRINT: &str = "controllers.trishanku.org/certificates";
 /// The controller of heavens, for a manager.
 pub fn controller(manager: &Manager, images: Images, clock: Clock) -> Controller<Heavens> {
     let heavens = Heavens::new(manager, images, clock);
-    let (secrets, maps) = (heavens.secrets_used(), heavens.maps_used());
+    let (users, maps) = (heavens.secrets_used(), heavens.maps_used());
     Controller::new("trishankuheaven", heavens)
         .owns_kind(&workload::kind())
         .owns::<ConfigMap>()
         .owns::<PersistentVolumeClaim>()
         .owns::<Service>()
-        .watches(move |secret: &Secret| secrets.of(&Key::of(secret)))
+        .watches_changes(
+            move |change: &Change<'_, Secret>| {
+                if secrets::is_of_interest(change) { users.of(&Key::of(change.object())) } else { Vec::new() }
+            },
+        )
         .watches(move |map: &ConfigMap| maps.of(&Key::of(map)))
 }

@@ -113,9 +113,6 @@ impl Heavens {
         // A claim stays: what is on it may be nowhere else.
         set.prune(&self.services).await?;
         set.prune(&self.deployments).await?;
-        if object.status.as_ref().and_then(|status| status.observed_generation) != object.metadata.generation {
-            secrets::release(&context.client, &self.secrets, object, &named.all()).await?;
-        }
         if !skips_app {
             let key = Key::namespaced(context.key.namespace().unwrap_or_default(), &names::heaven(name));
             seen.available = self.deployments.get(&key).map(|deployment| workload::available(&deployment));
@@ -165,6 +162,9 @@ impl Heavens {
                 return Err(error);
             }
         }
+        if is_to_be_released(object) {
+            secrets::release(&context.client, &self.secrets, object, &named.all()).await?;
+        }
         seen.look_again = issued.look_again;
         seen.certificates = Some(supplied(&issued.expired));
         Ok(issued.fingerprint)
@@ -197,6 +197,15 @@ impl Heavens {
         status.branch = (!skips_app).then_some(branch);
         status
     }
+}
+
+/// Whether it may have Secrets that it does not name any more: not before it was looked at the first time, and not after it was done for what it
+/// is now, which the condition tells.
+fn is_to_be_released(object: &TrishankuHeaven) -> bool {
+    let Some(status) = &object.status else { return false };
+    let mut conditions = status.conditions.iter().filter(|condition| condition.type_ == CERTIFICATES_READY);
+    !conditions
+        .any(|condition| condition.status == "True" && condition.observed_generation == object.metadata.generation)
 }
 
 /// Supplied ones that have expired are of no use; all else is.

@@ -13,7 +13,7 @@ use kube::{Client, Resource as _};
 use serde_json::{Map, Value, json};
 use trishanku_api::TrishankuHeaven;
 use trishanku_framework::Key;
-use trishanku_framework::cache::Cache;
+use trishanku_framework::cache::{Cache, Change};
 
 use crate::certificates::{Stored, Wanted};
 use crate::{CERTIFICATE, Error};
@@ -42,6 +42,18 @@ fn is_ours(secret: &Secret) -> bool {
     secret.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(CERTIFICATE))
 }
 
+/// Whether the heavens that use a Secret have to look at it. That one more has it is nothing to them: of a thousand that come together, each would
+/// look a thousand times.
+pub(crate) fn is_of_interest(change: &Change<'_, Secret>) -> bool {
+    let (Some(before), Some(after)) = (change.before, change.after) else { return true };
+    let owners = |secret: &Secret| secret.metadata.owner_references.as_ref().map_or(0, Vec::len);
+    let is_same = before.data == after.data
+        && before.metadata.uid == after.metadata.uid
+        && before.metadata.labels == after.metadata.labels
+        && before.metadata.deletion_timestamp == after.metadata.deletion_timestamp;
+    !is_same || owners(after) < owners(before)
+}
+
 /// Makes a Secret as it should be; says whether anything was written.
 pub(crate) async fn write(
     client: &Client,
@@ -64,7 +76,7 @@ pub(crate) async fn write(
             let Some(patch) = patch(&present, heaven, wanted) else { return Ok(false) };
             tracing::info!(secret = wanted.name, role = wanted.role.name(), "is renewed or shared");
             let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-            api.patch(&wanted.name, &parameters, &Patch::Merge(patch)).await.map(|_| true)
+            api.patch(&wanted.name, &parameters, &Patch::Strategic(patch)).await.map(|_| true)
         }
     };
     match written {
@@ -116,23 +128,24 @@ fn patch(present: &Secret, heaven: &TrishankuHeaven, wanted: &Wanted) -> Option<
             _ => {}
         }
     }
-    let owners = present.metadata.owner_references.clone().unwrap_or_default();
-    let is_owner = owners.iter().any(|owner| Some(&owner.uid) == heaven.metadata.uid.as_ref());
+    let mut owners = present.metadata.owner_references.iter().flatten();
+    let is_owner = owners.any(|owner| Some(&owner.uid) == heaven.metadata.uid.as_ref());
     if data.is_empty() && is_owner {
         return None;
     }
-    let mut metadata = json!({"resourceVersion": present.metadata.resource_version, "uid": present.metadata.uid});
+    let mut metadata = json!({"uid": present.metadata.uid});
     if !is_owner {
-        metadata["ownerReferences"] = json!([owners, vec![owner(heaven)]].concat());
+        // Beside the others, whoever they are by now.
+        metadata["ownerReferences"] = json!([owner(heaven)]);
     }
-    let mut patch = json!({"metadata": metadata});
-    if !data.is_empty() {
-        patch["data"] = Value::Object(data);
+    if data.is_empty() {
+        return Some(json!({"metadata": metadata}));
     }
-    Some(patch)
+    metadata["resourceVersion"] = json!(present.metadata.resource_version);
+    Some(json!({"metadata": metadata, "data": data}))
 }
 
-/// Takes the heaven off Secrets that it does not name any more; those that nobody else has are deleted. Costs a look at all Secrets that are known.
+/// Takes the heaven off Secrets that it does not name any more; those that nobody else has are deleted. Costs a look at all Secrets of its namespace.
 pub(crate) async fn release(
     client: &Client,
     cache: &Cache<Secret>,
@@ -143,14 +156,11 @@ pub(crate) async fn release(
     let is_left = |secret: &Secret| {
         let owners = secret.metadata.owner_references.as_deref().unwrap_or_default();
         let is_named = secret.metadata.name.as_deref().is_some_and(|name| named.contains(&name));
-        secret.metadata.namespace.as_deref() == namespace
-            && is_ours(secret)
-            && !is_named
-            && owners.iter().any(|owner| owner.uid == uid)
+        is_ours(secret) && !is_named && owners.iter().any(|owner| owner.uid == uid)
     };
-    for secret in
-        cache.all().into_iter().filter(|secret| is_left(secret) && secret.metadata.deletion_timestamp.is_none())
-    {
+    let keys = cache.keys().into_iter().filter(|key| key.namespace() == namespace);
+    let secrets = keys.filter_map(|key| cache.get(&key));
+    for secret in secrets.filter(|secret| is_left(secret) && secret.metadata.deletion_timestamp.is_none()) {
         let name = secret.metadata.name.clone().unwrap_or_default();
         let api: Api<Secret> = Api::namespaced(client.clone(), namespace.unwrap_or_default());
         let (uid_there, version) = (secret.metadata.uid.clone(), secret.metadata.resource_version.clone());
@@ -161,9 +171,10 @@ pub(crate) async fn release(
             let preconditions = Preconditions { uid: uid_there, resource_version: version };
             api.delete(&name, &DeleteParams::background().preconditions(preconditions)).await.map(|_| ())
         } else {
-            let patch = json!({"metadata": {"resourceVersion": version, "uid": uid_there, "ownerReferences": others}});
+            let own = json!([{"$patch": "delete", "uid": uid}]);
+            let patch = json!({"metadata": {"uid": uid_there, "ownerReferences": own}});
             let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-            api.patch(&name, &parameters, &Patch::Merge(patch)).await.map(|_| ())
+            api.patch(&name, &parameters, &Patch::Strategic(patch)).await.map(|_| ())
         };
         match done {
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
@@ -174,4 +185,54 @@ pub(crate) async fn release(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+
+    use super::*;
+
+    fn heaven(name: &str) -> TrishankuHeaven {
+        let mut heaven = TrishankuHeaven::new(name, trishanku_api::TrishankuHeavenSpec::default());
+        heaven.metadata.uid = Some(format!("uid-{name}"));
+        heaven
+    }
+
+    fn wanted(value: &str) -> Wanted {
+        let data = [("tls.key".to_owned(), value.as_bytes().to_vec())].into();
+        Wanted { role: crate::certificates::Role::Admin, name: "s".to_owned(), data, is_new: false }
+    }
+
+    #[test]
+    fn who_only_joins_asks_for_no_version_and_who_changes_something_does() {
+        let mut secret = made(&heaven("a"), &wanted("x"));
+        secret.metadata.resource_version = Some("7".to_owned());
+        assert_eq!(patch(&secret, &heaven("a"), &wanted("x")), None);
+        let joins = patch(&secret, &heaven("b"), &wanted("x")).unwrap();
+        assert_eq!((&joins["metadata"]["resourceVersion"], &joins["data"]), (&Value::Null, &Value::Null));
+        assert_eq!(joins["metadata"]["ownerReferences"][0]["name"], "b");
+        assert!(joins["metadata"]["ownerReferences"].as_array().unwrap().len() == 1, "the others stay as they are");
+        let changes = patch(&secret, &heaven("a"), &wanted("y")).unwrap();
+        assert_eq!(changes["metadata"]["resourceVersion"], "7");
+        // Whoever looks at it first has it as it should be: what is not wanted any more goes, what is somebody's stays.
+        for key in ["bridges.crt", "theirs"] {
+            secret.data.as_mut().unwrap().insert(key.to_owned(), ByteString(b"z".to_vec()));
+        }
+        let changes = patch(&secret, &heaven("a"), &wanted("x")).unwrap();
+        assert_eq!(changes["data"], json!({"bridges.crt": null}));
+    }
+
+    #[test]
+    fn one_more_owner_is_nothing_to_the_others() {
+        let one = made(&heaven("a"), &wanted("x"));
+        let mut two = one.clone();
+        two.metadata.owner_references.as_mut().unwrap().push(owner(&heaven("b")));
+        let other = made(&heaven("a"), &wanted("y"));
+        let is = |before, after| is_of_interest(&Change { before, after, initial: false });
+        assert!(!is(Some(&one), Some(&two)));
+        assert!(
+            is(Some(&two), Some(&one)) && is(Some(&one), Some(&other)) && is(None, Some(&one)) && is(Some(&one), None)
+        );
+    }
 }

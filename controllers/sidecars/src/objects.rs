@@ -29,7 +29,7 @@ pub fn entry_points(name: String) -> ConfigMap {
 }
 
 /// The claim that has to be made for the repository.
-pub fn claim(heaven: &str, gitcd: Option<&Gitcd>) -> Option<PersistentVolumeClaim> {
+pub fn claim(name: &str, gitcd: Option<&Gitcd>) -> Option<PersistentVolumeClaim> {
     let claim = gitcd?.storage.as_ref()?.volume_claim.as_ref()?;
     let size = claim.size.clone().filter(|_| claim.name.is_none())?;
     let requests = Some([("storage".to_owned(), Quantity(size))].into());
@@ -39,7 +39,7 @@ pub fn claim(heaven: &str, gitcd: Option<&Gitcd>) -> Option<PersistentVolumeClai
         storage_class_name: claim.storage_class_name.clone(),
         ..PersistentVolumeClaimSpec::default()
     };
-    let metadata = called(names::repository_claim(heaven));
+    let metadata = called(names::repository_claim(name));
     Some(PersistentVolumeClaim { metadata, spec: Some(spec), ..PersistentVolumeClaim::default() })
 }
 

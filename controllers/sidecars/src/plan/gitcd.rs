@@ -167,8 +167,7 @@ pub(super) fn serve(
         serve.arguments.push(format!("--writer-lease-remote=default={}", first.name));
     }
     let mut port = None;
-    if let Some(host) = &gitcd.host {
-        let number = host_port(gitcd)?.unwrap_or_default();
+    if let Some(number) = host_port(gitcd)? {
         let tokens = place.secret("host-tokens");
         serve.arguments.push(format!("--host-listen-urls=http://{}:{number}", place.address));
         serve.arguments.push(format!("--host-tokens={tokens}/tokens.yaml"));

@@ -131,7 +131,7 @@ pub fn merge(
     let gitcd = spec.gitcd.as_ref().unwrap_or(&nothing);
     let branch = Branch::of(gitcd)?;
     let map = names::entry_points_of_merge(name, spec);
-    let mut plan = gitcd::plan(name, gitcd, &branch, images, place, entry_points, &map);
+    let mut plan = gitcd::plan(&names::merge(name), gitcd, &branch, images, place, entry_points, &map);
     // The merges' author, not gitcd's own name.
     for step in &mut plan.steps {
         gitcd::commits_as(step, &spec.app.committer_name);

@@ -307,4 +307,8 @@ fn a_merge_pulls_and_serves_nobody() {
     assert_eq!((flag(gitcd, "pull-ticker-duration"), flag(gitcd, "listen-urls")), (Some("10s"), None));
     assert_eq!(flag(gitcd, "remote-data-reference-names"), Some("default=refs/heads/kcm"));
     assert_eq!(flag(container(&pod, "gitcd-init"), "committer-name"), Some("automerge"));
+    let mut kept = spec.clone();
+    kept["gitcd"]["storage"] = json!({"volumeClaim": {"size": "1Gi"}});
+    let home = volume(&merge_pod(&kept), "trishanku-home")["persistentVolumeClaim"].clone();
+    assert_eq!(home, json!({"claimName": "a-automerge-repo"}));
 }
