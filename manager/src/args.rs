@@ -6,7 +6,7 @@ use trishanku_sidecars::plan::Images;
 
 /// Sets up heavens: controllers with a kube-apiserver on a branch of their own, and the merges between branches.
 ///
-/// Traces are sent where OpenTelemetry's variables say (OTEL_EXPORTER_OTLP_ENDPOINT and others); RUST_LOG says what is logged.
+/// Traces are sent where OpenTelemetry's variables say, such as `OTEL_EXPORTER_OTLP_ENDPOINT`; `RUST_LOG` says what is logged.
 #[derive(Debug, Parser)]
 #[command(name = "manager", version, max_term_width = 110, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {

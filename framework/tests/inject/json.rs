@@ -39,11 +39,11 @@ fn heaven(injector: Injector) -> Injector {
 /// Where objects are that are no maps of strings.
 fn objects(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
+        // Maps of strings.
+        Value::Object(_) if ["/metadata/annotations", "/limits"].iter().any(|map| path.ends_with(map)) => {}
         Value::Object(fields) => {
-            if !["/metadata/annotations", "/limits"].iter().any(|map| path.ends_with(map)) {
-                found.push(path.to_owned());
-                fields.iter().for_each(|(field, value)| objects(value, &format!("{path}/{field}"), found));
-            }
+            found.push(path.to_owned());
+            fields.iter().for_each(|(field, value)| objects(value, &format!("{path}/{field}"), found));
         }
         Value::Array(items) => {
             items.iter().enumerate().for_each(|(at, value)| objects(value, &format!("{path}/{at}"), found));

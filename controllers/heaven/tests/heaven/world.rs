@@ -20,9 +20,6 @@ use trishanku_heaven::controller;
 use trishanku_sidecars::plan::Images;
 use trishanku_testkit::{TestCluster, audit, wait};
 
-/// Who the manager is, for the audit log.
-const AGENT: &str = "trishanku-heaven";
-
 pub(crate) struct World {
     pub(crate) cluster: &'static TestCluster,
     pub(crate) client: Client,
@@ -129,16 +126,11 @@ impl World {
         all.items.iter().map(kube::ResourceExt::name_any).filter(|name| name != "kube-root-ca.crt").collect()
     }
 
-    /// What was written in the namespace, without what users did.
+    /// What was written in the namespace, by whomever.
     pub(crate) fn writes(&self) -> Vec<String> {
-        let _agent = AGENT;
-        let of_manager = |entry: &&audit::Entry| entry.is_write() && entry.namespace() == self.namespace;
-        self.cluster
-            .audit()
-            .iter()
-            .filter(of_manager)
-            .map(|entry| format!("{} {}/{}", entry.verb, entry.resource(), entry.name()))
-            .collect()
+        let is_here = |entry: &&audit::Entry| entry.is_write() && entry.namespace() == self.namespace;
+        let told = |entry: &audit::Entry| format!("{} {}/{}", entry.verb, entry.resource(), entry.name());
+        self.cluster.audit().iter().filter(is_here).map(told).collect()
     }
 }
 
