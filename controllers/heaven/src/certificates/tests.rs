@@ -102,7 +102,7 @@ async fn talk(server: &Data, client: &Data, at: OffsetDateTime) -> Result<(), St
     let provider = Arc::new(ring::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(roots(server), provider.clone()).build().unwrap();
     let (chain, key) = identity(server);
-    let serves = ServerConfig::builder_with_details(provider.clone(), Arc::new(At(at)))
+    let listening = ServerConfig::builder_with_details(provider.clone(), Arc::new(At(at)))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_client_cert_verifier(verifier)
@@ -119,7 +119,7 @@ async fn talk(server: &Data, client: &Data, at: OffsetDateTime) -> Result<(), St
     let (near, far) = tokio::io::duplex(1 << 16);
     let answers = async {
         let mut stream =
-            TlsAcceptor::from(Arc::new(serves)).accept(far).await.map_err(|error| format!("server: {error}"))?;
+            TlsAcceptor::from(Arc::new(listening)).accept(far).await.map_err(|error| format!("server: {error}"))?;
         let mut letter = [0];
         stream.read_exact(&mut letter).await.map_err(|error| format!("server: {error}"))?;
         stream.write_all(&letter).await.map_err(|error| format!("server: {error}"))?;
@@ -134,8 +134,8 @@ async fn talk(server: &Data, client: &Data, at: OffsetDateTime) -> Result<(), St
         stream.read_exact(&mut letter).await.map_err(|error| format!("client: {error}"))?;
         Ok(())
     };
-    let (served, spoken) = tokio::join!(answers, speaks);
-    served.and(spoken)
+    let (answered, spoken) = tokio::join!(answers, speaks);
+    answered.and(spoken)
 }
 
 /// Every combination of what programs may have in memory.
