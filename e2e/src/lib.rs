@@ -13,7 +13,7 @@
 pub mod cluster;
 pub mod git;
 pub mod kubectl;
-mod programs;
+pub mod programs;
 pub mod scenario;
 pub mod wait;
 pub mod watch;

@@ -7,7 +7,10 @@ use anyhow::{Context, ensure};
 
 /// The folder that holds `trishanku` and `gitcd`: the one named by the environment, else the build folder of this test after
 /// building them, since tests of one package do not build the programs of another.
-pub(crate) fn folder() -> anyhow::Result<PathBuf> {
+///
+/// # Errors
+/// If they cannot be built; the text has what cargo said.
+pub fn folder() -> anyhow::Result<PathBuf> {
     if let Some(folder) = std::env::var_os("TRISHANKU_E2E_PROGRAMS") {
         return Ok(folder.into());
     }

@@ -223,6 +223,15 @@ impl<R: Reconciler> Controller<R> {
         })
     }
 
+    /// As [`watches`](Self::watches), with what changed: for objects that change in ways which nobody has to look at.
+    #[must_use]
+    pub fn watches_changes<W: Known>(
+        self,
+        affected: impl Fn(&Change<'_, W>) -> Vec<Key> + Send + Sync + 'static,
+    ) -> Self {
+        self.triggered_by(&Kind::known(), affected)
+    }
+
     fn triggered_by<W: Object>(
         mut self,
         kind: &Kind<W>,

@@ -26,7 +26,7 @@ pub(super) fn finish(mut draft: Draft) -> Result<PodTemplateSpec, InjectError> {
         beside("containers", container, &mut spec.containers, &mut problems);
     }
     for Grant { to, mount, variable } in draft.grants {
-        grants::give(&to, &mount, &variable, &injected, spec, &mut problems);
+        grants::give(&to, &mount, variable.as_ref(), &injected, spec, &mut problems);
     }
     for name in draft.pull_secrets {
         let secrets = spec.image_pull_secrets.get_or_insert_default();

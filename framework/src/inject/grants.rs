@@ -12,7 +12,7 @@ use super::recognise;
 pub(super) fn give(
     to: &Users,
     mount: &VolumeMount,
-    variable: &EnvVar,
+    variable: Option<&EnvVar>,
     injected: &HashSet<String>,
     spec: &mut PodSpec,
     problems: &mut Problems,
@@ -37,7 +37,9 @@ pub(super) fn give(
         if is_meant {
             let path = format!("spec.{list}[{}]", container.name);
             mount_into(container, mount, volumes, &path, problems);
-            set(container, variable, &path, problems);
+            if let Some(variable) = variable {
+                set(container, variable, &path, problems);
+            }
         }
     }
 }

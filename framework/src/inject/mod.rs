@@ -63,6 +63,8 @@
 //! the user's template each time, as it should. Neither does a webhook for Pods, which sees its own output when it is invoked again. One for
 //! workloads would; it is better made for Pods.
 //!
+//! **Fields of another Kubernetes.** [`inject_json`] takes a template as JSON, and leaves in it what this program's types do not know.
+//!
 //! **Order.** Init containers and native sidecars come in the order in which they are added, before the user's, which may rely on them. Containers and
 //! volumes come behind the user's: the first container is the one that `kubectl logs` takes. Sidecars stop in the reverse order, after all containers.
 
@@ -73,6 +75,7 @@ mod container;
 mod files;
 mod finish;
 mod grants;
+mod json;
 mod kind;
 mod kubeconfig;
 mod pod;
@@ -89,6 +92,7 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 
 pub use self::container::{Container, PullPolicy};
 pub use self::files::Files;
+pub use self::json::{JsonError, inject_json};
 pub use self::kind::{Awaited, Init, Kind, LongRunning, Ordered, Plain, Sidecar, StartedSidecar};
 pub use self::kubeconfig::{KUBECONFIG, Kubeconfig, MountedKubeconfig, Users};
 pub use self::pod::Pod;

@@ -37,7 +37,7 @@ pub(super) struct InOrder {
 pub(super) struct Grant {
     pub(super) to: Users,
     pub(super) mount: VolumeMount,
-    pub(super) variable: EnvVar,
+    pub(super) variable: Option<EnvVar>,
 }
 
 impl Draft {
@@ -92,8 +92,13 @@ impl<'p> Pod<'p> {
     /// A container that has the variable already, with another value, is a collision: it would either work on another cluster than meant, or
     /// the user's wish would be lost. A variable that comes from a Secret or a `ConfigMap` as a whole (`envFrom`) cannot be seen here, and gives way.
     pub fn give_kubeconfig(&mut self, to: Users, kubeconfig: &MountedKubeconfig<'p>) {
-        let (mount, variable) = (kubeconfig.mount.clone(), kubeconfig.variable());
+        let (mount, variable) = (kubeconfig.mount.clone(), Some(kubeconfig.variable()));
         self.draft.grants.push(Grant { to, mount, variable });
+    }
+
+    /// Mounts a kubeconfig into containers of the user, and leaves it to them to know where it is.
+    pub fn mount_kubeconfig(&mut self, to: Users, kubeconfig: &MountedKubeconfig<'p>) {
+        self.draft.grants.push(Grant { to, mount: kubeconfig.mount.clone(), variable: None });
     }
 
     /// Has images pulled with the credentials in this Secret too.

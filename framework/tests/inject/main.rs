@@ -4,6 +4,7 @@
 mod cluster;
 mod collisions;
 mod heaven;
+mod json;
 mod promises;
 mod snapshots;
 mod wrong_pods;

@@ -5,11 +5,13 @@ mod duration;
 mod etcd_flags;
 mod file;
 mod graph;
+mod health;
 mod history;
 mod host;
 mod init;
 mod merge_file;
 mod origin;
+mod prepare;
 mod pull;
 mod restore;
 mod serve;
@@ -60,6 +62,10 @@ const EXAMPLES: &str = "Examples:
 enum Command {
     /// Make a branch in a repository; make the repository too if it does not exist
     Init(Box<init::Args>),
+    /// Make a repository that knows a remote, and begin a branch with what the remote has of it
+    ///
+    /// Nothing is asked of the remote once the branch has been served here, so it need not be there for a start that is not the first.
+    Prepare(Box<prepare::Args>),
     /// Serve the etcd API on branches of a repository
     Serve(Box<serve::Args>),
     /// Pull branches of other repositories into branches that nobody serves, merge, and push
@@ -74,6 +80,10 @@ enum Command {
     ///
     /// Ends with code 1 if a server cannot be reached, refuses writes, or has a remote that is not synced; else with 0.
     Status(Box<status::Args>),
+    /// Ask a server that is being served on this machine whether it is ready, for a probe where nothing else can ask it
+    ///
+    /// Ends with code 0 if it is, else with 1.
+    Health(Box<health::Args>),
     /// Draw branches and their merges
     ///
     /// Newest first, a line for each commit: its id, the references that point to it, its subject, its age. Runs of ordinary
@@ -200,6 +210,7 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
     }
     match command {
         Command::Init(args) => init::run(&args)?,
+        Command::Prepare(args) => prepare::run(&args)?,
         Command::Serve(args) => serve::run(&args, verbosity)?,
         Command::Pull(args) => pull::run(&args)?,
         Command::Host(args) => host::run(&args)?,
@@ -209,6 +220,7 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
         Command::Show(args) => history::show::run(&args)?,
         Command::Diff(args) => return history::diff::run(&args),
         Command::At(args) => history::at::run(&args)?,
+        Command::Health(args) => return health::run(&args),
         Command::Graph(args) => graph::run(&args)?,
         Command::MergeFile(args) => return Ok(merge_file::run(&args)),
         Command::Version { json } => {

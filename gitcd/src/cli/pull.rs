@@ -55,18 +55,8 @@ pub(super) struct Flags {
     /// Push it even if the pull failed [default: false]
     #[arg(long, env = "GITCD_PUSH_ON_PULL_FAILURES", value_name = "MAP")]
     push_on_pull_failures: Option<String>,
-    /// File with a URL, user and password a line, as Git stores them (.git-credentials); read again for every exchange
-    #[arg(long, env = "GITCD_CREDENTIALS_FILE", value_name = "FILE")]
-    credentials_file: Option<PathBuf>,
-    /// File that holds a token for remotes over HTTPS
-    #[arg(long, env = "GITCD_TOKEN_FILE", value_name = "FILE", conflicts_with = "credentials_file")]
-    token_file: Option<PathBuf>,
-    /// Private key for remotes over SSH
-    #[arg(long, env = "GITCD_SSH_KEY_FILE", value_name = "FILE")]
-    ssh_key_file: Option<PathBuf>,
-    /// Hosts that are trusted over SSH [default: those of the user]
-    #[arg(long, env = "GITCD_SSH_KNOWN_HOSTS_FILE", value_name = "FILE")]
-    ssh_known_hosts_file: Option<PathBuf>,
+    #[command(flatten)]
+    access: Access,
     /// How often to look at remotes; 0: serve does not pull, pull does it once
     #[arg(
         long,
@@ -76,6 +66,44 @@ pub(super) struct Flags {
         value_name = "DURATION"
     )]
     pull_ticker_duration: Duration,
+}
+
+/// Credentials for remotes.
+#[derive(Debug, clap::Args)]
+pub(super) struct Access {
+    /// File with a URL, user and password a line, as Git stores them (.git-credentials); read again for every exchange
+    #[arg(long, env = "GITCD_CREDENTIALS_FILE", value_name = "FILE")]
+    credentials_file: Option<PathBuf>,
+    /// File that holds a token for remotes over HTTPS
+    #[arg(long, env = "GITCD_TOKEN_FILE", value_name = "FILE", conflicts_with = "credentials_file")]
+    token_file: Option<PathBuf>,
+    /// Folder with files as a mounted Secret of Kubernetes has them: .git-credentials, or username and password, and url if these are
+    /// for one server only
+    #[arg(
+        long,
+        env = "GITCD_CREDENTIALS_FOLDER",
+        value_name = "DIR",
+        conflicts_with_all = ["credentials_file", "token_file"]
+    )]
+    credentials_folder: Option<PathBuf>,
+    /// Private key for remotes over SSH
+    #[arg(long, env = "GITCD_SSH_KEY_FILE", value_name = "FILE")]
+    ssh_key_file: Option<PathBuf>,
+    /// Hosts that are trusted over SSH [default: those of the user]
+    #[arg(long, env = "GITCD_SSH_KNOWN_HOSTS_FILE", value_name = "FILE")]
+    ssh_known_hosts_file: Option<PathBuf>,
+}
+
+impl Access {
+    pub(super) fn credentials(&self) -> Credentials {
+        Credentials {
+            store: absolute(self.credentials_file.as_deref()),
+            token: absolute(self.token_file.as_deref()),
+            folder: absolute(self.credentials_folder.as_deref()),
+            ssh_key: absolute(self.ssh_key_file.as_deref()),
+            ssh_known_hosts: absolute(self.ssh_known_hosts_file.as_deref()),
+        }
+    }
 }
 
 /// `git` works in the repository's folder.
@@ -120,12 +148,7 @@ impl Flags {
             no_fetches: per_branch("no-fetches", self.no_fetches.as_deref())?,
             push_after_merges: per_branch("push-after-merges", self.push_after_merges.as_deref())?,
             push_on_pull_failures: per_branch("push-on-pull-failures", self.push_on_pull_failures.as_deref())?,
-            credentials: Credentials {
-                store: absolute(self.credentials_file.as_deref()),
-                token: absolute(self.token_file.as_deref()),
-                ssh_key: absolute(self.ssh_key_file.as_deref()),
-                ssh_known_hosts: absolute(self.ssh_known_hosts_file.as_deref()),
-            },
+            credentials: self.access.credentials(),
             interval: (!self.pull_ticker_duration.is_zero()).then_some(self.pull_ticker_duration),
         })
     }
@@ -201,7 +224,7 @@ impl Remotes {
 }
 
 /// A branch's name as a reference.
-fn full(name: String) -> String {
+pub(super) fn full(name: String) -> String {
     if name.is_empty() || name.starts_with("refs/") { name } else { format!("refs/heads/{name}") }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::json;
 
-use self::client::{Client, Files};
+pub(super) use self::client::{Client, Files};
 use super::duration;
 use crate::status::Status;
 

@@ -78,6 +78,7 @@ pub use error::{AdoptError, CommitError, CreateError, FlushError, OpenError};
 pub use flush::Flushed;
 pub use merge::{Joined, Merging};
 pub use repository::is_absent;
+pub(crate) use repository::{init as init_repository, open_repository};
 
 /// Which branch of which repository, and how it is written.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! Credentials for remotes, in files that are read again each time.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where credentials come from.
 #[derive(Clone, Debug, Default)]
@@ -9,6 +9,8 @@ pub struct Credentials {
     pub store: Option<PathBuf>,
     /// A file that holds nothing but a token.
     pub token: Option<PathBuf>,
+    /// A folder with files as a mounted Secret of Kubernetes has them: `.git-credentials`, or `username`, `password` and `url`.
+    pub folder: Option<PathBuf>,
     /// A private key for SSH.
     pub ssh_key: Option<PathBuf>,
     /// The hosts whose keys are trusted.
@@ -18,7 +20,7 @@ pub struct Credentials {
 impl Credentials {
     /// Whether none are given, so that those that Git is configured to use count.
     pub(super) fn are_absent(&self) -> bool {
-        self.store.is_none() && self.token.is_none()
+        self.store.is_none() && self.token.is_none() && self.folder.is_none()
     }
 
     /// User and password for a URL, which may name the user.
@@ -27,9 +29,46 @@ impl Credentials {
             let token = std::fs::read_to_string(file).ok()?;
             return Some((TOKEN_USER.to_owned(), token.trim().to_owned()));
         }
-        let lines = std::fs::read_to_string(self.store.as_ref()?).ok()?;
-        lines.lines().find_map(|line| matching(line.trim(), url))
+        if let Some(folder) = &self.folder {
+            return in_folder(folder, url);
+        }
+        stored(self.store.as_ref()?, url)
     }
+}
+
+fn stored(file: &Path, url: &str) -> Option<(String, String)> {
+    let lines = std::fs::read_to_string(file).ok()?;
+    lines.lines().find_map(|line| matching(line.trim(), url))
+}
+
+/// A list of credentials counts if there is one. User and password are for everybody who asks, unless there is a `url` with a server.
+fn in_folder(folder: &Path, url: &str) -> Option<(String, String)> {
+    let list = folder.join(".git-credentials");
+    if list.exists() {
+        return stored(&list, url);
+    }
+    let value = |name: &str| {
+        let text = std::fs::read_to_string(folder.join(name)).ok()?;
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    let password = value("password")?;
+    let user = value("username").unwrap_or_else(|| TOKEN_USER.to_owned());
+    let is_for = value("url").is_none_or(|server| origin(&server) == origin(url));
+    let asked_for = named_user(url).is_none_or(|asked| asked == user);
+    (is_for && asked_for).then_some((user, password))
+}
+
+/// Scheme, host and port; without a scheme, that of HTTPS.
+fn origin(url: &str) -> (String, String) {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    (scheme.to_ascii_lowercase(), host.to_ascii_lowercase())
+}
+
+fn named_user(url: &str) -> Option<String> {
+    let authority = url.split_once("://")?.1.split('/').next()?;
+    authority.rsplit_once('@').map(|(user, _)| decoded(user))
 }
 
 /// Hosts that take tokens as passwords do not look at the user.
@@ -84,5 +123,27 @@ mod tests {
         for other in ["https://bob@git.example.org", "http://git.example.org", "https://git.example.com"] {
             assert_eq!(matching(line, other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_mounted_secret_is_taken_in_each_of_its_forms() {
+        let folder = tempfile::tempdir().unwrap();
+        let credentials = Credentials { folder: Some(folder.path().to_owned()), ..Credentials::default() };
+        let (url, other) = ("https://git.example.org/team/x.git", "https://git.example.com/x.git");
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        let pair = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
+        assert!(!credentials.are_absent());
+        assert_eq!(credentials.of(url), None);
+        write("password", "secret\n");
+        assert_eq!(credentials.of(url), pair(TOKEN_USER, "secret"));
+        write("username", "ann");
+        assert_eq!([credentials.of(url), credentials.of(other)], [pair("ann", "secret"), pair("ann", "secret")]);
+        assert_eq!(credentials.of("https://bob@git.example.org/x.git"), None);
+        for server in ["https://git.example.org", "git.example.org/", "https://Git.example.org/team"] {
+            write("url", server);
+            assert_eq!([credentials.of(url), credentials.of(other)], [pair("ann", "secret"), None], "{server}");
+        }
+        write(".git-credentials", "https://eve:s@git.example.com\n");
+        assert_eq!([credentials.of(url), credentials.of(other)], [None, pair("eve", "s")]);
     }
 }

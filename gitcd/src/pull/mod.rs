@@ -14,6 +14,7 @@ pub mod owner;
 mod pace;
 pub mod people;
 pub mod plan;
+pub mod prepare;
 pub mod program;
 mod puller;
 mod reach;

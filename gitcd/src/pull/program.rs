@@ -32,7 +32,8 @@ impl Failed {
 
 const STORE: &str = "GITCD_ASK_STORE";
 const TOKEN: &str = "GITCD_ASK_TOKEN";
-/// The server that the token is for: a remote may lead to another one.
+const FOLDER: &str = "GITCD_ASK_FOLDER";
+/// The server that the token or the folder is for: a remote may lead to another one.
 const TOKEN_FOR: &str = "GITCD_ASK_TOKEN_FOR";
 /// A repository's configuration that has the password in the address of a remote.
 const CONFIG: &str = "GITCD_ASK_CONFIG";
@@ -198,6 +199,7 @@ fn run_within(
     for (name, file) in [
         (STORE, &credentials.store),
         (TOKEN, &credentials.token),
+        (FOLDER, &credentials.folder),
         (SSH_KEY, &credentials.ssh_key),
         (SSH_KNOWN_HOSTS, &credentials.ssh_known_hosts),
     ] {
@@ -354,8 +356,8 @@ fn answer(prompt: &str) -> Option<String> {
     let file = |name| std::env::var_os(name).map(PathBuf::from);
     let asked = prompt.split('\'').nth(1)?;
     let is_for_it = std::env::var(TOKEN_FOR).is_ok_and(|wanted| wanted == server(asked));
-    let token = file(TOKEN).filter(|_| is_for_it);
-    let credentials = Credentials { store: file(STORE), token, ..Credentials::default() };
+    let [token, folder] = [TOKEN, FOLDER].map(|name| file(name).filter(|_| is_for_it));
+    let credentials = Credentials { store: file(STORE), token, folder, ..Credentials::default() };
     let written = file(CONFIG).and_then(|config| of_remote(&config, asked));
     let (user, password) = written.or_else(|| credentials.of(asked))?;
     Some(if prompt.starts_with("Password") { password } else { user })

@@ -21,25 +21,25 @@ const MAX_BODY_BYTES: usize = 64 << 20;
 const AWAY: &str = "cannot connect; --endpoint says where a branch is served (its --listen-urls)";
 
 /// Files for TLS, in PEM.
-pub(super) struct Files {
-    pub(super) authorities: Option<PathBuf>,
+pub(in crate::cli) struct Files {
+    pub(in crate::cli) authorities: Option<PathBuf>,
     /// Certificate and key.
-    pub(super) identity: Option<(PathBuf, PathBuf)>,
+    pub(in crate::cli) identity: Option<(PathBuf, PathBuf)>,
 }
 
-pub(super) struct Client {
+pub(in crate::cli) struct Client {
     /// There if authorities were given.
     tls: Option<TlsConnector>,
 }
 
 impl Client {
-    pub(super) fn new(files: &Files) -> anyhow::Result<Self> {
+    pub(in crate::cli) fn new(files: &Files) -> anyhow::Result<Self> {
         let tls = files.authorities.as_deref().map(|authorities| tls(authorities, files)).transpose()?;
         Ok(Self { tls: tls.map(|config| TlsConnector::from(Arc::new(config))) })
     }
 
     /// The body of a page, which must be there.
-    pub(super) async fn get(&self, url: &str, path: &str) -> anyhow::Result<Bytes> {
+    pub(in crate::cli) async fn get(&self, url: &str, path: &str) -> anyhow::Result<Bytes> {
         let uri: Uri = url.parse().with_context(|| format!("{url:?} is no URL"))?;
         let host =
             uri.host().with_context(|| format!("{url:?} names no host: it must look like http://127.0.0.1:2479"))?;

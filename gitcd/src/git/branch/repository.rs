@@ -10,7 +10,7 @@ use super::{Config, CreateError, OpenError};
 use crate::durable;
 
 /// The repository at a path; `None` if nothing is there, or nothing but gitcd's own folder.
-pub(super) fn open_repository(path: &Path) -> Result<Option<Repository>, OpenError> {
+pub(crate) fn open_repository(path: &Path) -> Result<Option<Repository>, OpenError> {
     let below = path.join(".git");
     let path = if below.is_dir() { below.as_path() } else { path };
     if is_absent(path)? {
@@ -49,7 +49,7 @@ fn is_free(path: &Path) -> io::Result<bool> {
 }
 
 /// Makes a bare repository, durably.
-pub(super) fn init(config: &Config) -> Result<Repository, CreateError> {
+pub(crate) fn init(config: &Config) -> Result<Repository, CreateError> {
     let path = &config.repository;
     let mut options = RepositoryInitOptions::new();
     options.bare(true).no_reinit(true).external_template(false).mkpath(true).initial_head(&config.data_reference);

@@ -1,0 +1,26 @@
+//! Sets up merges: an [`AutomatedMerge`](trishanku_api::AutomatedMerge) becomes a Deployment with one gitcd, which pulls other branches into one
+//! that nobody serves, and pushes it.
+//!
+//! Begin with [`controller`].
+
+mod error;
+mod reconcile;
+
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
+use trishanku_framework::{Controller, Key, Manager};
+use trishanku_sidecars::plan::Images;
+use trishanku_sidecars::workload;
+
+pub use self::error::Error;
+pub use self::reconcile::Merges;
+
+/// The controller of merges, for a manager.
+pub fn controller(manager: &Manager, images: Images) -> Controller<Merges> {
+    let merges = Merges::new(manager, images);
+    let maps = merges.maps_used();
+    Controller::new("automatedmerge", merges)
+        .owns_kind(&workload::kind())
+        .owns::<ConfigMap>()
+        .owns::<PersistentVolumeClaim>()
+        .watches(move |map: &ConfigMap| maps.of(&Key::of(map)))
+}

@@ -1,0 +1,123 @@
+//! One merge: observe, plan, apply, report.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
+use kube::core::DynamicObject;
+use trishanku_api::{AVAILABLE, AutomatedMerge, AutomatedMergeStatus};
+use trishanku_framework::apply::Set;
+use trishanku_framework::cache::Cache;
+use trishanku_framework::status::{Report, Writer};
+use trishanku_framework::{Context, Key, Manager, Next, Reconciler};
+use trishanku_sidecars::plan::{EntryPoints, Images, Place, merge};
+use trishanku_sidecars::uses::Uses;
+use trishanku_sidecars::workload::{self, MERGE, State};
+use trishanku_sidecars::{names, objects, pod};
+
+use crate::Error;
+
+/// In whose name fields are managed.
+const MANAGER: &str = "trishanku-automerge";
+
+/// Makes merges as their manifests say.
+pub struct Merges {
+    objects: Arc<Cache<AutomatedMerge>>,
+    maps: Arc<Cache<ConfigMap>>,
+    claims: Arc<Cache<PersistentVolumeClaim>>,
+    deployments: Arc<Cache<DynamicObject>>,
+    maps_used: Arc<Uses>,
+    status: Writer,
+    images: Images,
+}
+
+impl Merges {
+    /// With the caches of a manager.
+    pub fn new(manager: &Manager, images: Images) -> Self {
+        Self {
+            objects: manager.cache(),
+            maps: manager.cache(),
+            claims: manager.cache(),
+            deployments: manager.cache_of(&workload::kind(), None),
+            maps_used: Arc::default(),
+            status: Writer::new(MANAGER).condition(AVAILABLE),
+            images,
+        }
+    }
+
+    pub(crate) fn maps_used(&self) -> Arc<Uses> {
+        self.maps_used.clone()
+    }
+
+    async fn converge(&self, object: &AutomatedMerge, context: &Context) -> Result<Option<State>, Error> {
+        let (name, spec) = (context.key.name(), &object.spec);
+        let beside = |name: &str| Key::namespaced(context.key.namespace().unwrap_or_default(), name);
+        let map = names::entry_points_of_merge(name, spec);
+        self.maps_used.note(&context.key, [map.as_str()]);
+        let mut set = Set::of(object, context.client.clone(), MANAGER);
+        // One that is named is that of a heaven, or of the user.
+        let is_named = spec.app.entrypoints_config_map_name.is_some();
+        if !is_named {
+            set.apply(objects::entry_points(map.clone()), &self.maps).await?;
+        }
+        set.prune(&self.maps).await?;
+        let entry_points = match self.maps.get(&beside(&map)) {
+            Some(map) => EntryPoints::of(map.data.iter().flatten().map(|(key, _)| key.as_str())),
+            None if is_named => return Err(Error::Missing(format!("ConfigMap {map:?}"))),
+            None => EntryPoints { git_pre: false, gitcd_config: true },
+        };
+        // A heaven of the same name has one of its own.
+        let called = names::merge(name);
+        if let Some(claim) = objects::claim(&called, spec.gitcd.as_ref()) {
+            set.apply(claim, &self.claims).await?;
+        }
+        let plan = merge(name, spec, &self.images, &Place::pod(), &entry_points)?;
+        // Nothing of Kubernetes is asked for by what runs there.
+        let users = serde_json::json!({"spec": {"automountServiceAccountToken": false, "containers": []}});
+        let template = pod::render(&plan, &users)?;
+        let replicas = if spec.suspend == Some(true) { 0 } else { spec.app.replicas.unwrap_or(1) };
+        let deployment = workload::deployment(&called, (MERGE, name), replicas, template, &[]);
+        let key = beside(&called);
+        workload::straighten(&context.client, &self.deployments, &key, object.metadata.uid.as_deref()).await?;
+        set.apply_or_recreate(deployment, &self.deployments).await?;
+        set.prune(&self.deployments).await?;
+        Ok(self.deployments.get(&key).map(|deployment| workload::available(&deployment)))
+    }
+}
+
+/// What is to be told.
+fn report(object: &AutomatedMerge, result: &Result<Option<State>, Error>) -> Report {
+    let spec = &object.spec;
+    match result {
+        Err(_) => Report::of(result),
+        Ok(_) if spec.suspend == Some(true) => Report::stalled(
+            "Suspended",
+            spec.suspend_reason.clone().unwrap_or_else(|| "spec.suspend is set".to_owned()),
+        ),
+        Ok(Some(state)) if state.is => Report::ready("Succeeded", ""),
+        Ok(Some(state)) => Report::reconciling(state.reason.clone(), state.message.clone()),
+        Ok(None) => Report::reconciling("Applied", "the Deployment has just been made"),
+    }
+}
+
+impl Reconciler for Merges {
+    type Object = AutomatedMerge;
+    type Error = Error;
+
+    async fn reconcile(&self, object: Arc<AutomatedMerge>, context: Context) -> Result<Next, Error> {
+        if object.metadata.deletion_timestamp.is_some() {
+            return Ok(Next::Change);
+        }
+        let result = self.converge(&object, &context).await;
+        let report = report(&object, &result);
+        let git = object.spec.gitcd.as_ref().and_then(|gitcd| gitcd.git.as_ref());
+        let data = git.and_then(|git| git.branches.as_ref()).and_then(|branches| branches.data.clone());
+        let mut status = object.status.clone().unwrap_or_default();
+        status.branch = Some(data.unwrap_or_else(|| "main".to_owned()));
+        if let Ok(Some(state)) = &result {
+            workload::set(&mut status.conditions, AVAILABLE, Some(state), object.metadata.generation);
+        }
+        let before: Option<&AutomatedMergeStatus> = object.status.as_ref();
+        self.status.write(&context.client, &self.objects, &object, before, status, &report).await?;
+        result.map(|_| Next::Change)
+    }
+}

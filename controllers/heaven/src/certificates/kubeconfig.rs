@@ -1,0 +1,40 @@
+//! Kubeconfigs: where the apiserver is, whom to trust, and who asks, in one file that can be copied.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use super::Data;
+
+/// Where every heaven's kube-apiserver is, as seen from beside it.
+const SERVER: &str = "https://localhost:6443";
+
+/// For the pair in a Secret.
+pub(super) fn of(pair: &Data) -> Vec<u8> {
+    let value = |key: &str| BASE64_STANDARD.encode(pair.get(key).map_or(&[][..], Vec::as_slice));
+    let text = format!(
+        "\
+apiVersion: v1
+kind: Config
+current-context: heaven
+clusters:
+- name: heaven
+  cluster:
+    server: {SERVER}
+    certificate-authority-data: {authority}
+contexts:
+- name: heaven
+  context:
+    cluster: heaven
+    user: heaven
+users:
+- name: heaven
+  user:
+    client-certificate-data: {certificate}
+    client-key-data: {key}
+",
+        authority = value("ca.crt"),
+        certificate = value("tls.crt"),
+        key = value("tls.key"),
+    );
+    text.into_bytes()
+}

@@ -1,0 +1,135 @@
+//! A key with a certificate, for one server or client.
+
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
+use time::Duration;
+use x509_parser::extensions::GeneralName;
+
+use super::authority::Authority;
+use super::pem::{self, Certificate};
+use super::{BACKDATE, Data, IssueError, LIFE, Terms, due};
+
+/// For whom a certificate is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Profile {
+    pub(super) common_name: String,
+    pub(super) organization: Option<String>,
+    /// Names and addresses of a server.
+    pub(super) names: Vec<&'static str>,
+    pub(super) life: Duration,
+}
+
+pub(super) struct Pair {
+    pub(super) certificate: Certificate,
+    key: KeyPair,
+}
+
+impl Pair {
+    /// The one that is there, or another one if it is not sound, is due, or is not what is wanted.
+    pub(super) fn ours(
+        stored: Option<&Data>,
+        profile: &Profile,
+        authority: &Authority,
+        terms: &Terms,
+    ) -> Result<Self, IssueError> {
+        let sound = stored.and_then(Self::read).filter(|pair| {
+            let certificate = &pair.certificate;
+            let lasts = due(certificate) > terms.now && !terms.is_to_be_reissued(certificate);
+            lasts && certificate.is_signed_by(&authority.certificate) && profile.is_of(certificate)
+        });
+        match sound {
+            Some(pair) => Ok(pair),
+            None => Self::issued(KeyPair::generate().map_err(IssueError::Make)?, profile, authority, terms),
+        }
+    }
+
+    /// The key that is there, whatever the certificate says of it, or another one. Tokens that it signed are out there.
+    pub(super) fn lasting(
+        stored: Option<&Data>,
+        profile: &Profile,
+        authority: &Authority,
+        terms: &Terms,
+    ) -> Result<Self, IssueError> {
+        if let Some(pair) = stored.and_then(Self::read) {
+            return Ok(pair);
+        }
+        let key = stored.and_then(|stored| pem::key(stored.get("tls.key")));
+        let key = key.map_or_else(KeyPair::generate, Ok).map_err(IssueError::Make)?;
+        Self::issued(key, profile, authority, terms)
+    }
+
+    /// Whether key and certificate belong together.
+    pub(super) fn is_sound(stored: &Data) -> bool {
+        Self::read(stored).is_some()
+    }
+
+    fn read(stored: &Data) -> Option<Self> {
+        let key = pem::key(stored.get("tls.key"))?;
+        let certificate = pem::certificates(stored.get("tls.crt")).into_iter().next()?;
+        certificate.belongs_to(&key).then_some(Self { certificate, key })
+    }
+
+    fn issued(key: KeyPair, profile: &Profile, authority: &Authority, terms: &Terms) -> Result<Self, IssueError> {
+        let names: Vec<String> = profile.names.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(names).map_err(IssueError::Make)?;
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, profile.common_name.clone());
+        if let Some(organization) = &profile.organization {
+            params.distinguished_name.push(DnType::OrganizationName, organization.clone());
+        }
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        if !profile.names.is_empty() {
+            params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+        }
+        params.use_authority_key_identifier_extension = true;
+        params.not_before = terms.now - BACKDATE;
+        // Nothing outlasts what it is trusted for.
+        params.not_after = (terms.now + profile.life).min(authority.certificate.not_after);
+        let made = params.signed_by(&key, &authority.issuer()?).map_err(IssueError::Make)?;
+        let certificate = Certificate::parse(made.der()).ok_or(IssueError::Unreadable)?;
+        Ok(Self { certificate, key })
+    }
+
+    /// The Secret: with everything that leads from the certificate to an authority that somebody may trust.
+    pub(super) fn data(&self, authority: &Authority) -> Data {
+        let chain = pem::chain(std::iter::once(&self.certificate).chain(&authority.bridges));
+        Data::from([
+            ("tls.crt".to_owned(), chain),
+            ("tls.key".to_owned(), self.key.serialize_pem().into_bytes()),
+            ("ca.crt".to_owned(), authority.bundle()),
+        ])
+    }
+}
+
+impl Profile {
+    /// One that only asks.
+    pub(super) fn client(common_name: &str, organization: Option<&str>) -> Self {
+        let (common_name, organization) = (common_name.to_owned(), organization.map(ToOwned::to_owned));
+        Self { common_name, organization, names: Vec::new(), life: LIFE }
+    }
+
+    fn is_of(&self, certificate: &Certificate) -> bool {
+        certificate.read(|parsed| {
+            let subject = parsed.subject();
+            let common_name = subject.iter_common_name().next().and_then(|name| name.as_str().ok());
+            let organization = subject.iter_organization().next().and_then(|name| name.as_str().ok());
+            let extension = parsed.subject_alternative_name().ok().flatten();
+            let known: Vec<String> =
+                extension.iter().flat_map(|found| &found.value.general_names).filter_map(shown).collect();
+            common_name == Some(&self.common_name)
+                && organization == self.organization.as_deref()
+                && self.names.iter().all(|name| known.iter().any(|known| known == name))
+        })
+    }
+}
+
+fn shown(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => match bytes.len() {
+            4 => <[u8; 4]>::try_from(*bytes).ok().map(|bytes| std::net::Ipv4Addr::from(bytes).to_string()),
+            _ => <[u8; 16]>::try_from(*bytes).ok().map(|bytes| std::net::Ipv6Addr::from(bytes).to_string()),
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,284 @@
+//! One heaven: observe, plan, apply, report.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Service};
+use k8s_openapi::jiff::Timestamp;
+use kube::core::DynamicObject;
+use time::OffsetDateTime;
+use trishanku_api::{AVAILABLE, BranchStatus, CERTIFICATES_READY, TrishankuHeaven, TrishankuHeavenStatus};
+use trishanku_framework::apply::Set;
+use trishanku_framework::cache::Cache;
+use trishanku_framework::status::{Report, Writer};
+use trishanku_framework::{Context, Failure as _, Key, Manager, Next, Reconciler};
+use trishanku_sidecars::plan::{EntryPoints, Images, Place, heaven, host_port};
+use trishanku_sidecars::uses::Uses;
+use trishanku_sidecars::workload::{self, HEAVEN, State};
+use trishanku_sidecars::{names, objects, pod};
+
+use crate::certificates::{Terms, User, issue};
+use crate::{Clock, Error, FINGERPRINT, REISSUE_BEFORE, secrets};
+
+/// Looked at again after this time at the latest: a timer must not be as long as a certificate lives.
+const LONGEST: Duration = Duration::from_hours(10);
+
+/// Makes heavens as their manifests say.
+pub struct Heavens {
+    objects: Arc<Cache<TrishankuHeaven>>,
+    secrets: Arc<Cache<Secret>>,
+    maps: Arc<Cache<ConfigMap>>,
+    claims: Arc<Cache<PersistentVolumeClaim>>,
+    services: Arc<Cache<Service>>,
+    deployments: Arc<Cache<DynamicObject>>,
+    secrets_used: Arc<Uses>,
+    maps_used: Arc<Uses>,
+    status: Writer,
+    images: Images,
+    clock: Clock,
+}
+
+/// What is found along the way, to be told whatever comes of it.
+#[derive(Default)]
+struct Seen {
+    certificates: Option<State>,
+    available: Option<State>,
+    look_again: Option<OffsetDateTime>,
+}
+
+impl Heavens {
+    /// With the caches of a manager.
+    pub fn new(manager: &Manager, images: Images, clock: Clock) -> Self {
+        let status = Writer::new(secrets::MANAGER).condition(CERTIFICATES_READY).condition(AVAILABLE);
+        Self {
+            objects: manager.cache(),
+            secrets: manager.cache(),
+            maps: manager.cache(),
+            claims: manager.cache(),
+            services: manager.cache(),
+            deployments: manager.cache_of(&workload::kind(), None),
+            secrets_used: Arc::default(),
+            maps_used: Arc::default(),
+            status,
+            images,
+            clock,
+        }
+    }
+
+    pub(crate) fn secrets_used(&self) -> Arc<Uses> {
+        self.secrets_used.clone()
+    }
+
+    pub(crate) fn maps_used(&self) -> Arc<Uses> {
+        self.maps_used.clone()
+    }
+
+    async fn converge(&self, object: &TrishankuHeaven, context: &Context, seen: &mut Seen) -> Result<(), Error> {
+        let (name, spec) = (context.key.name(), &object.spec);
+        let skip = spec.skip.clone().unwrap_or_default();
+        let [skips_certificates, skips_entry_points, skips_app] =
+            [skip.certificates, skip.entrypoints, skip.app].map(Option::unwrap_or_default);
+        let named = names::Certificates::of(name, spec);
+        let map = names::entry_points_of_heaven(name, spec);
+        self.secrets_used.note(&context.key, named.all());
+        self.maps_used.note(&context.key, [map.as_str()]);
+
+        let fingerprint = self.certificates(object, &named, skips_certificates, context, seen).await?;
+
+        let mut set = Set::of(object, context.client.clone(), secrets::MANAGER);
+        if !skips_entry_points {
+            set.apply(objects::entry_points(map.clone()), &self.maps).await?;
+        }
+        set.prune(&self.maps).await?;
+        if !skips_app {
+            let app = spec.app.as_ref().ok_or(Error::Field("app, or skip.app,"))?;
+            if let Some(claim) = objects::claim(name, spec.gitcd.as_ref()) {
+                set.apply(claim, &self.claims).await?;
+            }
+            if let Some(service) = objects::host_service(name, spec.gitcd.as_ref())? {
+                set.apply(service, &self.services).await?;
+            }
+            let entry_points = self.entry_points(&context.key, &map, skips_entry_points)?;
+            let place = Place::pod().with_ports(pod::ports(&app.pod_template, host_port(spec)?)?);
+            let plan = heaven(name, spec, &self.images, &place, &entry_points)?;
+            let template = pod::render(&plan, &app.pod_template)?;
+            let replicas = if spec.suspend == Some(true) { 0 } else { app.replicas.unwrap_or(1) };
+            let annotations = [(FINGERPRINT, fingerprint.as_str())];
+            let deployment =
+                workload::deployment(&names::heaven(name), (HEAVEN, name), replicas, template, &annotations);
+            let key = Key::namespaced(context.key.namespace().unwrap_or_default(), &names::heaven(name));
+            workload::straighten(&context.client, &self.deployments, &key, object.metadata.uid.as_deref()).await?;
+            set.apply_or_recreate(deployment, &self.deployments).await?;
+        }
+        // A claim stays: what is on it may be nowhere else.
+        set.prune(&self.services).await?;
+        set.prune(&self.deployments).await?;
+        if !skips_app {
+            let key = Key::namespaced(context.key.namespace().unwrap_or_default(), &names::heaven(name));
+            seen.available = self.deployments.get(&key).map(|deployment| workload::available(&deployment));
+        }
+        Ok(())
+    }
+
+    /// Makes certificates, unless somebody else does; returns what pods are marked with.
+    async fn certificates(
+        &self,
+        object: &TrishankuHeaven,
+        named: &names::Certificates,
+        are_skipped: bool,
+        context: &Context,
+        seen: &mut Seen,
+    ) -> Result<String, Error> {
+        let user = object.spec.certificates.as_ref().and_then(|given| given.controller.as_ref());
+        let user = user.map(|given| User { name: given.user_name.clone(), group: given.group_name.clone() });
+        let stored = secrets::stored(&self.secrets, &context.key, named.all());
+        let terms = Terms { now: (self.clock)(), reissue_before: reissue_before(object, (self.clock)())? };
+        if are_skipped {
+            let needed = named.all().into_iter().filter(|name| user.is_some() || *name != named.controller);
+            let missing: Vec<_> = needed.filter(|name| !stored.contains_key(name)).collect();
+            if !missing.is_empty() {
+                let secrets = missing.iter().map(|name| format!("Secret {name:?}")).collect::<Vec<_>>().join(", ");
+                let message = format!("skip.certificates is set, and somebody has to supply {secrets}");
+                seen.certificates = Some(State::new(false, "NotFound", message));
+                // A pod waits for its Secrets by itself.
+                return Ok(String::new());
+            }
+            // As everybody's: nothing is made of what is all there, and what is there is looked at.
+            let theirs = stored.into_iter().map(|(name, mut stored)| {
+                stored.is_ours = false;
+                (name, stored)
+            });
+            let issued =
+                issue(named, user.as_ref(), &theirs.collect(), &terms).inspect_err(|error| failed(seen, error))?;
+            seen.certificates = Some(supplied(&issued.expired));
+            return Ok(issued.fingerprint);
+        }
+        let issued = issue(named, user.as_ref(), &stored, &terms).inspect_err(|error| failed(seen, error))?;
+        for wanted in &issued.secrets {
+            if let Err(error) = secrets::write(&context.client, &self.secrets, object, wanted).await {
+                if !matches!(error, Error::Raced(_)) {
+                    seen.certificates = Some(State::new(false, error.reason(), error.to_string()));
+                }
+                return Err(error);
+            }
+        }
+        if is_to_be_released(object) {
+            secrets::release(&context.client, &self.secrets, object, &named.all()).await?;
+        }
+        seen.look_again = issued.look_again;
+        seen.certificates = Some(supplied(&issued.expired));
+        Ok(issued.fingerprint)
+    }
+
+    fn entry_points(&self, heaven: &Key, map: &str, must_be_there: bool) -> Result<EntryPoints, Error> {
+        let key = Key::namespaced(heaven.namespace().unwrap_or_default(), map);
+        match self.maps.get(&key) {
+            Some(map) => Ok(EntryPoints::of(map.data.iter().flatten().map(|(key, _)| key.as_str()))),
+            None if must_be_there => Err(Error::Missing(format!("ConfigMap {map:?}"))),
+            // It was made a moment ago.
+            None => Ok(EntryPoints { git_pre: false, gitcd_config: true }),
+        }
+    }
+
+    fn status(object: &TrishankuHeaven, seen: &Seen) -> TrishankuHeavenStatus {
+        let mut status = object.status.clone().unwrap_or_default();
+        let generation = object.metadata.generation;
+        if seen.certificates.is_some() {
+            workload::set(&mut status.conditions, CERTIFICATES_READY, seen.certificates.as_ref(), generation);
+        }
+        let skips_app = object.spec.skip.as_ref().and_then(|skip| skip.app).unwrap_or_default();
+        if seen.available.is_some() || skips_app {
+            workload::set(&mut status.conditions, AVAILABLE, seen.available.as_ref(), generation);
+        }
+        let git = object.spec.gitcd.as_ref().and_then(|gitcd| gitcd.git.as_ref());
+        let data = git.and_then(|git| git.branches.as_ref()).and_then(|branches| branches.data.clone());
+        let branch =
+            BranchStatus { name: data.unwrap_or_else(|| "main".to_owned()), ..status.branch.unwrap_or_default() };
+        status.branch = (!skips_app).then_some(branch);
+        status
+    }
+}
+
+/// Whether it may have Secrets that it does not name any more: not before it was looked at the first time, and not after it was done for what it
+/// is now, which the condition tells.
+fn is_to_be_released(object: &TrishankuHeaven) -> bool {
+    let Some(status) = &object.status else { return false };
+    let mut conditions = status.conditions.iter().filter(|condition| condition.type_ == CERTIFICATES_READY);
+    !conditions
+        .any(|condition| condition.status == "True" && condition.observed_generation == object.metadata.generation)
+}
+
+/// Supplied ones that have expired are of no use; all else is.
+fn supplied(expired: &[String]) -> State {
+    if expired.is_empty() {
+        return State::new(true, "Valid", "");
+    }
+    let message = format!("put new certificates into these Secrets, which were not made here: {}", expired.join(", "));
+    State::new(false, "Expired", message)
+}
+
+fn failed(seen: &mut Seen, error: &crate::certificates::IssueError) {
+    let reason = match error {
+        crate::certificates::IssueError::Authority { .. } => "CertificateAuthorityUnusable",
+        crate::certificates::IssueError::Incomplete { .. } => "SecretIncomplete",
+        _ => "CertificatesFailed",
+    };
+    seen.certificates = Some(State::new(false, reason, error.to_string()));
+}
+
+fn reissue_before(object: &TrishankuHeaven, now: OffsetDateTime) -> Result<Option<OffsetDateTime>, Error> {
+    let annotations = object.metadata.annotations.as_ref();
+    let Some(value) = annotations.and_then(|annotations| annotations.get(REISSUE_BEFORE)) else { return Ok(None) };
+    let wrong = |problem| Error::Annotation { name: REISSUE_BEFORE, value: value.clone(), problem };
+    let time: Timestamp = value.parse().map_err(|_| wrong("is no time; write it as 2026-01-31T12:00:00Z"))?;
+    let time = OffsetDateTime::from_unix_timestamp(time.as_second())
+        .map_err(|_| wrong("is no time; write it as 2026-01-31T12:00:00Z"))?;
+    // Otherwise everything would be made again and again until then.
+    if time > now {
+        return Err(wrong("is in the future; a time that has passed is meant, such as this moment"));
+    }
+    Ok(Some(time))
+}
+
+/// What is to be told about a heaven that was applied.
+fn report(object: &TrishankuHeaven, seen: &Seen) -> Report {
+    let spec = &object.spec;
+    if spec.suspend == Some(true) {
+        return Report::stalled(
+            "Suspended",
+            spec.suspend_reason.clone().unwrap_or_else(|| "spec.suspend is set".to_owned()),
+        );
+    }
+    match [&seen.certificates, &seen.available].into_iter().flatten().find(|state| !state.is) {
+        Some(state) => Report::reconciling(state.reason.clone(), state.message.clone()),
+        None if seen.available.is_none() && !spec.skip.as_ref().and_then(|skip| skip.app).unwrap_or_default() => {
+            Report::reconciling("Applied", "the Deployment has just been made")
+        }
+        None => Report::ready("Succeeded", ""),
+    }
+}
+
+impl Reconciler for Heavens {
+    type Object = TrishankuHeaven;
+    type Error = Error;
+
+    async fn reconcile(&self, object: Arc<TrishankuHeaven>, context: Context) -> Result<Next, Error> {
+        if object.metadata.deletion_timestamp.is_some() {
+            return Ok(Next::Change);
+        }
+        let mut seen = Seen::default();
+        let result = self.converge(&object, &context, &mut seen).await;
+        // Who looks at a heaven that fails wants to know why, so it is told in either case.
+        let report = if result.is_ok() { report(&object, &seen) } else { Report::of(&result) };
+        let status = Self::status(&object, &seen);
+        // A race is over before anybody could read of it.
+        if !matches!(result, Err(Error::Raced(_))) {
+            self.status.write(&context.client, &self.objects, &object, object.status.as_ref(), status, &report).await?;
+        }
+        result?;
+        let until = seen.look_again.map(|time| time - (self.clock)());
+        Ok(until.map_or(Next::Change, |until| {
+            Next::After(Duration::try_from(until).unwrap_or_default().clamp(Duration::from_secs(1), LONGEST))
+        }))
+    }
+}

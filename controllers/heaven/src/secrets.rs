@@ -1,0 +1,238 @@
+//! Secrets with certificates: shared by heavens, so that each puts itself on as one owner among others.
+//!
+//! The last owner takes them with it. Whoever writes does so on top of what it has seen: of two that renew at once, one is told that it was not the first,
+//! and looks again.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::ObjectMeta;
+use kube::{Client, Resource as _};
+use serde_json::{Map, Value, json};
+use trishanku_api::TrishankuHeaven;
+use trishanku_framework::Key;
+use trishanku_framework::cache::{Cache, Change};
+
+use crate::certificates::{Stored, Wanted};
+use crate::{CERTIFICATE, Error};
+
+/// In whose name fields are managed.
+pub(crate) const MANAGER: &str = "trishanku-heaven";
+const TYPE: &str = "kubernetes.io/tls";
+/// What of a Secret is said here; other keys are somebody's.
+const KEYS: [&str; 5] = ["tls.crt", "tls.key", "ca.crt", "bridges.crt", "kubeconfig"];
+
+/// What there is of these names.
+pub(crate) fn stored<'n>(
+    cache: &Cache<Secret>,
+    heaven: &Key,
+    names: impl IntoIterator<Item = &'n str>,
+) -> BTreeMap<&'n str, Stored> {
+    let found = names.into_iter().filter_map(|name| {
+        let secret = cache.get(&Key::namespaced(heaven.namespace()?, name))?;
+        let data = secret.data.clone().unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
+        Some((name, Stored { data, is_ours: is_ours(&secret) }))
+    });
+    found.collect()
+}
+
+fn is_ours(secret: &Secret) -> bool {
+    secret.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(CERTIFICATE))
+}
+
+/// Whether the heavens that use a Secret have to look at it. That one more has it is nothing to them: of a thousand that come together, each would
+/// look a thousand times.
+pub(crate) fn is_of_interest(change: &Change<'_, Secret>) -> bool {
+    let (Some(before), Some(after)) = (change.before, change.after) else { return true };
+    let owners = |secret: &Secret| secret.metadata.owner_references.as_ref().map_or(0, Vec::len);
+    let is_same = before.data == after.data
+        && before.metadata.uid == after.metadata.uid
+        && before.metadata.labels == after.metadata.labels
+        && before.metadata.deletion_timestamp == after.metadata.deletion_timestamp;
+    !is_same || owners(after) < owners(before)
+}
+
+/// Makes a Secret as it should be; says whether anything was written.
+pub(crate) async fn write(
+    client: &Client,
+    cache: &Cache<Secret>,
+    heaven: &TrishankuHeaven,
+    wanted: &Wanted,
+) -> Result<bool, Error> {
+    let namespace = heaven.metadata.namespace.as_deref().unwrap_or_default();
+    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let called = format!("Secret {:?}", wanted.name);
+    let present = cache.get(&Key::namespaced(namespace, &wanted.name));
+    let written = match present {
+        None => {
+            tracing::info!(secret = wanted.name, role = wanted.role.name(), "is made");
+            let secret = made(heaven, wanted);
+            let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+            api.create(&parameters, &secret).await.map(|_| true)
+        }
+        Some(present) => {
+            let Some(patch) = patch(&present, heaven, wanted) else { return Ok(false) };
+            tracing::info!(secret = wanted.name, role = wanted.role.name(), "is renewed or shared");
+            let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+            api.patch(&wanted.name, &parameters, &Patch::Strategic(patch)).await.map(|_| true)
+        }
+    };
+    match written {
+        Err(kube::Error::Api(status))
+            if status.is_conflict()
+                || status.is_already_exists()
+                || status.is_not_found() && cache.get(&Key::namespaced(namespace, &wanted.name)).is_some() =>
+        {
+            Err(Error::Raced(called))
+        }
+        written => Ok(written?),
+    }
+}
+
+fn made(heaven: &TrishankuHeaven, wanted: &Wanted) -> Secret {
+    let data = wanted.data.iter().map(|(key, value)| (key.clone(), k8s_openapi::ByteString(value.clone()))).collect();
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(wanted.name.clone()),
+            labels: Some([(CERTIFICATE.to_owned(), wanted.role.name().to_owned())].into()),
+            owner_references: Some(vec![owner(heaven)]),
+            ..ObjectMeta::default()
+        },
+        type_: Some(TYPE.to_owned()),
+        data: Some(data),
+        ..Secret::default()
+    }
+}
+
+/// One of several: no controller.
+fn owner(heaven: &TrishankuHeaven) -> OwnerReference {
+    let reference = heaven.owner_ref(&()).unwrap_or_default();
+    OwnerReference { controller: None, block_owner_deletion: None, ..reference }
+}
+
+/// What is different, on top of this version.
+fn patch(present: &Secret, heaven: &TrishankuHeaven, wanted: &Wanted) -> Option<Value> {
+    let nothing = BTreeMap::new();
+    let there = present.data.as_ref().unwrap_or(&nothing);
+    let mut data = Map::new();
+    for key in KEYS {
+        match (wanted.data.get(key), there.get(key)) {
+            (Some(wanted), there) if there.is_none_or(|there| there.0 != *wanted) => {
+                data.insert(key.to_owned(), json!(k8s_openapi::ByteString(wanted.clone())));
+            }
+            (None, Some(_)) => {
+                data.insert(key.to_owned(), Value::Null);
+            }
+            _ => {}
+        }
+    }
+    let mut owners = present.metadata.owner_references.iter().flatten();
+    let is_owner = owners.any(|owner| Some(&owner.uid) == heaven.metadata.uid.as_ref());
+    if data.is_empty() && is_owner {
+        return None;
+    }
+    let mut metadata = json!({"uid": present.metadata.uid});
+    if !is_owner {
+        // Beside the others, whoever they are by now.
+        metadata["ownerReferences"] = json!([owner(heaven)]);
+    }
+    if data.is_empty() {
+        return Some(json!({"metadata": metadata}));
+    }
+    metadata["resourceVersion"] = json!(present.metadata.resource_version);
+    Some(json!({"metadata": metadata, "data": data}))
+}
+
+/// Takes the heaven off Secrets that it does not name any more; those that nobody else has are deleted. Costs a look at all Secrets of its namespace.
+pub(crate) async fn release(
+    client: &Client,
+    cache: &Cache<Secret>,
+    heaven: &TrishankuHeaven,
+    named: &[&str],
+) -> Result<(), Error> {
+    let (namespace, uid) = (heaven.metadata.namespace.as_deref(), heaven.metadata.uid.as_deref().unwrap_or_default());
+    let is_left = |secret: &Secret| {
+        let owners = secret.metadata.owner_references.as_deref().unwrap_or_default();
+        let is_named = secret.metadata.name.as_deref().is_some_and(|name| named.contains(&name));
+        is_ours(secret) && !is_named && owners.iter().any(|owner| owner.uid == uid)
+    };
+    let keys = cache.keys().into_iter().filter(|key| key.namespace() == namespace);
+    let secrets = keys.filter_map(|key| cache.get(&key));
+    for secret in secrets.filter(|secret| is_left(secret) && secret.metadata.deletion_timestamp.is_none()) {
+        let name = secret.metadata.name.clone().unwrap_or_default();
+        let api: Api<Secret> = Api::namespaced(client.clone(), namespace.unwrap_or_default());
+        let (uid_there, version) = (secret.metadata.uid.clone(), secret.metadata.resource_version.clone());
+        let others: Vec<_> =
+            secret.metadata.owner_references.iter().flatten().filter(|owner| owner.uid != uid).collect();
+        tracing::info!(secret = name, others = others.len(), "is not named any more");
+        let done = if others.is_empty() {
+            let preconditions = Preconditions { uid: uid_there, resource_version: version };
+            api.delete(&name, &DeleteParams::background().preconditions(preconditions)).await.map(|_| ())
+        } else {
+            let own = json!([{"$patch": "delete", "uid": uid}]);
+            let patch = json!({"metadata": {"uid": uid_there, "ownerReferences": own}});
+            let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+            api.patch(&name, &parameters, &Patch::Strategic(patch)).await.map(|_| ())
+        };
+        match done {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(kube::Error::Api(status)) if status.is_conflict() => {
+                return Err(Error::Raced(format!("Secret {name:?}")));
+            }
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+
+    use super::*;
+
+    fn heaven(name: &str) -> TrishankuHeaven {
+        let mut heaven = TrishankuHeaven::new(name, trishanku_api::TrishankuHeavenSpec::default());
+        heaven.metadata.uid = Some(format!("uid-{name}"));
+        heaven
+    }
+
+    fn wanted(value: &str) -> Wanted {
+        let data = [("tls.key".to_owned(), value.as_bytes().to_vec())].into();
+        Wanted { role: crate::certificates::Role::Admin, name: "s".to_owned(), data, is_new: false }
+    }
+
+    #[test]
+    fn who_only_joins_asks_for_no_version_and_who_changes_something_does() {
+        let mut secret = made(&heaven("a"), &wanted("x"));
+        secret.metadata.resource_version = Some("7".to_owned());
+        assert_eq!(patch(&secret, &heaven("a"), &wanted("x")), None);
+        let joins = patch(&secret, &heaven("b"), &wanted("x")).unwrap();
+        assert_eq!((&joins["metadata"]["resourceVersion"], &joins["data"]), (&Value::Null, &Value::Null));
+        assert_eq!(joins["metadata"]["ownerReferences"][0]["name"], "b");
+        assert!(joins["metadata"]["ownerReferences"].as_array().unwrap().len() == 1, "the others stay as they are");
+        let changes = patch(&secret, &heaven("a"), &wanted("y")).unwrap();
+        assert_eq!(changes["metadata"]["resourceVersion"], "7");
+        // Whoever looks at it first has it as it should be: what is not wanted any more goes, what is somebody's stays.
+        for key in ["bridges.crt", "theirs"] {
+            secret.data.as_mut().unwrap().insert(key.to_owned(), ByteString(b"z".to_vec()));
+        }
+        let changes = patch(&secret, &heaven("a"), &wanted("x")).unwrap();
+        assert_eq!(changes["data"], json!({"bridges.crt": null}));
+    }
+
+    #[test]
+    fn one_more_owner_is_nothing_to_the_others() {
+        let one = made(&heaven("a"), &wanted("x"));
+        let mut two = one.clone();
+        two.metadata.owner_references.as_mut().unwrap().push(owner(&heaven("b")));
+        let other = made(&heaven("a"), &wanted("y"));
+        let is = |before, after| is_of_interest(&Change { before, after, initial: false });
+        assert!(!is(Some(&one), Some(&two)));
+        assert!(
+            is(Some(&two), Some(&one)) && is(Some(&one), Some(&other)) && is(None, Some(&one)) && is(Some(&one), None)
+        );
+    }
+}

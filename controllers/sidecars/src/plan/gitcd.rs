@@ -1,0 +1,273 @@
+//! The steps of gitcd: preparation of a remote each, the branch, and what serves it or merges into it.
+
+use std::time::Duration;
+
+use trishanku_api::Gitcd;
+
+use super::branch::{ALL, Branch, Followed, NONE};
+use super::{
+    CREDENTIALS, Content, ENTRY_POINTS, EntryPoints, Environment, Folder, GIT_PRE, GITCD_CONFIG, HOME, Images, Look,
+    Mount, Place, Plan, PlanError, Probe, Probes, Resources, Run, Step,
+};
+use crate::names;
+
+/// What kube-apiserver keeps under a lease or renews all the time: served like everything else, but a history of it would only hide what
+/// people did.
+const EPHEMERAL: &str =
+    "/registry/events:/registry/masterleases:/registry/peerserverleases:/registry/leases/kube-system/apiserver-*";
+/// The prefix of all keys of a kube-apiserver.
+const PREFIX: &str = "/registry";
+/// How often remotes are looked at if nobody says it.
+const INTERVAL: &str = "10s";
+/// Where the Git host is if nobody says it.
+pub(crate) const HOST_PORT: i32 = 2480;
+const HOST_TOKENS: &str = "trishanku-host-tokens";
+/// The program, in its image.
+const PROGRAM: &str = "gitcd";
+
+/// The plan with everything up to the branch that is there.
+pub(super) fn plan(
+    name: &str,
+    gitcd: &Gitcd,
+    branch: &Branch,
+    images: &Images,
+    place: &Place,
+    entry_points: &EntryPoints,
+    map: &str,
+) -> Plan {
+    let storage = gitcd.storage.clone().unwrap_or_default();
+    let content = match storage.volume_claim {
+        Some(claim) => Content::Kept { claim: claim.name.unwrap_or_else(|| names::repository_claim(name)) },
+        None => Content::Empty { size_limit: storage.size_limit },
+    };
+    let mut folders = vec![Folder { name: HOME.to_owned(), content }];
+    if entry_points.git_pre || entry_points.gitcd_config {
+        folders.push(Folder { name: ENTRY_POINTS.to_owned(), content: Content::EntryPoints { name: map.to_owned() } });
+    }
+    if let Some(secret) = &gitcd.credentials_secret_name {
+        let content = Content::Secret { name: secret.clone(), items: Vec::new() };
+        folders.push(Folder { name: CREDENTIALS.to_owned(), content });
+    }
+    let mut steps: Vec<_> = (branch.remotes.iter().enumerate())
+        .map(|(at, remote)| prepare(at, Some(remote), gitcd, branch, images, place, entry_points))
+        .collect();
+    if steps.is_empty() && entry_points.git_pre {
+        steps.push(prepare(0, None, gitcd, branch, images, place, entry_points));
+    }
+    steps.push(Step {
+        arguments: [vec!["init".to_owned()], of_branch(branch, place)].concat(),
+        ..step("gitcd-init", gitcd, images, place)
+    });
+    Plan { folders, steps, kubeconfig: None, pull_secret: gitcd.image_pull_secret_name.clone() }
+}
+
+/// Sets the committer.
+pub(super) fn commits_as(step: &mut Step, committer: &str) {
+    if step.name == "gitcd-init" {
+        step.arguments.push(format!("--committer-name={committer}"));
+    }
+}
+
+/// A step that runs gitcd once, with the repository.
+fn step(name: impl Into<String>, gitcd: &Gitcd, images: &Images, place: &Place) -> Step {
+    Step {
+        name: name.into(),
+        image: Images::choose(gitcd.gitcd_image.as_ref(), &images.gitcd),
+        program: PROGRAM.to_owned(),
+        arguments: Vec::new(),
+        environment: [("HOME".to_owned(), place.home.clone())].into(),
+        mounts: vec![Mount::write(HOME, &place.home)],
+        run: Run::Once,
+        resources: Resources::of(gitcd.resources.as_ref()),
+        writable_root: false,
+    }
+}
+
+fn of_branch(branch: &Branch, place: &Place) -> Vec<String> {
+    vec![
+        format!("--repo={}", place.repository()),
+        format!("--data-reference-names=default={}", branch.data),
+        format!("--metadata-reference-names=default={}", branch.metadata),
+        format!("--key-prefixes=default={PREFIX}"),
+        format!("--ephemeral-prefixes=default={EPHEMERAL}"),
+    ]
+}
+
+/// Prepares the repository for one remote: gitcd by its flags, a script of the user by the variables that are those flags.
+fn prepare(
+    at: usize,
+    remote: Option<&Followed>,
+    gitcd: &Gitcd,
+    branch: &Branch,
+    images: &Images,
+    place: &Place,
+    entry_points: &EntryPoints,
+) -> Step {
+    let name = match remote {
+        Some(remote) if at > 0 => format!("git-pre-{}", remote.name),
+        _ => "git-pre".to_owned(),
+    };
+    let mut variables = vec![
+        ("REPO", place.repository()),
+        ("DATA_REFERENCE_NAMES", format!("default={}", branch.data)),
+        ("METADATA_REFERENCE_NAMES", format!("default={}", branch.metadata)),
+        ("FAIL_ON_NO_BRANCH", (at == 0 && branch.must_be_there).to_string()),
+        ("CLONE", (at == 0).to_string()),
+    ];
+    if let Some(remote) = remote {
+        variables.extend([
+            ("REMOTE_NAME", remote.name.clone()),
+            ("REMOTE_URL", remote.url.clone()),
+            ("REMOTE_DATA_REFERENCE_NAMES", format!("default={}", remote.data)),
+            ("FAIL_ON_NO_REMOTE_BRANCH", remote.must_be_there.to_string()),
+            // With all that is there already, unless only a part of it is wanted.
+            ("BEGIN_WITH_REMOTE_BRANCH", (at == 0 && remote.is_whole()).to_string()),
+        ]);
+    }
+    let mut step = step(name, gitcd, images, place);
+    if gitcd.credentials_secret_name.is_some() {
+        let path = place.secret("credentials");
+        variables.push(("CREDENTIALS_FOLDER", path.clone()));
+        step.mounts.push(Mount::read(CREDENTIALS, path));
+    }
+    let variables: Environment = variables.into_iter().map(|(name, value)| (format!("GITCD_{name}"), value)).collect();
+    step.environment.extend(variables);
+    if entry_points.git_pre {
+        step.image = Images::choose(gitcd.git_image.as_ref(), &images.git);
+        step.program = format!("{}/{GIT_PRE}", place.entry_points);
+        step.mounts.push(Mount::read(ENTRY_POINTS, &place.entry_points));
+        step.writable_root = true;
+    } else {
+        step.arguments = vec!["prepare".to_owned()];
+    }
+    step
+}
+
+/// Serves the branch to kube-apiserver, and follows its remotes.
+pub(super) fn serve(
+    name: &str,
+    gitcd: &Gitcd,
+    branch: &Branch,
+    images: &Images,
+    place: &Place,
+    entry_points: &EntryPoints,
+) -> Result<Step, PlanError> {
+    let mut serve = step("gitcd", gitcd, images, place);
+    serve.arguments = common("serve", branch, place, entry_points, &mut serve.mounts);
+    serve.arguments.push(format!("--committer-name={name}"));
+    for flag in ["listen-urls", "advertise-client-urls"] {
+        serve.arguments.push(format!("--{flag}=default={}", place.gitcd()));
+    }
+    let follows = gitcd.pull.is_some() || gitcd.writer_lease.is_some();
+    if follows && !branch.remotes.is_empty() {
+        serve.arguments.extend(follow(gitcd, branch, place, &mut serve.mounts));
+    }
+    if let (Some(lease), Some(first)) = (&gitcd.writer_lease, branch.remotes.first()) {
+        serve.arguments.push(format!("--writer-lease={lease}"));
+        serve.arguments.push(format!("--writer-lease-remote=default={}", first.name));
+    }
+    let mut port = None;
+    if let Some(number) = host_port(gitcd)? {
+        let tokens = place.secret("host-tokens");
+        serve.arguments.push(format!("--host-listen-urls=http://{}:{number}", place.address));
+        serve.arguments.push(format!("--host-tokens={tokens}/tokens.yaml"));
+        serve.mounts.push(Mount::read(HOST_TOKENS, tokens));
+        port = Some(("git", number));
+    }
+    let ask = |live: bool| {
+        let ask =
+            ["gitcd", "health"].map(ToOwned::to_owned).into_iter().chain([format!("--endpoint={}", place.gitcd())]);
+        Look::Run(ask.chain(live.then(|| "--live".to_owned())).collect())
+    };
+    let (second, patience) = (Duration::from_secs(1), Duration::from_secs(5));
+    // A large branch is read once from Git; one with a lease waits for its turn, which may take as long as the other writer works.
+    let failures = if gitcd.writer_lease.is_some() { u16::MAX } else { 600 };
+    serve.run = Run::Server(Probes {
+        port,
+        started: Probe { look: ask(false), every: second, patience, failures },
+        alive: Some(Probe { look: ask(true), every: Duration::from_secs(10), patience, failures: 6 }),
+        ready: None,
+    });
+    Ok(serve)
+}
+
+/// Where the Git host is, if there is one.
+pub(super) fn host_port(gitcd: &Gitcd) -> Result<Option<u16>, PlanError> {
+    let Some(host) = &gitcd.host else { return Ok(None) };
+    let number = host.port.unwrap_or(HOST_PORT);
+    let is_port = u16::try_from(number).ok().filter(|number| *number > 0);
+    let problem = "is no port: it is from 1 to 65535";
+    is_port.map(Some).ok_or_else(|| PlanError::value("gitcd.host.port", &number.to_string(), problem))
+}
+
+/// The folders that only the server has.
+pub(super) fn host_folder(gitcd: &Gitcd) -> Option<Folder> {
+    let host = gitcd.host.as_ref()?;
+    let content = Content::Secret { name: host.tokens_secret_name.clone(), items: Vec::new() };
+    Some(Folder { name: HOST_TOKENS.to_owned(), content })
+}
+
+/// Merges remotes into the branch, which nobody serves.
+pub(super) fn pull(
+    gitcd: &Gitcd,
+    branch: &Branch,
+    images: &Images,
+    place: &Place,
+    entry_points: &EntryPoints,
+    committer: &str,
+) -> Result<Step, PlanError> {
+    if branch.remotes.is_empty() {
+        return Err(PlanError::value("gitcd.git.remotes", "[]", "has nothing to merge: add the branches to be merged"));
+    }
+    let mut pull = step("gitcd", gitcd, images, place);
+    pull.arguments = common("pull", branch, place, entry_points, &mut pull.mounts);
+    pull.arguments.push(format!("--committer-name={committer}"));
+    pull.arguments.extend(follow(gitcd, branch, place, &mut pull.mounts));
+    pull.run = Run::Alone { alive: None };
+    Ok(pull)
+}
+
+fn common(
+    command: &str,
+    branch: &Branch,
+    place: &Place,
+    entry_points: &EntryPoints,
+    mounts: &mut Vec<Mount>,
+) -> Vec<String> {
+    let mut arguments = vec![command.to_owned()];
+    if entry_points.gitcd_config {
+        arguments.push(format!("--config={}/{GITCD_CONFIG}", place.entry_points));
+        mounts.push(Mount::read(ENTRY_POINTS, &place.entry_points));
+    }
+    arguments.extend(of_branch(branch, place));
+    arguments
+}
+
+fn follow(gitcd: &Gitcd, branch: &Branch, place: &Place, mounts: &mut Vec<Mount>) -> Vec<String> {
+    let pull = gitcd.pull.clone().unwrap_or_default();
+    let mut flags = vec![
+        format!("--remote-names=default={}", branch.list(|remote| remote.name.clone())),
+        format!("--remote-data-reference-names=default={}", branch.list(|remote| remote.data.clone())),
+        format!("--merge-conflict-resolutions=default={}", branch.list(|remote| remote.resolution.to_string())),
+        format!("--push-after-merges=default={}", pull.push_after_merge.unwrap_or(true)),
+        format!("--push-on-pull-failures=default={}", pull.push_on_pull_failure.unwrap_or_default()),
+        format!(
+            "--pull-ticker-duration={}",
+            pull.ticker_duration.as_deref().filter(|of| *of != "0").unwrap_or(INTERVAL)
+        ),
+    ];
+    if branch.remotes.iter().any(|remote| remote.include.is_some()) {
+        let include = branch.list(|remote| remote.include.clone().unwrap_or_else(|| ALL.to_owned()));
+        flags.push(format!("--merge-retention-policies-include=default={include}"));
+    }
+    if branch.remotes.iter().any(|remote| remote.exclude.is_some()) {
+        let exclude = branch.list(|remote| remote.exclude.clone().unwrap_or_else(|| NONE.to_owned()));
+        flags.push(format!("--merge-retention-policies-exclude=default={exclude}"));
+    }
+    if gitcd.credentials_secret_name.is_some() {
+        let path = place.secret("credentials");
+        flags.push(format!("--credentials-folder={path}"));
+        mounts.push(Mount::read(CREDENTIALS, path));
+    }
+    flags
+}

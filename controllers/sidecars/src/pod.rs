@@ -1,0 +1,194 @@
+//! A plan as containers beside those of a user.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+use trishanku_framework::inject::{
+    Awaited, Claim, ConfigMapRef, Container, EmptyDir, Injector, JsonError, Kind, Pod, Probe as KubeletProbe,
+    PullPolicy, ReadOnly, SecretRef, Security, StartedSidecar, Users, Volume, Writable, inject_json,
+};
+
+use crate::plan::{Content, Folder, Look, Mount, Plan, Ports, Probe, Probes, Run, Step};
+
+/// Whom what is injected runs as: nobody that an image has a name for.
+const USER: u32 = 65532;
+const KUBECONFIG: &str = "trishanku-kubeconfig";
+
+/// The template with everything of the plan.
+///
+/// What is the user's stays as it is, fields of a newer Kubernetes too. Rendering into what was rendered changes nothing.
+///
+/// # Errors
+/// [`JsonError`] with everything in the template that is in the way, and what to do about it.
+pub fn render(plan: &Plan, template: &Value) -> Result<Value, JsonError> {
+    let mut rendered = inject_json(template, |injector| injector.with(|pod| build(pod, plan)))?;
+    let is_kept = plan.folders.iter().any(|folder| matches!(folder.content, Content::Kept { .. }));
+    if is_kept {
+        // A volume is root's, and nobody else could write to it. Who says something else knows better.
+        let spec = rendered["spec"].as_object_mut().expect("what was injected is in it");
+        let context = spec.entry("securityContext").or_insert_with(|| json!({}));
+        if let Some(context) = context.as_object_mut() {
+            context.entry("fsGroup").or_insert_with(|| USER.into());
+        }
+    }
+    Ok(rendered)
+}
+
+/// Ports that nobody in the template has, and that are not `taken` by what is going to be injected. That of kube-apiserver is always the same, since
+/// kubeconfigs have it.
+///
+/// # Errors
+/// [`JsonError::Template`].
+pub fn ports(template: &Value, taken: Option<u16>) -> Result<Ports, JsonError> {
+    let mut ports = Ports::default();
+    // What comes of it is looked at by nobody but this.
+    let look = |injector: Injector| {
+        injector.with(|pod| {
+            let mut container = pod.container("trishanku-ports", "none");
+            for number in taken.into_iter().chain([ports.apiserver]) {
+                container.port(format!("t{number}"), number);
+            }
+            ports.events = container.port_near("a", ports.events).number();
+            ports.events_peers = container.port_near("b", ports.events_peers).number();
+            ports.gitcd = container.port_near("c", ports.gitcd).number();
+            container.add();
+        })
+    };
+    match inject_json(template, look) {
+        // Whatever else is wrong with it, rendering says.
+        Ok(_) | Err(JsonError::Inject(_)) => Ok(ports),
+        Err(error) => Err(error),
+    }
+}
+
+enum Handle<'p> {
+    Read(Volume<'p, ReadOnly>),
+    Write(Volume<'p, Writable>),
+}
+
+fn build<'p>(pod: &mut Pod<'p>, plan: &Plan) {
+    let folders: HashMap<&str, Handle<'p>> =
+        plan.folders.iter().map(|folder| (folder.name.as_str(), volume(pod, folder))).collect();
+    let mut earlier: Option<Awaited<'p>> = None;
+    for step in &plan.steps {
+        match &step.run {
+            Run::Once => {
+                let container = described(pod.init(&step.name, &step.image.name), step, &folders);
+                let container = match &earlier {
+                    Some(earlier) => container.after(earlier),
+                    None => container,
+                };
+                earlier = Some(container.add());
+            }
+            Run::Server(probes) => {
+                let mut container = pod.sidecar(&step.name, &step.image.name);
+                let port = probes.port.map(|(name, number)| container.port(name, number));
+                let look = |probe: &Probe| kubelet(probe, port.as_ref());
+                let container = described(container, step, &folders).startup(look(&probes.started));
+                let mut container: Container<'_, 'p, StartedSidecar> = others(container, probes, look);
+                if let Some(earlier) = &earlier {
+                    container = container.after(earlier);
+                }
+                earlier = Some(container.add());
+            }
+            Run::Alone { alive } => {
+                let container = described(pod.container(&step.name, &step.image.name), step, &folders);
+                match alive {
+                    Some(alive) => container.liveness(kubelet(alive, None)).add(),
+                    None => container.add(),
+                }
+            }
+        }
+    }
+    if let Some(kubeconfig) = &plan.kubeconfig {
+        let secret = SecretRef::named(&kubeconfig.secret);
+        let file = pod.kubeconfig(KUBECONFIG, secret.key("kubeconfig")).as_file(&kubeconfig.path);
+        pod.mount_kubeconfig(Users::All, &file);
+    }
+    if let Some(secret) = &plan.pull_secret {
+        pod.pull_with(&SecretRef::named(secret));
+    }
+}
+
+fn volume<'p>(pod: &mut Pod<'p>, folder: &Folder) -> Handle<'p> {
+    let name = &folder.name;
+    match &folder.content {
+        Content::Empty { size_limit } => {
+            let empty = size_limit.iter().fold(EmptyDir::new(), EmptyDir::size_limit);
+            Handle::Write(pod.volume(name, empty))
+        }
+        Content::Kept { claim } => Handle::Write(pod.volume(name, Claim::named(claim))),
+        Content::Secret { name: secret, items } => {
+            let files = SecretRef::named(secret).files();
+            Handle::Read(pod.volume(name, items.iter().fold(files, |files, (key, path)| files.item(*key, *path))))
+        }
+        // A script is run as it is: its first line says by what.
+        Content::EntryPoints { name: map } => {
+            Handle::Read(pod.volume(name, ConfigMapRef::named(map).files().mode(0o755)))
+        }
+    }
+}
+
+fn described<'c, 'p, K: Kind>(
+    mut container: Container<'c, 'p, K>,
+    step: &Step,
+    folders: &HashMap<&str, Handle<'p>>,
+) -> Container<'c, 'p, K> {
+    container = container.command([&step.program]);
+    if !step.arguments.is_empty() {
+        container = container.args(step.arguments.iter().map(|argument| literal(argument)));
+    }
+    for (name, value) in &step.environment {
+        container = container.env(name, literal(value));
+    }
+    for Mount { folder, path, writable } in &step.mounts {
+        container = match folders.get(folder.as_str()) {
+            Some(Handle::Write(volume)) if *writable => container.mount_writable(volume, path),
+            Some(Handle::Write(volume)) => container.mount(volume, path),
+            Some(Handle::Read(volume)) => container.mount(volume, path),
+            None => unreachable!("a plan mounts its own folders"),
+        };
+    }
+    for (resource, quantity) in &step.resources.requests {
+        container = container.request(resource, quantity);
+    }
+    for (resource, quantity) in &step.resources.limits {
+        container = container.limit(resource, quantity);
+    }
+    container = match step.image.pull {
+        Some(trishanku_api::PullPolicy::Always) => container.pull_policy(PullPolicy::Always),
+        Some(trishanku_api::PullPolicy::IfNotPresent) => container.pull_policy(PullPolicy::IfNotPresent),
+        Some(trishanku_api::PullPolicy::Never) => container.pull_policy(PullPolicy::Never),
+        None => container,
+    };
+    let security = Security::restricted().user(USER, USER);
+    container.security(if step.writable_root { security.writable_root() } else { security })
+}
+
+/// Kubelet replaces `$(NAME)` by a variable: here nothing is meant to be one.
+fn literal(text: &str) -> String {
+    text.replace("$(", "$$(")
+}
+
+fn others<'c, 'p>(
+    mut container: Container<'c, 'p, StartedSidecar>,
+    probes: &Probes,
+    look: impl Fn(&Probe) -> KubeletProbe<'c, 'p>,
+) -> Container<'c, 'p, StartedSidecar> {
+    if let Some(alive) = &probes.alive {
+        container = container.liveness(look(alive));
+    }
+    if let Some(ready) = &probes.ready {
+        container = container.readiness(look(ready));
+    }
+    container
+}
+
+fn kubelet<'c, 'p>(probe: &Probe, port: Option<&trishanku_framework::inject::Port<'c, 'p>>) -> KubeletProbe<'c, 'p> {
+    let look = match (&probe.look, port) {
+        (Look::Https { path }, Some(port)) => KubeletProbe::https(port, *path),
+        (Look::Https { .. }, None) => unreachable!("a server that is asked over the network has a port"),
+        (Look::Run(words), _) => KubeletProbe::exec(words),
+    };
+    look.every(probe.every).timeout(probe.patience).failures(probe.failures)
+}

@@ -1,0 +1,237 @@
+//! What runs a plan's pod: a Deployment, as JSON, so that fields of a newer Kubernetes survive.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use kube::api::{Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject, ObjectMeta, TypeMeta};
+use serde_json::{Map, Value, json};
+use trishanku_framework::cache::Cache;
+use trishanku_framework::{Key, Kind};
+
+/// The label by which the pods of a heaven are found.
+pub const HEAVEN: &str = "controllers.trishanku.org/heaven";
+/// The label by which the pods of an `AutomatedMerge` are found.
+pub const MERGE: &str = "controllers.trishanku.org/automated-merge";
+
+/// Deployments, whatever fields they have.
+pub fn kind() -> Kind<DynamicObject> {
+    Kind::new(ApiResource::erase::<Deployment>(&()), true)
+}
+
+/// A Deployment of at most one pod of each replica at a time: a branch has one writer.
+///
+/// `label` and `of` find its pods; annotations are put on the pods, beside those that they have.
+pub fn deployment(
+    name: &str,
+    (label, of): (&str, &str),
+    replicas: i32,
+    mut template: Value,
+    annotations: &[(&str, &str)],
+) -> DynamicObject {
+    let of = label_value(of);
+    let labels = [(label, of.as_str())];
+    for (field, values) in [("labels", &labels[..]), ("annotations", annotations)] {
+        let there = entry(entry(&mut template, "metadata"), field);
+        for (key, value) in values {
+            there[*key] = (*value).into();
+        }
+    }
+    let data = json!({"spec": {
+        "replicas": replicas,
+        "selector": {"matchLabels": {label: of}},
+        // A new pod beside the old one would write the same branch.
+        "strategy": {"type": "Recreate"},
+        "template": template,
+    }});
+    let resource = ApiResource::erase::<Deployment>(&());
+    let types = Some(TypeMeta { api_version: resource.api_version, kind: resource.kind });
+    let labels = Some([(label.to_owned(), of)].into());
+    let metadata = ObjectMeta { name: Some(name.to_owned()), labels, ..ObjectMeta::default() };
+    DynamicObject { types, metadata, data }
+}
+
+/// Takes away what others set that does not go with a Deployment's strategy. An apply would be refused: it cannot take away what it did not put there.
+///
+/// # Errors
+/// What the apiserver said. A Deployment that somebody else has changed meanwhile is none: that change is told of.
+pub async fn straighten(
+    client: &Client,
+    cache: &Cache<DynamicObject>,
+    key: &Key,
+    owner: Option<&str>,
+) -> Result<(), kube::Error> {
+    let Some(present) = cache.get(key) else { return Ok(()) };
+    let owners = present.metadata.owner_references.iter().flatten();
+    let is_ours = owners.filter(|found| found.controller == Some(true)).any(|found| Some(found.uid.as_str()) == owner);
+    if !is_ours || present.data["spec"]["strategy"]["rollingUpdate"].is_null() {
+        return Ok(());
+    }
+    let patch = json!({
+        "metadata": {"uid": present.metadata.uid, "resourceVersion": present.metadata.resource_version},
+        "spec": {"strategy": {"type": "Recreate", "rollingUpdate": null}},
+    });
+    let api = cache.kind().api(client.clone(), key.namespace());
+    match api.patch(key.name(), &PatchParams::default(), &Patch::Merge(patch)).await {
+        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
+        answer => answer.map(drop),
+    }
+}
+
+fn entry<'v>(value: &'v mut Value, field: &str) -> &'v mut Value {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    let found = &mut value[field];
+    if !found.is_object() {
+        *found = Value::Object(Map::new());
+    }
+    found
+}
+
+/// A name as the value of a label, which is shorter.
+pub(crate) fn label_value(name: &str) -> String {
+    const LONGEST: usize = 63;
+    const KEPT: usize = 46;
+    if name.len() <= LONGEST {
+        return name.to_owned();
+    }
+    // FNV-1a: it has to stay the same for ever, and nobody attacks it.
+    let hash = name
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("{}-{hash:016x}", name[..KEPT].trim_end_matches(['-', '.']))
+}
+
+/// What a condition is to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Whether it is so.
+    pub is: bool,
+    /// Why, in one word.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
+}
+
+impl State {
+    /// With a reason and a message.
+    pub fn new(is: bool, reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { is, reason: reason.into(), message: message.into() }
+    }
+}
+
+/// Whether the pods of a Deployment are ready, as it says itself about what it was asked for last.
+pub fn available(deployment: &DynamicObject) -> State {
+    let (name, status) = (deployment.metadata.name.as_deref().unwrap_or_default(), &deployment.data["status"]);
+    if status["observedGeneration"].as_i64() < deployment.metadata.generation {
+        return State::new(false, "NotObserved", format!("nobody has begun with Deployment {name} yet"));
+    }
+    let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    let find = |of: &str| conditions.iter().find(|condition| condition["type"] == of);
+    let text = |condition: &Value, field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+    // It stays `Available` while no pod is wanted.
+    if deployment.data["spec"]["replicas"] == 0 {
+        return State::new(false, "NoReplicas", format!("Deployment {name} is to have no pods"));
+    }
+    match (find("Available"), find("Progressing").filter(|progressing| progressing["status"] == "False")) {
+        (Some(available), _) if available["status"] == "True" => {
+            State::new(true, text(available, "reason"), text(available, "message"))
+        }
+        (_, Some(stuck)) => State::new(false, text(stuck, "reason"), text(stuck, "message")),
+        (Some(available), None) => State::new(false, text(available, "reason"), text(available, "message")),
+        (None, None) => State::new(false, "NotObserved", format!("Deployment {name} does not say yet")),
+    }
+}
+
+/// Puts a condition beside others; its time moves when it turns.
+pub fn set(conditions: &mut Vec<Condition>, of: &str, state: Option<&State>, generation: Option<i64>) {
+    let Some(State { is, reason, message }) = state else {
+        conditions.retain(|condition| condition.type_ != of);
+        return;
+    };
+    let status = if *is { "True" } else { "False" };
+    let before = conditions.iter().find(|condition| condition.type_ == of && condition.status == status);
+    let since = before.map_or_else(|| Time(Timestamp::now()), |before| before.last_transition_time.clone());
+    let condition = Condition {
+        type_: of.to_owned(),
+        status: status.to_owned(),
+        // An empty one is refused.
+        reason: if reason.is_empty() { "Unknown".to_owned() } else { reason.clone() },
+        message: message.clone(),
+        observed_generation: generation,
+        last_transition_time: since,
+    };
+    match conditions.iter_mut().find(|condition| condition.type_ == of) {
+        Some(there) => *there = condition,
+        None => conditions.push(condition),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_status(replicas: i32, status: Value) -> DynamicObject {
+        let mut deployment = deployment("a-heaven", (HEAVEN, "a"), replicas, json!({}), &[]);
+        deployment.metadata.generation = Some(3);
+        deployment.data["status"] = status;
+        deployment
+    }
+
+    #[test]
+    fn a_deployment_is_as_available_as_it_says_of_its_present_generation() {
+        let condition = |of: &str, status: &str| json!({"type": of, "status": status, "reason": of, "message": "m"});
+        for (replicas, status, expected) in [
+            (1, json!({}), (false, "NotObserved")),
+            (
+                1,
+                json!({"observedGeneration": 2, "conditions": [condition("Available", "True")]}),
+                (false, "NotObserved"),
+            ),
+            (1, json!({"observedGeneration": 3}), (false, "NotObserved")),
+            (1, json!({"observedGeneration": 3, "conditions": [condition("Available", "True")]}), (true, "Available")),
+            (
+                1,
+                json!({"observedGeneration": 3, "conditions": [condition("Available", "False")]}),
+                (false, "Available"),
+            ),
+            (
+                0,
+                json!({"observedGeneration": 3, "conditions": [condition("Available", "True")]}),
+                (false, "NoReplicas"),
+            ),
+            (
+                1,
+                json!({"observedGeneration": 3, "conditions": [condition("Available", "False"), condition("Progressing", "False")]}),
+                (false, "Progressing"),
+            ),
+        ] {
+            let state = available(&with_status(replicas, status));
+            assert_eq!((state.is, state.reason.as_str()), expected);
+        }
+    }
+
+    #[test]
+    fn a_condition_keeps_its_time_until_it_turns() {
+        let mut conditions = Vec::new();
+        set(&mut conditions, "A", Some(&State::new(false, "x", "")), Some(1));
+        conditions[0].last_transition_time = Time(Timestamp::UNIX_EPOCH);
+        set(&mut conditions, "A", Some(&State::new(false, "", "other")), Some(2));
+        assert_eq!(conditions[0].last_transition_time.0, Timestamp::UNIX_EPOCH);
+        assert_eq!((conditions[0].reason.as_str(), conditions[0].observed_generation), ("Unknown", Some(2)));
+        set(&mut conditions, "A", Some(&State::new(true, "y", "")), Some(2));
+        assert_ne!(conditions[0].last_transition_time.0, Timestamp::UNIX_EPOCH);
+        set(&mut conditions, "A", None, Some(2));
+        assert!(conditions.is_empty());
+    }
+
+    #[test]
+    fn a_long_name_makes_a_short_label_of_its_own() {
+        let [one, other] = ["b", "c"].map(|end| label_value(&format!("{}{end}", "a".repeat(80))));
+        assert_eq!((one.len(), other.len()), (63, 63));
+        assert_ne!(one, other);
+        assert_eq!(label_value("short"), "short");
+    }
+}

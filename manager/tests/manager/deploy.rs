@@ -1,0 +1,71 @@
+//! What is deployed.
+
+use std::process::Command;
+
+use trishanku_testkit::TestCluster;
+
+use crate::process::{deploy, kubectl};
+
+#[test]
+fn the_definitions_that_are_deployed_are_those_of_the_types() {
+    let printed = Command::new(env!("CARGO_BIN_EXE_manager")).arg("crds").output().unwrap();
+    assert!(printed.status.success(), "{printed:?}");
+    let deployed = std::fs::read(deploy().join("crd/definitions.yaml")).unwrap();
+    assert!(
+        printed.stdout == deployed,
+        "run `cargo run -p trishanku-manager -- crds > deploy/kustomize/crd/definitions.yaml`"
+    );
+}
+
+#[test]
+fn the_published_flags_are_there() {
+    let help = Command::new(env!("CARGO_BIN_EXE_manager")).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    for flag in [
+        "--metrics-bind-address",
+        "--health-probe-bind-address",
+        "--leader-elect",
+        "--default-etcd-image",
+        "--default-git-image",
+        "--default-gitcd-image",
+        "--default-apiserver-image",
+    ] {
+        assert!(help.contains(flag), "{flag}: {help}");
+    }
+    let wrong = Command::new(env!("CARGO_BIN_EXE_manager")).arg("--metrics-bind-address=here").output().unwrap();
+    assert!(!wrong.status.success() && String::from_utf8_lossy(&wrong.stderr).contains("IP:PORT"), "{wrong:?}");
+}
+
+#[tokio::test]
+async fn a_strict_apiserver_takes_everything() {
+    let cluster = TestCluster::start().await.unwrap();
+    let run = |arguments: &[&str]| {
+        let output = kubectl(&cluster, arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (default, samples) =
+        (deploy().join("default").display().to_string(), deploy().join("samples").display().to_string());
+    // A trial makes nothing, so what others need has to be there before.
+    run(&["apply", "--filename", &deploy().join("default/namespace.yaml").display().to_string()]);
+    run(&["apply", "--server-side", "--kustomize", &deploy().join("crd").display().to_string()]);
+    for folder in [&default, &samples] {
+        let shown = run(&["kustomize", folder]);
+        assert!(!shown.is_empty());
+    }
+    run(&["wait", "--for=condition=Established", "crd/trishankuheavens.controllers.trishanku.org.trishanku.org"]);
+    let told = run(&["apply", "--server-side", "--kustomize", &default, "--dry-run=server", "--validate=strict"]);
+    for object in [
+        "deployment.apps/trishanku-manager",
+        "clusterrole.rbac.authorization.k8s.io/trishanku-manager",
+        "serviceaccount/trishanku-manager",
+    ] {
+        assert!(told.contains(object), "{object}: {told}");
+    }
+    let told = run(&["apply", "--kustomize", &samples, "--dry-run=server", "--validate=strict"]);
+    assert_eq!(told.matches("(server dry run)").count(), 5, "{told}");
+    // Pods of it pass the strictest standard: the namespace warns otherwise.
+    let applied = kubectl(&cluster, &["apply", "--server-side", "--kustomize", &default]);
+    let warned = String::from_utf8_lossy(&applied.stderr).into_owned();
+    assert!(applied.status.success() && !warned.contains("PodSecurity"), "{warned}");
+}

@@ -1,0 +1,74 @@
+//! The program, and kubectl.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rustix::process::{Pid, Signal, kill_process};
+use trishanku_testkit::{TestCluster, wait};
+
+static STARTED: AtomicU8 = AtomicU8::new(1);
+
+pub(crate) fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/kustomize")
+}
+
+/// Runs kubectl against the cluster.
+pub(crate) fn kubectl(cluster: &TestCluster, arguments: &[&str]) -> Output {
+    let assets = ["KUBEBUILDER_ASSETS", "TRISHANKU_ASSETS"].iter().find_map(std::env::var_os);
+    let program = assets.map_or_else(|| PathBuf::from("kubectl"), |folder| PathBuf::from(folder).join("kubectl"));
+    let mut command = Command::new(program);
+    command.env("KUBECONFIG", cluster.kubeconfig(None)).args(arguments).output().unwrap()
+}
+
+/// The manager. Ends when it is dropped.
+pub(crate) struct Manager {
+    program: Child,
+    host: String,
+}
+
+impl Manager {
+    pub(crate) fn start(cluster: &TestCluster, user: &str, arguments: &[&str]) -> Self {
+        // Every process and every replica in it has an address of its own on loopback, so that nobody takes another one's ports.
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let host = format!("127.{}.{high}.{low}", STARTED.fetch_add(1, Ordering::Relaxed));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_manager"));
+        command.env("KUBECONFIG", cluster.kubeconfig(Some(user)));
+        command
+            .arg(format!("--health-probe-bind-address={host}:8081"))
+            .arg(format!("--metrics-bind-address={host}:8080"));
+        Self { program: command.args(arguments).stdin(Stdio::null()).spawn().unwrap(), host }
+    }
+
+    /// Asks for a page until it is answered with 200.
+    pub(crate) async fn page(&self, port: u16, path: &str) -> String {
+        let answered = wait::until(path, async || {
+            let answer = self.ask(port, path).map_err(|error| error.to_string())?;
+            if answer.starts_with("HTTP/1.1 200") { Ok(answer) } else { Err(answer) }
+        });
+        answered.await.unwrap()
+    }
+
+    fn ask(&self, port: u16, path: &str) -> std::io::Result<String> {
+        let (mut stream, mut answer) = (TcpStream::connect((self.host.as_str(), port))?, String::new());
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.host)?;
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    pub(crate) async fn end(mut self) -> ExitStatus {
+        // It is not waited for yet, so its id is its own.
+        kill_process(Pid::from_child(&self.program), Signal::TERM).unwrap();
+        let ended = wait::until("its end", async || self.program.try_wait().unwrap().ok_or("it runs"));
+        ended.await.unwrap()
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        let _ended = self.program.kill();
+        let _waited = self.program.wait();
+    }
+}
