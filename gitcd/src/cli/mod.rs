@@ -218,7 +218,7 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
         Command::Status(args) => return status::run(&args),
         Command::Log(args) => history::log::run(&args)?,
         Command::Show(args) => history::show::run(&args)?,
-        Command::Diff(args) => return history::diff::run(&args),
+        Command::Diff(args) => return Ok(history::diff::run(&args)),
         Command::At(args) => history::at::run(&args)?,
         Command::Health(args) => return health::run(&args),
         Command::Graph(args) => graph::run(&args)?,

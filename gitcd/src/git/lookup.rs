@@ -55,6 +55,9 @@ impl Lookup {
                 self.answer = self.in_leaf(odb, node)?;
                 break;
             }
+            if depth == 2 * self.hash.len() {
+                return Err(TreeError { oid: node, problem: "the metadata is deeper than its keys are long".into() });
+            }
             let name = char::from_digit(digit(&self.hash, depth) as u32, 16).expect("it is below 16");
             let Some(child) = changes::any_entry(odb, node, &[name as u8])? else {
                 self.answer = None;

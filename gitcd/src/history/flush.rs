@@ -2,7 +2,8 @@
 
 use git2::{ObjectType, Odb, Oid};
 
-use super::HistoryError;
+use super::moment::When;
+use super::{History, HistoryError};
 use crate::git::object;
 
 /// A metadata commit: what was written to Git at once.
@@ -35,9 +36,21 @@ impl Flush {
         Ok(Self { metadata: oid, tree: commit.tree, previous, data, revision, time: commit.time })
     }
 
-    /// The one before.
-    pub(super) fn before(&self, odb: &Odb<'_>) -> Result<Option<Self>, HistoryError> {
-        self.previous.map(|oid| Self::read(odb, oid)).transpose()
+    /// Whether nothing of it is from a moment or after it.
+    pub(super) fn is_before(&self, when: When) -> bool {
+        match when {
+            When::Revision(revision) => self.revision < revision,
+            When::Time(time) => self.time < time,
+            When::Now => false,
+        }
+    }
+}
+
+impl History {
+    /// The flush before another one. A shallow clone may end there.
+    pub(super) fn before(&self, odb: &Odb<'_>, flush: &Flush) -> Result<Option<Flush>, HistoryError> {
+        let previous = flush.previous.filter(|previous| !self.is_cut(odb, *previous));
+        previous.map(|previous| Flush::read(odb, previous)).transpose()
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub mod fields;
 mod flush;
+mod line;
 pub mod moment;
 pub mod versions;
 
@@ -124,8 +125,15 @@ impl History {
         let (metadata, head) = (read(&config.metadata_reference)?, read(&config.data_reference)?);
         let odb = repository.odb().map_err(|error| HistoryError::object(metadata, error.message()))?;
         let tip = Flush::read(&odb, metadata)?;
-        if find_prefix && let Some(prefix) = prefix(&repository, &odb, &tip)? {
-            config.keys = KeySpace::new(&prefix, [""; 0]);
+        // There may be no key any more.
+        let mut flush = Some(tip.clone()).filter(|_| find_prefix);
+        for _ in 0..MAX_PREFIX {
+            let Some(found) = flush.take() else { break };
+            if let Some(prefix) = prefix(&repository, &odb, &found)? {
+                config.keys = KeySpace::new(&prefix, [""; 0]);
+            } else {
+                flush = found.previous.filter(|oid| odb.exists(*oid)).map(|oid| Flush::read(&odb, oid)).transpose()?;
+            }
         }
         drop(odb);
         Ok(Self { repository, config, tip, head })
@@ -141,12 +149,28 @@ impl History {
         &self.config.keys
     }
 
-    /// The whole key of what somebody calls it: with the prefix of the branch, or without.
-    pub fn whole_key(&self, name: &str) -> Vec<u8> {
+    /// The whole key of what somebody calls it: with the prefix of the branch, or without. A key that is called just so comes first.
+    ///
+    /// # Errors
+    /// [`HistoryError`] if the metadata cannot be read.
+    pub fn whole_key(&self, name: &str) -> Result<Vec<u8>, HistoryError> {
         let (prefix, _) = self.config.keys.flags();
         let is_below = prefix != "/" && name.starts_with(&format!("{prefix}/"));
         let is_whole = is_below || name.starts_with('/') || name.as_bytes() == COMPACT_REVISION_KEY;
-        if is_whole { name.as_bytes().to_vec() } else { self.config.keys.absolute(name.as_bytes()) }
+        let is_there =
+            || Ok::<_, HistoryError>(known(&mut Lookup::new(name.as_bytes()), &self.odb()?, &self.tip)?.is_some());
+        let is_whole = is_whole || is_there()?;
+        Ok(if is_whole { name.as_bytes().to_vec() } else { self.config.keys.absolute(name.as_bytes()) })
+    }
+
+    /// The beginning of whole keys, of what somebody calls it: with the prefix of the branch, or without.
+    pub fn beginning(&self, name: &str) -> Vec<u8> {
+        if name.starts_with('/') { name.as_bytes().to_vec() } else { self.config.keys.absolute(name.as_bytes()) }
+    }
+
+    /// Whether a whole key is in the data tree.
+    pub fn is_data(&self, key: &[u8]) -> bool {
+        self.relative(key).is_some()
     }
 
     fn odb(&self) -> Result<Odb<'_>, HistoryError> {
@@ -171,6 +195,9 @@ impl History {
         Ok(decoded.or_else(|| form::decode(form::guess(data), data).ok()).unwrap_or_else(|| data.to_vec()))
     }
 }
+
+/// So many flushes are looked at for a key.
+const MAX_PREFIX: usize = 10_000;
 
 /// What all data keys begin with: the branch was made with it, and nowhere is it written down. One key and where its file is tell it.
 fn prefix(repository: &Repository, odb: &Odb<'_>, tip: &Flush) -> Result<Option<String>, HistoryError> {

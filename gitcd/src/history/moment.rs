@@ -2,13 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use git2::{Odb, Oid};
+use git2::Odb;
 
 use super::flush::Flush;
 use super::versions::local;
-use super::{CommitInfo, History, HistoryError};
+use super::{CommitInfo, History, HistoryError, Revisions};
 use crate::git::changes::{self, Changes};
-use crate::git::form::Form;
 use crate::git::lookup::{Known, Lookup};
 
 /// When.
@@ -25,12 +24,16 @@ pub enum When {
 /// A moment in the history of a branch: the state after one commit.
 #[derive(Clone, Debug)]
 pub struct Moment {
-    /// The last revision that is in it. If the commit has others too, or several branches come together there, all of its revisions.
+    /// The last revision that is in it: the one that was asked for, or the last one before that has a commit of its own.
     pub revision: i64,
     /// The data commit.
     pub commit: CommitInfo,
-    /// The first flush that has it.
-    flush: Flush,
+    /// The last revision that may be in it.
+    until: i64,
+    /// The last flush before it, or at it,
+    older: Flush,
+    /// and the first one after it.
+    newer: Option<Flush>,
 }
 
 /// A key at a moment.
@@ -95,44 +98,50 @@ impl History {
         }
         let (mut newer, mut flush) = (None, self.tip.clone());
         while is_after(&flush) {
-            let Some(older) = flush.before(&odb)? else { return self.in_first(when, &flush) };
+            let Some(older) = self.before(&odb, &flush)? else { return Err(too_early(when, &flush)) };
             newer = Some(std::mem::replace(&mut flush, older));
         }
-        if let Some(newer) = newer
-            && flush.revision != newer.revision
-            && self.is_own(&odb, &newer)?
-            && let Some(moment) = within(&odb, when, &flush, &newer)?
-        {
-            return Ok(moment);
-        }
-        let commit = CommitInfo::read(&odb, flush.data)?;
-        Ok(Moment { revision: flush.revision, commit, flush })
-    }
-
-    /// Whether the last data commit of a flush has the revisions of this store: commits of another one may have become ours, and its
-    /// revisions are other ones. What the metadata says of a key that it changed tells.
-    fn is_own(&self, odb: &Odb<'_>, flush: &Flush) -> Result<bool, HistoryError> {
-        let commit = CommitInfo::read(odb, flush.data)?;
-        let (Some(own), Some(parent)) = (commit.revisions(), commit.parents.first()) else { return Ok(false) };
-        let before = CommitInfo::read(odb, *parent)?.tree;
-        let changed = changes::between(&self.repository, Some(before), Some(commit.tree))?.keys;
-        let Some((relative, _)) = changed.into_iter().find(|(_, change)| change.to.is_some()) else { return Ok(true) };
-        let key = self.config.keys.absolute(&relative);
-        let known = super::known(&mut Lookup::new(&key), odb, flush)?;
-        Ok(known.is_some_and(|known| (own.first..=own.last).contains(&known.record.mod_revision)))
-    }
-
-    fn in_first(&self, when: When, first: &Flush) -> Result<Moment, HistoryError> {
-        let asked = match when {
-            When::Revision(revision) => format!("revision {revision}"),
-            When::Time(time) => {
-                let time = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time).unwrap_or_default());
-                humantime::format_rfc3339_seconds(time).to_string()
-            }
-            When::Now => "now".into(),
+        let found = match &newer {
+            Some(newer) if newer.data != flush.data => self.within(&odb, when, &flush, newer)?,
+            _ => None,
         };
-        debug_assert_eq!(first.previous, None, "{:?}", self.tip);
-        Err(HistoryError::TooEarly { asked, first: first.revision })
+        let (revision, commit) = match found {
+            Some(found) => found,
+            None => (flush.revision, CommitInfo::read(&odb, flush.data)?),
+        };
+        let until = match when {
+            When::Revision(asked) => asked.max(revision),
+            _ => revision,
+        };
+        Ok(Moment { revision, commit, until, older: flush, newer })
+    }
+
+    /// The last commit between two flushes that is not after a moment, if there is one.
+    fn within(
+        &self,
+        odb: &Odb<'_>,
+        when: When,
+        older: &Flush,
+        newer: &Flush,
+    ) -> Result<Option<(i64, CommitInfo)>, HistoryError> {
+        let mut steps = self.line(odb, Some(older), newer.data, usize::MAX)?;
+        self.judge(odb, &mut steps, Some(older), newer)?;
+        for (at, step) in steps.iter().enumerate() {
+            // Of a merge, or a person's commit, it is known that it came after those below.
+            let known = steps[at..].iter().find_map(|step| step.revisions).map_or(older.revision, |own| own.last);
+            let is_in = match (when, step.revisions) {
+                (When::Revision(revision), Some(own)) => own.last <= revision,
+                (When::Revision(_), None) => false,
+                (When::Time(time), _) => {
+                    step.commit.time <= time && steps[at..].iter().all(|step| step.commit.time <= time)
+                }
+                (When::Now, _) => true,
+            };
+            if is_in {
+                return Ok(Some((known, step.commit.clone())));
+            }
+        }
+        Ok(None)
     }
 
     /// The value of a whole key at a moment.
@@ -141,16 +150,40 @@ impl History {
     /// [`HistoryError`].
     pub fn get(&self, moment: &Moment, key: &[u8]) -> Result<Option<Value>, HistoryError> {
         let odb = self.odb()?;
-        let known = super::known(&mut Lookup::new(key), &odb, &moment.flush)?;
-        let in_flush = known.is_some_and(|known| known.record.mod_revision <= moment.revision);
-        let blob = match self.relative(key) {
-            Some(relative) => changes::find(&self.repository, moment.commit.tree, relative)?,
-            None => local(&self.repository, moment.flush.tree, key)?,
+        let mut lookup = Lookup::new(key);
+        // The last line that is not from after the moment: how the value was stored that a later one replaced before the flush nobody has noted.
+        let mut line = None;
+        for flush in moment.newer.iter().chain([&moment.older]) {
+            let found = super::known(&mut lookup, &odb, flush)?;
+            line = found.filter(|found| found.record.mod_revision <= moment.until).map(|found| (found, flush));
+            if line.is_some() {
+                break;
+            }
+        }
+        let blob = match (self.relative(key), line) {
+            (Some(relative), _) => changes::find(&self.repository, moment.commit.tree, relative)?,
+            (None, Some((_, flush))) => local(&self.repository, flush.tree, key)?,
+            (None, None) => None,
         };
+        if let (Some(relative), Some((known, flush))) = (self.relative(key), line)
+            && known.record.mod_revision > moment.revision
+        {
+            // It has no commit of its own, or shares one with later revisions; but this key has not changed since.
+            let tree = CommitInfo::read(&odb, flush.data)?.tree;
+            if let Some(blob) = changes::find(&self.repository, tree, relative)? {
+                return Ok(Some(Value { bytes: self.value(blob, Some(known.form))?, known: Some(known) }));
+            }
+        }
         let Some(blob) = blob else { return Ok(None) };
-        // How a value was stored that a later one of the same flush replaced, nobody has noted.
-        let form: Option<Form> = known.filter(|_| in_flush).map(|known| known.form);
-        Ok(Some(Value { bytes: self.value(blob, form)?, known: known.filter(|_| in_flush) }))
+        let is_that = match (self.relative(key), line) {
+            (Some(relative), Some((_, flush))) => {
+                let tree = CommitInfo::read(&odb, flush.data)?.tree;
+                changes::find(&self.repository, tree, relative)? == Some(blob)
+            }
+            (_, line) => line.is_some(),
+        };
+        let known = line.map(|(known, _)| known).filter(|_| is_that);
+        Ok(Some(Value { bytes: self.value(blob, known.map(|known| known.form))?, known }))
     }
 
     /// The data keys that begin with this, in order.
@@ -173,43 +206,42 @@ impl History {
         Ok(changes::between(&self.repository, from.map(|from| from.commit.tree), Some(to.commit.tree))?)
     }
 
-    /// The data commits of the branch itself, the newest first, back to `since` in seconds since 1970.
+    /// The data commits of the branch itself with their revisions here, the newest first: at most `limit`, and none that came before `since`.
     ///
     /// # Errors
-    /// [`HistoryError`].
-    pub fn commits(&self, limit: usize, since: Option<i64>) -> Result<Vec<CommitInfo>, HistoryError> {
+    /// [`HistoryError`]. In a shallow clone history ends where that does.
+    pub fn commits(
+        &self,
+        limit: usize,
+        since: Option<When>,
+    ) -> Result<Vec<(Option<Revisions>, CommitInfo)>, HistoryError> {
         let odb = self.odb()?;
-        let (mut found, mut next) = (Vec::new(), Some(self.head));
-        while let Some(oid) = next.filter(|_| found.len() < limit) {
-            let commit = CommitInfo::read(&odb, oid)?;
-            if since.is_some_and(|since| commit.time < since) {
-                break;
-            }
-            next = commit.parents.first().copied();
-            found.push(commit);
+        // What people have committed since.
+        let mut found: Vec<_> = self.line(&odb, Some(&self.tip), self.head, limit)?;
+        let mut newer = Some(self.tip.clone());
+        while let Some(flush) =
+            newer.take().filter(|flush| found.len() < limit && !since.is_some_and(|since| flush.is_before(since)))
+        {
+            let older = self.before(&odb, &flush)?;
+            let mut steps = self.line(&odb, older.as_ref(), flush.data, limit - found.len())?;
+            self.judge(&odb, &mut steps, older.as_ref(), &flush)?;
+            found.extend(steps);
+            newer = older;
         }
-        Ok(found)
+        Ok(found.into_iter().map(|step| (step.revisions, step.commit)).collect())
     }
 }
 
-/// A commit between two flushes that is not after a moment, if there is one.
-fn within(odb: &Odb<'_>, when: When, older: &Flush, newer: &Flush) -> Result<Option<Moment>, HistoryError> {
-    let mut next: Option<Oid> = Some(newer.data);
-    while let Some(oid) = next.filter(|next| *next != older.data) {
-        let commit = CommitInfo::read(odb, oid)?;
-        let own = commit.revisions().filter(|own| own.first > older.revision && own.last <= newer.revision);
-        let Some(own) = own else { return Ok(None) };
-        let is_in = match when {
-            When::Revision(revision) => own.last <= revision,
-            When::Time(time) => commit.time <= time,
-            When::Now => true,
-        };
-        if is_in {
-            return Ok(Some(Moment { revision: own.last, commit, flush: newer.clone() }));
+fn too_early(when: When, first: &Flush) -> HistoryError {
+    let asked = match when {
+        When::Revision(revision) => format!("revision {revision}"),
+        When::Time(time) => {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time).unwrap_or_default());
+            humantime::format_rfc3339_seconds(time).to_string()
         }
-        next = commit.parents.first().copied();
-    }
-    Ok(None)
+        When::Now => "now".into(),
+    };
+    HistoryError::TooEarly { asked, first: first.revision }
 }
 
 #[cfg(test)]

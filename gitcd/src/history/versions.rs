@@ -3,11 +3,13 @@
 //! The metadata says when a key was changed last. So the way back goes from one version to the one before, reading one small commit for each
 //! flush in between, and the key's own line at each version only. Where the key does not exist its line is looked for in every flush, and its file
 //! in every commit of a flush that has several; what did not change since the flush before is not read again. Commits are looked for in the data between two flushes: by the revision that their
-//! message says if there is one change in between, else by their trees, as `git log -- PATH` does.
+//! message says if there is one change in between, else by their trees.
 
 use git2::{Odb, Oid};
 
 use super::flush::Flush;
+use super::line::Step;
+use super::moment::When;
 use super::{CommitInfo, History, HistoryError};
 use crate::git::changes;
 use crate::git::form::Form;
@@ -45,9 +47,12 @@ pub struct Version {
     pub revision: Option<i64>,
     /// Number of changes since it was created, if that is known.
     pub version: Option<i64>,
-    /// The commit that has it.
+    /// The commit that brought it; of another branch, if it came with a merge.
     pub commit: CommitInfo,
     form: Option<Form>,
+    /// The trees of this branch before and after it: of the data, or of the metadata for a key that is kept there. None if only its
+    /// revision has changed.
+    trees: Option<[Option<Oid>; 2]>,
 }
 
 /// A key, and where its value is.
@@ -59,18 +64,21 @@ struct Key<'k> {
 }
 
 impl History {
-    /// The versions of a whole key, the newest first: at most `limit`, and none from before `since`, in seconds since 1970.
+    /// The versions of a whole key, the newest first: at most `limit`, and none that came here before `since`.
     ///
     /// # Errors
     /// [`HistoryError`] if what is needed of the history cannot be read. In a shallow clone that is where it ends.
-    pub fn versions(&self, key: &[u8], limit: usize, since: Option<i64>) -> Result<Vec<Version>, HistoryError> {
+    pub fn versions(&self, key: &[u8], limit: usize, since: Option<When>) -> Result<Vec<Version>, HistoryError> {
         let odb = self.odb()?;
         let key = Key { whole: key, relative: self.relative(key) };
         let (mut lookup, mut found) = (Lookup::new(key.whole), Vec::new());
         let mut newer = self.tip.clone();
         let mut now = super::known(&mut lookup, &odb, &newer)?;
         while found.len() < limit {
-            let (first, older) = back(&odb, &mut lookup, newer, now)?;
+            let (first, older) = self.back(&odb, &mut lookup, newer, now)?;
+            if since.is_some_and(|since| first.is_before(since)) {
+                break;
+            }
             let before = match &older {
                 Some(older) => super::known(&mut lookup, &odb, older)?,
                 None => None,
@@ -79,16 +87,35 @@ impl History {
                 let window = Window { older: older.as_ref(), newer: &first };
                 found.extend(self.changes(&odb, &key, &window, before, now)?);
             }
-            let is_early = |version: &Version| since.is_some_and(|since| version.commit.time < since);
-            if found.last().is_some_and(is_early) {
-                found.retain(|version| !is_early(version));
-                break;
-            }
             let Some(older) = older else { break };
             (newer, now) = (older, before);
         }
         found.truncate(limit);
         Ok(found)
+    }
+
+    /// The first flush in which a key is as it is in `newer`, and the one before that.
+    fn back(
+        &self,
+        odb: &Odb<'_>,
+        lookup: &mut Lookup,
+        newer: Flush,
+        now: Option<Known>,
+    ) -> Result<(Flush, Option<Flush>), HistoryError> {
+        let mut first = newer;
+        loop {
+            let Some(older) = self.before(odb, &first)? else { return Ok((first, None)) };
+            let is_same = match now {
+                // A store that goes on from Git jumps ahead, and never back, unless it was begun anew.
+                Some(known) => older.revision >= known.record.mod_revision && older.revision <= first.revision,
+                // It may have come and gone in between.
+                None => super::known(lookup, odb, &older)?.is_none() && is_one_commit(odb, &older, &first)?,
+            };
+            if !is_same {
+                return Ok((first, Some(older)));
+            }
+            first = older;
+        }
     }
 
     /// The changes of a key between two flushes, the newest first.
@@ -101,105 +128,137 @@ impl History {
         now: Option<Known>,
     ) -> Result<Vec<Version>, HistoryError> {
         let is_local = now.or(before).is_some_and(|known| known.is_local);
-        let last = |what, commit| Version {
+        let last = |what, commit, trees| Version {
             what,
             revision: now.map(|known| known.record.mod_revision),
             version: now.map(|known| known.record.version),
             commit,
             form: now.map(|known| known.form),
+            trees,
         };
         let what = match (before, now) {
             (None, _) => What::Create,
             (Some(_), Some(_)) => What::Update,
             (Some(_), None) => What::Delete,
         };
+        let of_metadata = || CommitInfo::read(odb, window.newer.metadata);
         let (Some(relative), false) = (key.relative, is_local) else {
-            return Ok(vec![last(what, CommitInfo::read(odb, window.newer.metadata)?)]);
+            let trees = [window.older.map(|older| older.tree), Some(window.newer.tree)];
+            return Ok(vec![last(what, of_metadata()?, Some(trees))]);
         };
-        let until = window.older.map(|older| older.data);
         if let Some(known) = now
             && before.is_some_and(|before| is_one_change(before, known))
-            && let Some(commit) = with_revision(odb, window.newer, until, known.record.mod_revision)?
-            && self.has_changed(odb, relative, &commit)?
+            && let Some((commit, trees)) = self.only_change(odb, relative, window, known.record.mod_revision)?
         {
-            return Ok(vec![last(what, commit)]);
+            return Ok(vec![last(what, commit, Some(trees))]);
         }
         let mut found = Vec::new();
-        for (what, commit) in self.walk(odb, relative, window.newer.data, until)? {
-            let own = commit.revisions().filter(|own| own.first == own.last);
+        for (what, step, commit, trees) in self.walk(odb, relative, window)? {
+            let revision = step.revisions.filter(|own| own.first == own.last).map(|own| own.last);
             found.push(if found.is_empty() && now.is_some() {
-                last(what, commit)
+                last(what, commit, Some(trees))
             } else {
-                Version {
-                    what,
-                    revision: own.map(|own| own.last),
-                    version: None,
-                    commit,
-                    // Nobody has noted how it was stored.
-                    form: None,
-                }
+                // How it was stored nobody has noted.
+                Version { what, revision, version: None, commit, form: None, trees: Some(trees) }
             });
         }
         if found.is_empty() && now.is_some() {
             // The same value was put again: the metadata alone has changed.
-            found.push(last(what, CommitInfo::read(odb, window.newer.metadata)?));
+            found.push(last(what, of_metadata()?, None));
         }
         Ok(found)
     }
 
-    /// Whether a file is another one than in the commit before. The commits of another store may have become ours, and its revisions are
-    /// other ones.
-    fn has_changed(&self, odb: &Odb<'_>, relative: &[u8], commit: &CommitInfo) -> Result<bool, HistoryError> {
-        let Some(parent) = commit.parents.first() else { return Ok(true) };
-        let before = CommitInfo::read(odb, *parent)?;
-        let blob = |commit: &CommitInfo| changes::find(&self.repository, commit.tree, relative);
-        Ok(blob(&before)? != blob(commit)?)
+    /// The commit of this store that has a revision, if that is what made a file what it is in the newer flush.
+    fn only_change(
+        &self,
+        odb: &Odb<'_>,
+        relative: &[u8],
+        window: &Window<'_>,
+        revision: i64,
+    ) -> Result<Option<(CommitInfo, [Option<Oid>; 2])>, HistoryError> {
+        let until = window.older.map(|older| older.data);
+        let blob = |tree: Oid| changes::find(&self.repository, tree, relative);
+        let mut next = Some(window.newer.data);
+        while let Some(oid) = next.filter(|next| until != Some(*next)) {
+            let commit = CommitInfo::read(odb, oid)?;
+            match commit.revisions() {
+                Some(own) if own.first > revision && commit.parents.len() == 1 => next = Some(commit.parents[0]),
+                Some(own) if own.first <= revision && revision <= own.last && commit.parents.len() == 1 => {
+                    let before = CommitInfo::read(odb, commit.parents[0])?.tree;
+                    let last = CommitInfo::read(odb, window.newer.data)?.tree;
+                    let here = blob(commit.tree)?;
+                    // Commits of another store may have become ours, and its revisions are other ones.
+                    let is_it = blob(before)? != here && blob(last)? == here;
+                    let trees = [Some(before), Some(commit.tree)];
+                    return Ok(is_it.then_some((commit, trees)));
+                }
+                // A merge has revisions of its own, which no message says.
+                _ => return Ok(None),
+            }
+        }
+        Ok(None)
     }
 
-    /// The commits that changed a file, the newest first: where a merge took one side as it was, that side alone counts.
+    /// The commits of this branch between two flushes that changed a file, the newest first; each with the commit that brought the change.
     fn walk(
         &self,
         odb: &Odb<'_>,
         relative: &[u8],
-        from: Oid,
-        until: Option<Oid>,
-    ) -> Result<Vec<(What, CommitInfo)>, HistoryError> {
-        let blob = |commit: &CommitInfo| changes::find(&self.repository, commit.tree, relative);
-        let (mut found, mut passed_merge) = (Vec::new(), false);
-        let mut next = (until != Some(from)).then_some(from);
-        while let Some(oid) = next.take() {
-            if let Some(until) = until.filter(|_| passed_merge)
-                && self.repository.graph_descendant_of(until, oid).unwrap_or(true)
-            {
-                // What came with a fast-forward may go around the commit of before.
-                break;
-            }
-            let commit = CommitInfo::read(odb, oid)?;
-            let here = blob(&commit)?;
-            passed_merge |= commit.parents.len() > 1;
-            let mut of_first = None;
-            for (at, parent) in commit.parents.iter().enumerate() {
-                let there = blob(&CommitInfo::read(odb, *parent)?)?;
-                if there == here {
-                    next = Some(*parent);
-                    break;
-                }
-                if at == 0 {
-                    of_first = there;
-                }
-            }
-            if next.is_none() && (here.is_some() || of_first.is_some()) {
-                let what = match (of_first, here) {
-                    (None, _) => What::Create,
-                    (_, Some(_)) => What::Update,
-                    (_, None) => What::Delete,
-                };
-                next = commit.parents.first().copied();
-                found.push((what, commit));
-            }
-            next = next.filter(|next| until != Some(*next));
+        window: &Window<'_>,
+    ) -> Result<Vec<(What, Step, CommitInfo, [Option<Oid>; 2])>, HistoryError> {
+        let blob = |tree: Oid| changes::find(&self.repository, tree, relative);
+        let mut steps = self.line(odb, window.older, window.newer.data, usize::MAX)?;
+        let (mut found, mut known) = (Vec::new(), None);
+        for (at, step) in steps.iter().enumerate() {
+            let here = match known.take() {
+                Some((tree, blob)) if tree == step.commit.tree => blob,
+                _ => blob(step.commit.tree)?,
+            };
+            let before = step.before.map(|before| CommitInfo::read(odb, before)).transpose()?.map(|before| before.tree);
+            let there = before.map(blob).transpose()?.flatten();
+            known = before.map(|before| (before, there));
+            let what = match (there, here) {
+                (there, here) if there == here => continue,
+                (None, _) => What::Create,
+                (_, Some(_)) => What::Update,
+                (_, None) => What::Delete,
+            };
+            let brought = self.brought(odb, relative, step, here)?;
+            found.push((what, at, brought, [before, Some(step.commit.tree)]));
         }
-        Ok(found)
+        if !found.is_empty() {
+            self.judge(odb, &mut steps, window.older, window.newer)?;
+        }
+        Ok(found.into_iter().map(|(what, at, commit, trees)| (what, steps[at].clone(), commit, trees)).collect())
+    }
+
+    /// The commit that a merge took a file from; the merge itself, if it made it of both.
+    fn brought(
+        &self,
+        odb: &Odb<'_>,
+        relative: &[u8],
+        step: &Step,
+        here: Option<Oid>,
+    ) -> Result<CommitInfo, HistoryError> {
+        let mut commit = step.commit.clone();
+        if commit.parents.len() < 2 {
+            return Ok(commit);
+        }
+        // As `git log -- PATH` goes.
+        'commits: loop {
+            for parent in &commit.parents {
+                if self.is_cut(odb, *parent) {
+                    continue;
+                }
+                let parent = CommitInfo::read(odb, *parent)?;
+                if changes::find(&self.repository, parent.tree, relative)? == here {
+                    commit = parent;
+                    continue 'commits;
+                }
+            }
+            return Ok(commit);
+        }
     }
 
     /// The value before and after a version of a whole key; `None` where there was none, and where only its revision has changed.
@@ -207,21 +266,16 @@ impl History {
     /// # Errors
     /// [`HistoryError`].
     pub fn change(&self, key: &[u8], version: &Version) -> Result<[Option<Vec<u8>>; 2], HistoryError> {
-        let odb = self.odb()?;
+        let Some([before, after]) = version.trees else { return Ok([None, None]) };
         let is_metadata = version.commit.subject().starts_with("metadata ");
-        if is_metadata && self.relative(key).is_some() {
-            return Ok([None, None]);
-        }
-        let at = |tree: Oid| match self.relative(key).filter(|_| !is_metadata) {
-            Some(relative) => changes::find(&self.repository, tree, relative),
-            None => local(&self.repository, tree, key),
+        let value = |tree: Option<Oid>, form| {
+            let Some(tree) = tree else { return Ok(None) };
+            let blob = match self.relative(key).filter(|_| !is_metadata) {
+                Some(relative) => changes::find(&self.repository, tree, relative)?,
+                None => local(&self.repository, tree, key)?,
+            };
+            blob.map(|blob| self.value(blob, form)).transpose()
         };
-        let before = match version.commit.parents.first() {
-            Some(parent) if version.what != What::Create => at(CommitInfo::read(&odb, *parent)?.tree)?,
-            _ => None,
-        };
-        let after = at(version.commit.tree)?;
-        let value = |blob: Option<Oid>, form| blob.map(|blob| self.value(blob, form)).transpose();
         Ok([value(before, None)?, value(after, version.form)?])
     }
 }
@@ -255,48 +309,4 @@ fn is_one_change(before: Known, now: Known) -> bool {
 /// Whether there is at most one data commit between two flushes.
 fn is_one_commit(odb: &Odb<'_>, older: &Flush, newer: &Flush) -> Result<bool, HistoryError> {
     Ok(newer.data == older.data || CommitInfo::read(odb, newer.data)?.parents == [older.data])
-}
-
-/// The commit of this store that has a revision.
-fn with_revision(
-    odb: &Odb<'_>,
-    from: &Flush,
-    until: Option<Oid>,
-    revision: i64,
-) -> Result<Option<CommitInfo>, HistoryError> {
-    let mut next = Some(from.data);
-    while let Some(oid) = next.filter(|next| until != Some(*next)) {
-        let commit = CommitInfo::read(odb, oid)?;
-        match commit.revisions() {
-            // A merge has revisions of its own, which no message says.
-            None => return Ok(None),
-            Some(own) if own.first <= revision && revision <= own.last => return Ok(Some(commit)),
-            Some(own) if own.last < revision => return Ok(None),
-            Some(_) => next = commit.parents.first().copied(),
-        }
-    }
-    Ok(None)
-}
-
-/// The first flush in which a key is as it is in `newer`, and the one before that.
-fn back(
-    odb: &Odb<'_>,
-    lookup: &mut Lookup,
-    newer: Flush,
-    now: Option<Known>,
-) -> Result<(Flush, Option<Flush>), HistoryError> {
-    let mut first = newer;
-    loop {
-        let Some(older) = first.before(odb)? else { return Ok((first, None)) };
-        let is_same = match now {
-            // A store that goes on from Git jumps ahead, and never back, unless it was begun anew.
-            Some(known) => older.revision >= known.record.mod_revision && older.revision <= first.revision,
-            // It may have come and gone in between.
-            None => super::known(lookup, odb, &older)?.is_none() && is_one_commit(odb, &older, &first)?,
-        };
-        if !is_same {
-            return Ok((first, Some(older)));
-        }
-        first = older;
-    }
 }

@@ -292,7 +292,7 @@ impl Planner<'_, '_> {
             let admitted = admit(relative, value, before, || {
                 is_asked = true;
                 match brought {
-                    Some(Brought::By(origin)) => Some(origin),
+                    Some(Brought::By(origin) | Brought::Merged(origin)) => Some(origin),
                     _ => None,
                 }
             });
@@ -303,8 +303,8 @@ impl Planner<'_, '_> {
             match admitted {
                 Ok(None) => {}
                 Ok(Some(completed)) => (their_value, as_is) = (Some(completed.into()), false),
-                // What a client has written was acknowledged: its value is its own affair.
-                Err(_) if brought == Some(Brought::ByStore) => {}
+                // What a client has written was acknowledged: its value is its own affair, and so is what became of it in a merge.
+                Err(_) if matches!(brought, Some(Brought::ByStore | Brought::Merged(_))) => {}
                 Err(reason) => {
                     let path: Vec<_> = path::encode(relative).map(|name| name.to_vec()).collect();
                     self.reject(&path.join(&b'/'), Some(&key), reason);

@@ -57,7 +57,11 @@ fn denied(said: &str, url: &str, credentials: &Credentials) -> Option<String> {
         Ok(_) if credentials.of(&without_password(url)).is_none() => {
             Some(format!("{flag} {shown} has no line for this address"))
         }
-        Ok(_) if said.contains("401") || said.contains("Authentication failed") => {
+        Ok(_)
+            if said.contains("401 Unauthorized")
+                || said.contains("error: 401")
+                || said.contains("Authentication failed") =>
+        {
             Some(format!("what is in {flag} {shown} is not taken there (any more)"))
         }
         Ok(_) => Some(format!("give the owner of {flag} {shown} the right to this repository there")),

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use serde_json::json;
 
-use super::{Place, printed, show, text_or_base64};
+use super::{Place, note, print_json, printed, show, text_or_base64};
 use crate::history::moment::When;
 
 #[derive(Debug, clap::Args)]
@@ -48,14 +48,14 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<()> {
     let history = args.place.open()?;
     let moment = history.at(args.when)?;
     match &args.what {
-        What::Get { key, json } => show::value(&history, &moment, key, *json),
+        What::Get { key, json } => show::value(&history, (args.when, &moment), key, *json),
         What::List { beginning, json } => {
-            let keys = history.list(&moment, &history.whole_key(beginning))?;
+            let keys = history.list(&moment, &history.beginning(beginning))?;
             if *json {
                 let keys: Vec<_> = keys.iter().map(|key| text_or_base64(key)).collect();
-                println!("{:#}", json!({ "revision": moment.revision, "keys": keys }));
-                return Ok(());
+                return print_json(&json!({ "revision": moment.revision, "keys": keys }));
             }
+            note(args.when, moment.revision);
             let mut out = std::io::stdout().lock();
             let print = |key: &Vec<u8>| out.write_all(&[&key[..], b"\n"].concat());
             printed(keys.iter().try_for_each(print))

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::print::{self, ADDED, CHANGED, FAINT, REMOVED, plain};
-use super::{Place, printed, text_or_base64};
+use super::{Place, print_json, printed, text_or_base64};
 use crate::history::HistoryError;
 use crate::history::fields::{self, Field};
 use crate::history::moment::When;
@@ -41,9 +41,21 @@ const EXAMPLES: &str = "Examples:
   gitcd diff --repo=store.git --since=4700 --until=4711 deployments/shop/
   gitcd diff --repo=store.git --since='2026-11-22 15:04' --json
 
-Ends with code 0 if nothing differs, 1 if something does.";
+Ends with code 0 if nothing differs, 1 if something does, 2 if that cannot be told.";
 
-pub(in super::super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(in super::super) fn run(args: &Args) -> ExitCode {
+    match compare(args) {
+        Ok(true) => ExitCode::FAILURE,
+        Ok(false) => ExitCode::SUCCESS,
+        // As `diff` does it: 1 means that something differs.
+        Err(error) => {
+            eprintln!("gitcd: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn compare(args: &Args) -> anyhow::Result<bool> {
     let history = args.place.open()?;
     let to = history.at(args.until)?;
     let from = match history.at(args.since) {
@@ -53,7 +65,7 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Err(error) => return Err(error.into()),
     };
     let began = from.as_ref().map_or(0, |from| from.revision);
-    let beginnings: Vec<_> = args.keys.iter().map(|name| history.whole_key(name)).collect();
+    let beginnings: Vec<_> = args.keys.iter().map(|name| history.beginning(name)).collect();
     let is_wanted = |key: &[u8]| beginnings.is_empty() || beginnings.iter().any(|start| key.starts_with(start));
     let mut told = Vec::new();
     let mut out = anstream::stdout().lock();
@@ -94,9 +106,9 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     if args.json {
-        println!("{:#}", json!({ "from": began, "to": to.revision, "keys": told }));
+        print_json(&json!({ "from": began, "to": to.revision, "keys": told }))?;
     }
-    Ok(if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(differs)
 }
 
 /// A field for programs.

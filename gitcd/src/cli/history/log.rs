@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::age;
 use super::print::{self, plain};
-use super::{Place, printed, since};
+use super::{Place, print_json, printed};
 use crate::history::fields::{self, Field};
 use crate::history::moment::When;
 use crate::history::versions::Version;
@@ -16,8 +16,8 @@ pub(in super::super) struct Args {
     #[command(flatten)]
     place: Place,
     /// So many versions or commits
-    #[arg(long, short = 'n', default_value_t = 40, value_name = "N")]
-    limit: usize,
+    #[arg(long, short = 'n', default_value = "40", value_name = "N")]
+    limit: std::num::NonZeroUsize,
     /// None from before this: a revision, how long ago (10m), or a time
     #[arg(long, value_parser = When::parse, value_name = "WHEN")]
     since: Option<When>,
@@ -41,16 +41,15 @@ const EXAMPLES: &str = "Examples:
 
 pub(in super::super) fn run(args: &Args) -> anyhow::Result<()> {
     let history = args.place.open()?;
-    let since = since(&history, args.since)?;
     match &args.key {
-        Some(name) => key(args, &history, name, since),
-        None => branch(args, &history, since),
+        Some(name) => key(args, &history, name, args.since),
+        None => branch(args, &history, args.since),
     }
 }
 
-fn key(args: &Args, history: &History, name: &str, since: Option<i64>) -> anyhow::Result<()> {
-    let key = history.whole_key(name);
-    let versions = history.versions(&key, args.limit, since)?;
+fn key(args: &Args, history: &History, name: &str, since: Option<When>) -> anyhow::Result<()> {
+    let key = history.whole_key(name)?;
+    let versions = history.versions(&key, args.limit.get(), since)?;
     if versions.is_empty() && since.is_none() {
         anyhow::bail!("{name:?} was never in this branch (its keys begin with {:?})", history.keys().flags().0);
     }
@@ -61,8 +60,7 @@ fn key(args: &Args, history: &History, name: &str, since: Option<i64>) -> anyhow
     }
     if args.json {
         let told: Vec<_> = versions.iter().enumerate().map(|(at, version)| told(version, changes.get(at))).collect();
-        println!("{:#}", json!(told));
-        return Ok(());
+        return print_json(&json!(told));
     }
     let head = ["REVISION", "WHEN", "WHAT", "VERSION", "COMMIT", "BY"];
     let mut rows = vec![head.map(ToOwned::to_owned).to_vec()];
@@ -95,22 +93,21 @@ fn told(version: &Version, changes: Option<&Vec<Field>>) -> serde_json::Value {
     told
 }
 
-fn branch(args: &Args, history: &History, since: Option<i64>) -> anyhow::Result<()> {
-    let commits = history.commits(args.limit, since)?;
+fn branch(args: &Args, history: &History, since: Option<When>) -> anyhow::Result<()> {
+    let commits = history.commits(args.limit.get(), since)?;
     if args.json {
-        let told = commits.iter().map(|commit| {
-            let revisions = commit.revisions().map(|own| json!({ "first": own.first, "last": own.last }));
+        let told = commits.iter().map(|(revisions, commit)| {
+            let revisions = revisions.map(|own| json!({ "first": own.first, "last": own.last }));
             json!({
                 "revisions": revisions, "time": commit.time, "by": commit.by(), "commit": commit.oid.to_string(),
                 "subject": commit.subject(),
             })
         });
-        println!("{:#}", json!(told.collect::<Vec<_>>()));
-        return Ok(());
+        return print_json(&json!(told.collect::<Vec<_>>()));
     }
     let mut rows = vec![["REVISION", "WHEN", "COMMIT", "WHAT", "BY"].map(ToOwned::to_owned).to_vec()];
-    for commit in &commits {
-        let revisions = match commit.revisions() {
+    for (revisions, commit) in &commits {
+        let revisions = match revisions {
             None => "-".to_owned(),
             Some(own) if own.first == own.last => own.last.to_string(),
             Some(own) => format!("{}-{}", own.first, own.last),

@@ -51,20 +51,26 @@ impl Place {
     }
 }
 
-/// Reads `--since` and the like: only a time can be compared with those of commits.
-fn since(history: &History, since: Option<When>) -> anyhow::Result<Option<i64>> {
-    Ok(match since {
-        None => None,
-        Some(When::Time(time)) => Some(time),
-        Some(when) => Some(history.at(when)?.commit.time),
-    })
-}
-
 /// Who reads has seen enough: that is no error.
 fn printed(done: std::io::Result<()>) -> anyhow::Result<()> {
     match done {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         done => Ok(done?),
+    }
+}
+
+/// Prints JSON.
+fn print_json(told: &serde_json::Value) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    printed(writeln!(std::io::stdout().lock(), "{told:#}"))
+}
+
+/// Says that a state is not exactly that of the revision that was asked for.
+fn note(when: When, revision: i64) {
+    if let When::Revision(asked) = when
+        && asked != revision
+    {
+        eprintln!("gitcd: revision {asked} has no data commit of its own; this is the state of revision {revision}");
     }
 }
 

@@ -18,8 +18,10 @@ const MAX_CHARS: usize = 100;
 /// Prints fields, each on a line, or on two if they are long.
 pub(super) fn fields(out: &mut impl Write, fields: &[Field], indent: &str, whole: bool) -> io::Result<()> {
     for Field { path, from, to } in fields {
-        let name = if path.is_empty() { "(value)" } else { path };
-        let short = |text: &String| if whole { text.clone() } else { cut(text) };
+        let name = if path.is_empty() { "(value)".to_owned() } else { plain(path) };
+        // Lines stay lines; nothing else steers the terminal.
+        let lines = |text: &str| text.split('\n').map(plain).collect::<Vec<_>>().join("\n");
+        let short = |text: &String| lines(&if whole { text.clone() } else { cut(text) });
         match (from.as_ref().map(short), to.as_ref().map(short)) {
             (Some(from), Some(to))
                 if from.len() + to.len() <= MAX_CHARS && !from.contains('\n') && !to.contains('\n') =>
@@ -50,7 +52,8 @@ fn cut(text: &str) -> String {
 
 /// One line of a text that somebody else has chosen, without what would steer a terminal.
 pub(super) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    let steers = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// Columns as wide as their widest cell; the last one is not filled up.

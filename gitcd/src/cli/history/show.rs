@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use serde_json::json;
 
-use super::{Place, printed, text_or_base64};
+use super::{Place, note, print_json, printed, text_or_base64};
 use crate::history::History;
 use crate::history::moment::{Moment, Value, When};
 
@@ -30,12 +30,12 @@ const EXAMPLES: &str = "Examples:
 pub(in super::super) fn run(args: &Args) -> anyhow::Result<()> {
     let history = args.place.open()?;
     let moment = history.at(args.at)?;
-    value(&history, &moment, &args.key, args.json)
+    value(&history, (args.at, &moment), &args.key, args.json)
 }
 
 /// Prints a value exactly as it was put.
-pub(super) fn value(history: &History, moment: &Moment, name: &str, json: bool) -> anyhow::Result<()> {
-    let key = history.whole_key(name);
+pub(super) fn value(history: &History, (when, moment): (When, &Moment), name: &str, json: bool) -> anyhow::Result<()> {
+    let key = history.whole_key(name)?;
     let Some(Value { bytes: value, known }) = history.get(moment, &key)? else {
         anyhow::bail!("there is no {name:?} at revision {}; `gitcd log {name}` tells when there was", moment.revision);
     };
@@ -48,8 +48,10 @@ pub(super) fn value(history: &History, moment: &Moment, name: &str, json: bool) 
             "version": record.map(|record| record.version),
             "value": text_or_base64(&value),
         });
-        println!("{told:#}");
-        return Ok(());
+        return print_json(&told);
+    }
+    if known.is_none_or(|known| known.record.mod_revision > moment.revision) && history.is_data(&key) {
+        note(when, moment.revision);
     }
     let mut out = std::io::stdout().lock();
     printed(out.write_all(&value).and_then(|()| out.flush()))

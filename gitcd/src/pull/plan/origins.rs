@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use git2::{Oid, Repository};
+use git2::{Commit, Oid, Repository};
 
 use crate::git::changes;
-use crate::git::graph::{Commit, Graph};
+use crate::git::graph::{self, Graph};
 use crate::pull::admit::Origin;
 
 /// What brought a file.
@@ -15,6 +15,8 @@ pub(super) enum Brought {
     By(Origin),
     /// A client of a gitcd wrote it there.
     ByStore,
+    /// A gitcd made it of what two branches had, each of which had entered one.
+    Merged(Origin),
     /// Its commit is not here, as below a shallow clone.
     Unknown,
 }
@@ -92,10 +94,11 @@ impl Walk<'_> {
         if files.is_empty() {
             return Vec::new();
         }
-        let brought = if is_of_a_store(self.repository, oid) {
-            Brought::ByStore
-        } else {
-            Brought::By(Origin { commit: oid, time: here.time })
+        let origin = Origin { commit: oid, time: here.time };
+        let brought = match self.repository.find_commit(oid) {
+            Ok(commit) if is_of_a_store(&commit) => Brought::ByStore,
+            Ok(commit) if is_merge_of_a_store(&commit) => Brought::Merged(origin),
+            _ => Brought::By(origin),
         };
         files.into_iter().map(|file| (file, brought)).collect()
     }
@@ -103,7 +106,7 @@ impl Walk<'_> {
     /// The files that a parent has as they are here.
     fn same(
         &mut self,
-        here: &Commit,
+        here: &graph::Commit,
         parent: Oid,
         files: &[usize],
         asked: &[(Vec<u8>, Oid)],
@@ -114,15 +117,33 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a gitcd committed writes of its clients there. A person who amends such a commit or picks it is another committer than
-/// its author, or a later one.
-fn is_of_a_store(repository: &Repository, commit: Oid) -> bool {
-    let Ok(commit) = repository.find_commit(commit) else { return false };
+/// Whether a gitcd committed writes of its clients there: it says so as only a gitcd does, in the last paragraph. A person who amends such a
+/// commit or picks it is another committer than its author, or a later one.
+fn is_of_a_store(commit: &Commit<'_>) -> bool {
     let (author, committer) = (commit.author(), commit.committer());
-    if author.when() != committer.when() || author.email_bytes() != committer.email_bytes() {
-        return false;
-    }
-    commit.message_bytes().split(|byte| *byte == b'\n').any(|line| line.starts_with(b"Revision: "))
+    let message = String::from_utf8_lossy(commit.message_bytes());
+    let (head, last) = message.trim_end().rsplit_once("\n\n").unwrap_or_default();
+    let revisions = last.lines().next().and_then(|line| line.strip_prefix("Revision: "));
+    let number = |text: &str| text.parse::<u64>().ok().filter(|number| number.to_string() == text);
+    let is_range = |text: &str| match text.split_once('-') {
+        Some((first, last)) => number(first).zip(number(last)).is_some_and(|(first, last)| first < last),
+        None => number(text).is_some(),
+    };
+    commit.parent_count() <= 1
+        && author.when() == committer.when()
+        && author.email_bytes() == committer.email_bytes()
+        && ["create ", "update ", "delete "].iter().any(|verb| head.starts_with(verb))
+        && !head.contains('\n')
+        && revisions.is_some_and(is_range)
+        && last.lines().skip(1).all(|line| line.starts_with("Client: "))
+}
+
+/// Whether a gitcd merged there: its message is a function of the parents (`docs/design/merge.md`, *The commit*).
+fn is_merge_of_a_store(commit: &Commit<'_>) -> bool {
+    let short: Vec<String> = commit.parent_ids().map(|oid| oid.to_string()[..10].to_owned()).collect();
+    let [one, other] = &short[..] else { return false };
+    let message = String::from_utf8_lossy(commit.message_bytes());
+    message.lines().next() == Some(&*format!("merge {one} and {other}"))
 }
 
 #[cfg(test)]
@@ -174,7 +195,7 @@ mod tests {
         let history = History::new();
         let [a, b, c, d] = [("a", "1"), ("b", "1"), ("c", "1"), ("d", "1")];
         let first = history.commit(10, "first", &[a, ("b", "0")], &[]);
-        let store = history.commit(20, "update d\n\nRevision: 7\n", &[a, ("b", "0"), d], &[first]);
+        let store = history.commit(20, "update d\n\nRevision: 7\nClient: x\n", &[a, ("b", "0"), d], &[first]);
         let second = history.commit(30, "second", &[a, b, d], &[store]);
         // The clock of somebody who works beside it is wrong.
         let beside = history.commit(5, "beside", &[a, ("b", "0"), c], &[first]);
@@ -183,6 +204,44 @@ mod tests {
         let found = history.origins(last, &[a, b, c, d]);
         assert_eq!(found, [by((first, 10)), by((second, 30)), by((beside, 5)), Brought::ByStore]);
         assert_eq!(history.origins(merged, &[]), []);
+    }
+
+    #[test]
+    fn a_person_who_speaks_of_revisions_is_no_store() {
+        let history = History::new();
+        let (a, first) = (("a", "1"), history.commit(10, "first", &[], &[]));
+        for (message, is_store) in [
+            ("update a\n\nRevision: 7-9\nClient: x (y)\nClient: z\n", true),
+            ("create 3 pods, update a\n\nRevision: 7\n", true),
+            ("update a\n\nRevision: 2 of the rollout\n", false),
+            ("update a\n\nRevision: 9-7\n", false),
+            ("update a\n\nRevision: 07\n", false),
+            ("tidy up\n\nRevision: 7\n", false),
+            ("update a\n\nRevision: 7\nSigned-off-by: ann\n", false),
+            ("update a\n\nRevision: 7\n\nmore\n", false),
+            ("Revision: 7\n", false),
+        ] {
+            let commit = history.commit(20, message, &[a], &[first]);
+            assert_eq!(
+                history.origins(commit, &[a]),
+                [if is_store { Brought::ByStore } else { by((commit, 20)) }],
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_gitcd_made_of_two_values_is_its_own() {
+        let history = History::new();
+        let first = history.commit(10, "first", &[("a", "0")], &[]);
+        let [one, other] =
+            ["1", "2"].map(|value| history.commit(20, "update a\n\nRevision: 7\n", &[("a", value)], &[first]));
+        let short = |oid: Oid| oid.to_string()[..10].to_owned();
+        let message = format!("merge {} and {}\n", short(one), short(other));
+        let merged = history.commit(30, &message, &[("a", "3")], &[one, other]);
+        assert_eq!(history.origins(merged, &[("a", "3")]), [Brought::Merged(Origin { commit: merged, time: 30 })]);
+        let by_hand = history.commit(30, "Merge branch 'x'\n", &[("a", "3")], &[one, other]);
+        assert_eq!(history.origins(by_hand, &[("a", "3")]), [by((by_hand, 30))]);
     }
 
     #[test]
