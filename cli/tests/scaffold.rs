@@ -52,8 +52,8 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// The example is what `new controller rain-gauge` makes, but for what makes it a member of this workspace: so it is built and tested with it, in the same
-/// way, and nothing is built twice.
+/// The example is what `new controller rain-gauge` makes, but for what makes it a member of this workspace, which has no image of its own: so it is built and
+/// tested with it, in the same way, and nothing is built twice.
 #[test]
 fn the_example_is_what_a_new_controller_is() {
     let parent = folder("scaffold-example");
@@ -71,6 +71,11 @@ fn the_example_is_what_a_new_controller_is() {
     let (member, workspace) = manifest.split_once("\n# A workspace of its own").expect("it ends with that");
     assert!(workspace.contains("\n[workspace]\n"), "{workspace}");
     *manifest = member.replace(&format!("{}/", root.display()), "../../");
+    let readme = new.get_mut(Path::new("README.md")).expect("it has one");
+    readme.truncate(readme.find("\n## The image\n").expect("it ends with that"));
+    for file in ["Dockerfile", ".dockerignore"] {
+        assert!(new.remove(Path::new(file)).is_some(), "{file}");
+    }
     assert_eq!(new.keys().collect::<Vec<_>>(), example.keys().collect::<Vec<_>>());
     for (path, text) in &new {
         assert_eq!(text, &example[path], "{}", path.display());
@@ -121,6 +126,83 @@ async fn a_new_controller_is_a_crate_by_itself_and_is_taken_by_an_apiserver() {
             "serviceaccount/rain-gauge created (server dry run)",
         ]
     );
+}
+
+/// What a line of a Dockerfile says, lines that go on being one; without comments.
+fn instructions(dockerfile: &str) -> Vec<(String, String)> {
+    let lines = dockerfile.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n");
+    let lines = lines.replace("\\\n", " ");
+    let words = lines.lines().filter_map(|line| line.split_once(' '));
+    words.map(|(what, rest)| (what.to_owned(), rest.split_whitespace().collect::<Vec<_>>().join(" "))).collect()
+}
+
+/// As far as it can be told without building it.
+#[test]
+fn the_image_of_a_new_controller_has_what_its_deployment_runs() {
+    let parent = folder("scaffold-image");
+    said(&trishanku(&parent, &["new", "controller", "rain-gauge", "--framework", CHECKOUT]));
+    let (new, context) = (parent.join("rain-gauge"), parent.join("context"));
+    std::fs::copy(Path::new(CHECKOUT).join("Cargo.lock"), new.join("Cargo.lock")).expect("both are ours");
+    let there = files(&new);
+    let text = |path: &str| there[Path::new(path)].as_str();
+    let instructions = instructions(text("Dockerfile"));
+    let all = |what: &str| {
+        let found = instructions.iter().filter(|(instruction, _)| instruction == what);
+        found.map(|(_, rest)| rest.as_str()).collect::<Vec<_>>()
+    };
+    let only = |what: &str| match all(what)[..] {
+        [only] => only,
+        ref other => panic!("{what}: {other:?}"),
+    };
+    let names = ["FROM", "WORKDIR", "COPY", "COPY", "RUN", "FROM", "COPY", "USER", "EXPOSE", "ENTRYPOINT"];
+    assert_eq!(instructions.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), names);
+
+    // What is copied is let in, and is there; and it is a crate without anything else.
+    let ignored: Vec<_> = text(".dockerignore").lines().filter(|line| !line.starts_with('#')).collect();
+    let (nothing, let_in) = ignored.split_first().expect("it says something");
+    assert_eq!(*nothing, "*");
+    let [manifests, sources, program] = all("COPY")[..] else { panic!("{:?}", all("COPY")) };
+    let mut copied: Vec<_> = manifests.trim_end_matches(" ./").split(' ').collect();
+    copied.extend(sources.split(' ').next());
+    copied.sort_unstable();
+    assert_eq!(copied, let_in.iter().map(|line| line.trim_start_matches('!')).collect::<Vec<_>>());
+    for (path, text) in there.iter().filter(|(path, _)| copied.iter().any(|copied| path.starts_with(copied))) {
+        let path = context.join(path);
+        std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("the folder is ours");
+        std::fs::write(path, text).expect("the folder is ours");
+    }
+    let mut metadata = Command::new(env!("CARGO"));
+    metadata.args(["metadata", "--offline", "--no-deps", "--format-version=1", "--quiet"]).current_dir(&context);
+    let metadata: serde_json::Value =
+        serde_json::from_str(&said(&metadata.output().expect("it runs this"))).expect("it is JSON");
+    let package = &metadata["packages"][0];
+    let programs = package["targets"].as_array().into_iter().flatten().filter(|target| target["kind"][0] == "bin");
+    assert_eq!(programs.map(|target| target["name"].clone()).collect::<Vec<_>>(), ["rain-gauge"]);
+
+    // It is built where the framework is, with a compiler that is new enough, and runs where its C library is.
+    let run = only("RUN");
+    assert!(
+        run.ends_with("cargo build --release --locked --bin rain-gauge && cp target/release/rain-gauge /rain-gauge"),
+        "{run}"
+    );
+    let root = std::fs::canonicalize(CHECKOUT).expect("it is there");
+    let mount = format!("--mount=type=bind,from=trishanku,target={}", root.display());
+    assert!(run.contains(&mount), "{run}");
+    let command = format!("docker build --tag rain-gauge --build-context trishanku='{}' .", root.display());
+    assert!(text("README.md").contains(&command), "{}", text("README.md"));
+    let rust = package["rust_version"].as_str().expect("it says so");
+    assert_eq!(
+        all("FROM"),
+        [&format!("docker.io/library/rust:{rust}-slim-bookworm AS build"), "gcr.io/distroless/cc-debian12:nonroot"]
+    );
+
+    // What is run, and who runs it.
+    let deployment = text("deploy/deployment.yaml");
+    assert_eq!((program, only("ENTRYPOINT")), ("--from=build /rain-gauge /rain-gauge", r#"["/rain-gauge"]"#));
+    for line in ["command: [/rain-gauge]", "runAsUser: 65532", "containerPort: 8081", "containerPort: 8080"] {
+        assert!(deployment.contains(line), "{line} is not in\n{deployment}");
+    }
+    assert_eq!((only("USER"), only("EXPOSE")), ("65532:65532", "8081 8080"));
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub enum Retry {
     Waiting {
         /// What for, for people.
         on: String,
-        /// When to look again at the latest.
+        /// When to look again at the latest; may be zero as in [`Next::After`](crate::Next::After).
         look_again: Duration,
     },
 }
@@ -167,6 +167,11 @@ mod tests {
         let Error::Api(refused) = transparent else { panic!("it is that of the api") };
         let (kind, key) = ("ConfigMap".to_owned(), crate::Key::namespaced("plant", "pump"));
         let applied = Error::from(ApplyError::Refused { kind, key, source: Box::new(refused) });
+        let Error::Apply(ApplyError::Refused { source, .. }) = &applied else { panic!("it is that of apply") };
+        let kube::Error::Api(status) = &**source else { panic!("it is that of the api") };
+        let watch = kube::runtime::watcher::Error::WatchStartFailed(kube::Error::Api(status.clone()));
+        let expected = "failed to start watching object: ApiError: the pump is locked: Conflict";
+        assert_eq!(chain(&watch), expected);
         assert_eq!(chain(&applied), "cannot apply ConfigMap plant/pump: ApiError: the pump is locked: Conflict");
     }
 }

@@ -1,5 +1,6 @@
 //! Runs controllers: one program, one client, one lease.
 
+use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use kube::{Client, Config};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::cache::{Cache, Caches, Scope};
+use crate::cache::{ANSWER_LIMIT, Cache, Caches, Scope};
 use crate::client::connect;
 use crate::controller::{Controller, Driver, Orders, Reconciler, Runs};
 use crate::health::{Awaited, Health};
@@ -62,6 +63,7 @@ pub struct Manager {
     controllers: Vec<Arc<dyn Runs>>,
     lease: Option<lease::Settings>,
     grace: Duration,
+    answer_limit: Duration,
     health: Health,
     metrics: Metrics,
     telemetry: Option<Telemetry>,
@@ -80,6 +82,9 @@ pub enum RunError {
     /// The lease's times make no sense.
     #[error(transparent)]
     Lease(#[from] lease::Unsafe),
+    /// Figures, probes and logs of the two would be one.
+    #[error("two controllers have the name {0:?}; give each its own")]
+    SameName(String),
     /// A part of the program has a defect; the process should end, and be started again.
     #[error("a task ended that must not")]
     Task(#[source] JoinError),
@@ -96,16 +101,17 @@ impl Manager {
 
     /// Watches what `scope` says.
     pub fn with_scope(config: Config, scope: Scope) -> Self {
-        let health = Health::default();
+        let (health, metrics) = (Health::default(), Metrics::default());
         Self {
             config,
             start: Some(health.wait_for("start")),
-            caches: Arc::new(Caches::new(scope)),
+            caches: Arc::new(Caches::new(scope).counted(&metrics)),
             controllers: Vec::new(),
             lease: None,
             grace: Duration::from_secs(20),
+            answer_limit: ANSWER_LIMIT,
             health,
-            metrics: Metrics::default(),
+            metrics,
             telemetry: None,
             server: None,
         }
@@ -123,6 +129,16 @@ impl Manager {
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
+        self
+    }
+
+    /// How long the apiserver may send nothing when it is asked for a list, or for a watch to begin; then that has failed, and is tried again. Unless told otherwise, 65
+    /// seconds: kube-apiserver itself ends requests after 60 (`--request-timeout`). Zero is for ever.
+    ///
+    /// Of other requests, those of a reconcile end with [its time](Controller::time_limit).
+    #[must_use]
+    pub fn answer_limit(mut self, limit: Duration) -> Self {
+        self.answer_limit = limit;
         self
     }
 
@@ -190,10 +206,14 @@ impl Manager {
     }
 
     async fn work(mut self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+        let mut names = HashSet::new();
+        if let Some(twice) = self.controllers.iter().find(|controller| !names.insert(controller.name())) {
+            return Err(RunError::SameName(twice.name().to_owned()));
+        }
         let open = self.client(&Fence::open())?;
         let (stopping, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        for feed in self.caches.feeds(&open) {
+        for feed in self.caches.feeds_within(&open, self.answer_limit) {
             tasks.spawn(async {
                 feed.await;
                 "a watch"
@@ -301,5 +321,34 @@ fn defect(ended: Option<Result<&'static str, JoinError>>) -> RunError {
         Some(Err(error)) => RunError::Task(error),
         Some(Ok(what)) => RunError::Ended(what),
         None => RunError::Ended("everything"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::{Context, Next};
+
+    struct Nothing;
+
+    impl Reconciler for Nothing {
+        type Object = ConfigMap;
+        type Error = kube::Error;
+
+        async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Next, kube::Error> {
+            Ok(Next::Change)
+        }
+    }
+
+    #[tokio::test]
+    async fn two_controllers_of_one_name_are_refused() {
+        let named = |name: &str| Controller::new(name, Nothing);
+        let config = Config::new("http://127.0.0.1:1".parse().unwrap());
+        let manager =
+            Manager::new(config).controller(named("tank")).controller(named("pump")).controller(named("tank"));
+        let error = manager.run(std::future::pending()).await.unwrap_err();
+        assert_eq!(error.to_string(), "two controllers have the name \"tank\"; give each its own");
     }
 }

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 /// Objects that can be watched: those of [`Known`] kinds, and `kube`'s `DynamicObject`, which can be of any [`Kind`].
 ///
-/// They have to read what they write: [caches](crate::cache) keep objects as JSON.
+/// They have to read what they write: [caches](crate::cache) keep answers to writes as JSON.
 pub trait Object:
     Resource<DynamicType: Clone, Scope: Reach<Self>> + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static
 {
@@ -187,7 +187,12 @@ impl<K: Object> Kind<K> {
 
     /// Where its objects are; the same for every type that stands for it.
     pub(crate) fn path(&self) -> String {
-        K::url_path(&self.dynamic, None)
+        self.path_in(None)
+    }
+
+    /// Where those of a namespace are, if they are in namespaces.
+    pub(crate) fn path_in(&self, namespace: Option<&str>) -> String {
+        K::url_path(&self.dynamic, namespace.filter(|_| self.namespaced))
     }
 
     /// `apiVersion` and `kind`, as an object has them.

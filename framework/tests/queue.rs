@@ -91,6 +91,35 @@ fn who_is_due_while_there_is_no_room_wakes_nobody_and_waits_from_when_it_was_due
 }
 
 #[test]
+fn who_is_to_be_looked_at_again_at_once_does_not_run_hot_and_a_change_comes_before_that() {
+    const AT_ONCE: Outcome = Outcome::Again(Duration::ZERO);
+    let (mut queue, mut now) = (Queue::new(settings(1)), Instant::now());
+    queue.add(&1, Cause::Changed, now);
+    let mut delays = Vec::new();
+    for _ in 0..12 {
+        assert_eq!(queue.next(now).map(|job| job.failures), Some(0), "that is no failure");
+        queue.finish(&1, AT_ONCE, now);
+        let due = queue.wake_at().expect("it is looked at again");
+        delays.push(due - now);
+        now = due;
+    }
+    assert!(delays[0] >= Duration::from_millis(75) && delays[0] <= Duration::from_millis(100), "{delays:?}");
+    assert!(delays.windows(2).take(8).all(|pair| pair[1] > pair[0]), "{delays:?}");
+    assert!(delays.iter().all(|delay| *delay <= Duration::from_mins(1)), "{delays:?}");
+
+    queue.next(now).expect("it is due");
+    queue.finish(&1, AT_ONCE, now);
+    queue.add(&1, Cause::Changed, now);
+    assert_eq!(queue.next(now).map(|job| job.lane), Some(Lane::Changed));
+    // Another answer ends the row.
+    queue.finish(&1, Outcome::Again(Duration::from_millis(1)), now);
+    now += Duration::from_millis(1);
+    queue.next(now).expect("it is due");
+    queue.finish(&1, AT_ONCE, now);
+    assert_eq!(queue.wake_at(), Some(now + delays[0]));
+}
+
+#[test]
 fn a_change_of_what_is_wanted_begins_the_delays_anew() {
     let (mut queue, mut now) = (Queue::new(settings(1)), Instant::now());
     queue.add(&1, Cause::Changed, now);

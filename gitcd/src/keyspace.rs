@@ -11,7 +11,7 @@
 //! ```
 
 /// The key in which kube-apiserver keeps a revision of its own branch. It must never reach another.
-const COMPACT_REVISION_KEY: &[u8] = b"compact_rev_key";
+pub(crate) const COMPACT_REVISION_KEY: &[u8] = b"compact_rev_key";
 
 /// Where a key lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -20,6 +20,7 @@ mod error;
 pub mod fence;
 pub mod gateway;
 pub mod git;
+pub mod history;
 pub mod host;
 pub mod http;
 pub mod journal;

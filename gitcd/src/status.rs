@@ -36,7 +36,12 @@ impl Status {
     pub fn is_good(&self) -> bool {
         self.branches.iter().all(|branch| {
             branch.writes_refused.is_none()
-                && branch.remotes.iter().all(|remote| remote.known.condition == Condition::Synced)
+                && branch.error.is_none()
+                && branch.rejected.is_empty()
+                && branch
+                    .remotes
+                    .iter()
+                    .all(|remote| remote.known.condition == Condition::Synced && remote.known.rejected.is_empty())
         })
     }
 }

@@ -10,9 +10,11 @@ pub use self::name::{Name, NameError};
 pub use self::source::{Source, SourceError};
 
 /// Where a file goes, and what is in it.
-const FILES: [(&str, &str); 15] = [
+const FILES: [(&str, &str); 17] = [
+    (".dockerignore", include_str!("../../templates/controller/dockerignore.in")),
     (".gitignore", include_str!("../../templates/controller/gitignore.in")),
     ("Cargo.toml", include_str!("../../templates/controller/Cargo.toml.in")),
+    ("Dockerfile", include_str!("../../templates/controller/Dockerfile.in")),
     ("README.md", include_str!("../../templates/controller/README.md.in")),
     ("deploy/crd.yaml", include_str!("../../templates/controller/deploy/crd.yaml.in")),
     ("deploy/deployment.yaml", include_str!("../../templates/controller/deploy/deployment.yaml.in")),
@@ -85,6 +87,8 @@ fn fill(template: &str, name: &Name, framework: &Source) -> String {
         ("{{group}}", "example.org"),
         ("{{framework}}", &framework.dependency("framework")),
         ("{{testkit}}", &framework.dependency("testkit")),
+        ("{{mount}}", &framework.mount()),
+        ("{{build}}", &framework.build(name.as_str())),
     ];
     values.into_iter().fold(template.to_owned(), |text, (hole, value)| text.replace(hole, value))
 }

@@ -62,6 +62,28 @@ impl FromStr for Source {
 }
 
 impl Source {
+    /// Brings a checkout into the build of an image, at the place where `Cargo.toml` looks for it; a repository is fetched.
+    pub(super) fn mount(&self) -> String {
+        match self {
+            Self::Checkout(path) => {
+                format!("    --mount=type=bind,from=trishanku,target={} \\\n", path.display())
+            }
+            Self::Git(_) => String::new(),
+        }
+    }
+
+    /// How an image is built.
+    pub(super) fn build(&self, name: &str) -> String {
+        match self {
+            Self::Checkout(path) => {
+                // For a shell.
+                let checkout = path.to_string_lossy().replace('\'', "'\\''");
+                format!("docker build --tag {name} --build-context trishanku='{checkout}' .")
+            }
+            Self::Git(_) => format!("docker build --tag {name} ."),
+        }
+    }
+
     /// A dependency on a part of the repository, as `Cargo.toml` has it.
     pub(super) fn dependency(&self, part: &str) -> String {
         // A string of JSON is one of TOML.
@@ -80,9 +102,13 @@ mod tests {
     fn a_checkout_and_a_repository_are_told_apart_and_everything_else_is_refused() {
         let git: Source = "https://example.org/t".parse().unwrap();
         assert_eq!(git.dependency("framework"), r#"{ git = "https://example.org/t" }"#);
+        assert_eq!((git.mount(), git.build("a")), (String::new(), "docker build --tag a .".to_owned()));
         let checkout: Source = concat!(env!("CARGO_MANIFEST_DIR"), "/..").parse().unwrap();
         let Source::Checkout(root) = &checkout else { panic!("{checkout:?}") };
         assert_eq!(checkout.dependency("testkit"), format!(r#"{{ path = "{}/testkit" }}"#, root.display()));
+        assert_eq!(checkout.mount(), format!("    --mount=type=bind,from=trishanku,target={} \\\n", root.display()));
+        let expected = format!("docker build --tag a --build-context trishanku='{}' .", root.display());
+        assert_eq!(checkout.build("a"), expected);
         for (text, expected) in [
             ("git@example.org:me/t.git", "write ssh://git@example.org/me/t.git"),
             ("/there/is/nothing", "\"/there/is/nothing\" cannot be read: No such file"),

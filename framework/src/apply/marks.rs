@@ -3,6 +3,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::Serialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::cache::Fingerprint;
@@ -22,8 +23,8 @@ pub(super) fn id<O: Object>(kind: &Kind<O>, owner: &O) -> String {
     format!("applyset-{}-v1", BASE64_URL_SAFE_NO_PAD.encode(digest))
 }
 
-/// Writes the digest of everything else on it, and returns it.
-pub(super) fn sign<K: Object + Serialize>(wanted: &mut K) -> Result<Fingerprint, serde_json::Error> {
+/// Writes the digest of everything else on it, and returns it, with everything else as a value.
+pub(super) fn sign<K: Object + Serialize>(wanted: &mut K) -> Result<(Fingerprint, Value), serde_json::Error> {
     wanted.meta_mut().annotations.get_or_insert_default().remove(APPLIED);
     let mut content = serde_json::to_value(&*wanted)?;
     // Maps may have another order each time. With another digest each time nothing would ever be as it should be.
@@ -33,7 +34,7 @@ pub(super) fn sign<K: Object + Serialize>(wanted: &mut K) -> Result<Fingerprint,
     digest.copy_from_slice(&whole[..size_of::<Fingerprint>()]);
     let text = BASE64_URL_SAFE_NO_PAD.encode(digest);
     wanted.meta_mut().annotations.get_or_insert_default().insert(APPLIED.to_owned(), text);
-    Ok(digest)
+    Ok((digest, content))
 }
 
 /// Not part of the digest: who writes it says nothing about what is wanted.

@@ -166,7 +166,7 @@ impl<'a, O: Object> Set<'a, O> {
         }
         self.applied.insert((cache.kind().path(), key.clone()));
         let encode = |source| ApplyError::Encode { kind: kind(), key: key.clone(), source };
-        let digest = sign(&mut wanted).map_err(encode)?;
+        let (digest, mut content) = sign(&mut wanted).map_err(encode)?;
         if known.as_ref().is_some_and(|known| known.settled() == Some(digest)) {
             return Ok(Applied::Unchanged);
         }
@@ -174,7 +174,8 @@ impl<'a, O: Object> Set<'a, O> {
         if self.stamps {
             stamp(&mut wanted, live().as_deref());
         }
-        let mut wanted = serde_json::to_value(&wanted).map_err(encode)?;
+        content["metadata"]["annotations"] = serde_json::to_value(&wanted.meta().annotations).map_err(encode)?;
+        let mut wanted = content;
         // An object need not say what it is: those of a list do not, if their kind is not known before.
         for (field, _) in cache.kind().types() {
             wanted.as_object_mut().and_then(|wanted| wanted.remove(field));

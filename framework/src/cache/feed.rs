@@ -1,97 +1,184 @@
 //! Fills a cache, whatever happens to the connection.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use kube::Api;
-use kube::runtime::watcher::{self, Event, watcher};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use kube::api::WatchEvent;
+use kube::runtime::watcher::Error;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
+use super::event::{Event, Read, gone};
+use super::source::Source;
 use super::trouble::Trouble;
 use super::{Cache, Listing};
 use crate::Object;
-use crate::error::{Failure, Retry};
+use crate::error::{Failure, Retry, chain};
 use crate::queue::Backoff;
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), most: Duration::from_secs(30) };
 
-/// Lists and watches for ever. After an error it waits: half a second, up to half a minute for errors in a row, or as long as the apiserver asks for.
-pub(super) async fn feed<K: Object>(
-    api: Api<K>,
-    config: watcher::Config,
+/// A watch that is silent for so long is dead: the apiserver was asked to end it after 290 seconds.
+const SILENCE: Duration = Duration::from_secs(295);
+
+/// What fills a cache, or its part of one namespace.
+pub(super) struct Feed<K: Object> {
+    source: Source,
     cache: Arc<Cache<K>>,
-    mut listing: Listing<K>,
+    listing: Listing<K>,
     trouble: Arc<Trouble>,
-) {
-    let name = format!("{} {}", cache.kind().name(), listing.namespace.as_deref().unwrap_or("everywhere"));
-    let mut failures = 0;
-    loop {
-        let mut events = pin!(watcher(api.clone(), config.clone()));
+    failures: u32,
+    /// Up to where everything is known; `None` before there is a list.
+    version: Option<String>,
+}
+
+/// A page of a list. Its objects are looked at one by one.
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+impl<K: Object> Feed<K> {
+    pub(super) fn new(source: Source, cache: Arc<Cache<K>>, listing: Listing<K>, trouble: Arc<Trouble>) -> Self {
+        Self { source, cache, listing, trouble, failures: 0, version: None }
+    }
+
+    /// Lists and watches for ever. After an error it waits: half a second, up to half a minute for errors in a row, or as long as the apiserver asks for.
+    pub(super) async fn run(mut self) {
+        let name =
+            format!("{} {}", self.cache.kind().name(), self.listing.namespace.as_deref().unwrap_or("everywhere"));
+        let trouble = self.trouble.clone();
         loop {
-            let event = tokio::select! {
-                event = events.next() => event,
+            let ended = tokio::select! {
+                ended = self.follow() => ended,
                 // A watch that goes on where it was may have nothing to tell, and nobody knows. A list has an end.
-                () = trouble.hurry() => break,
+                () = trouble.hurry() => {
+                    self.version = None;
+                    continue;
+                }
             };
-            match event {
-                // It has no end.
-                None => break,
-                Some(Ok(event)) => {
-                    // A list that is begun or has a page is no success yet.
-                    let is_success = matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_));
-                    cache.apply(event, &mut listing);
-                    if is_success {
-                        failures = 0;
-                        trouble.is_over();
-                    }
-                }
-                Some(Err(error)) => {
-                    // Who says that it has forgotten is well; what failed before was something else.
-                    failures = if is_forgotten(&error) { 1 } else { failures + 1 };
-                    let asked = asked_for(&error);
-                    let delay = BACKOFF.delay(failures, &name).max(asked);
-                    tracing::warn!(watch = name, failures, ?delay, %error, "watch failed");
-                    trouble.failed();
-                    tokio::time::sleep(asked).await;
-                    tokio::select! {
-                        () = tokio::time::sleep(delay.saturating_sub(asked)) => {}
-                        () = trouble.hurry() => break,
-                    }
-                    if is_beyond_resuming(&error) {
-                        break;
-                    }
-                }
+            let Err(error) = ended else { continue };
+            // Who says that it has forgotten is well; what failed before was something else.
+            self.failures = if is_forgotten(&error) { 1 } else { self.failures + 1 };
+            let asked = asked_for(&error);
+            let delay = BACKOFF.delay(self.failures, &name).max(asked);
+            tracing::warn!(watch = name, failures = self.failures, ?delay, error = chain(&error), "watch failed");
+            trouble.failed();
+            if is_beyond_resuming(&error) {
+                self.version = None;
+            }
+            tokio::time::sleep(asked).await;
+            tokio::select! {
+                () = tokio::time::sleep(delay.saturating_sub(asked)) => {}
+                () = trouble.hurry() => self.version = None,
             }
         }
     }
+
+    /// Lists, if that has not been done, and watches until that ends in order.
+    async fn follow(&mut self) -> Result<(), Error> {
+        let version = match &self.version {
+            Some(version) => version.clone(),
+            None => self.list().await?,
+        };
+        let mut events = self.source.watch(&version).await.map_err(Error::WatchStartFailed)?;
+        while let Ok(Some(event)) = tokio::time::timeout(SILENCE, events.next()).await {
+            let event = event.map_err(Error::WatchFailed)?;
+            self.take(event)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the version of the list.
+    async fn list(&mut self) -> Result<String, Error> {
+        self.cache.apply(Event::Init, &mut self.listing);
+        let mut after = None;
+        loop {
+            let text = self.source.page(after).await.map_err(Error::InitialListFailed)?;
+            let page: Page<'_> = serde_json::from_str(&text).map_err(unreadable_list)?;
+            for raw in page.items.into_iter().flatten() {
+                let (object, _) = Read::of(self.cache.kind(), raw).map_err(unreadable_list)?;
+                self.cache.apply(Event::InitApply(object), &mut self.listing);
+            }
+            after = page.metadata.continue_.filter(|after| !after.is_empty());
+            if after.is_none() {
+                let version = page.metadata.resource_version.filter(|version| !version.is_empty());
+                let version = version.ok_or(Error::NoResourceVersion)?;
+                self.cache.apply(Event::InitDone, &mut self.listing);
+                self.told(version.clone());
+                return Ok(version);
+            }
+        }
+    }
+
+    fn take(&mut self, event: WatchEvent<Box<RawValue>>) -> Result<(), Error> {
+        let (event, version) = match event {
+            WatchEvent::Added(raw) | WatchEvent::Modified(raw) => {
+                let (object, version) = Read::of(self.cache.kind(), &raw).map_err(unreadable_event)?;
+                (Event::Apply(object), version)
+            }
+            WatchEvent::Deleted(raw) => {
+                let (key, version) = gone(&raw).map_err(unreadable_event)?;
+                (Event::Delete(key, version.parse().ok()), version)
+            }
+            // Nothing happened, and it is no sign that the store behind the apiserver is well.
+            WatchEvent::Bookmark(bookmark) => {
+                // From none a watch begins with everything that is there, and does not tell what is not.
+                let version = bookmark.metadata.resource_version;
+                self.version = Some(version).filter(|version| !version.is_empty()).or(self.version.take());
+                return Ok(());
+            }
+            WatchEvent::Error(status) => return Err(Error::WatchError(status)),
+        };
+        if version.is_empty() {
+            self.version = None;
+            return Err(Error::NoResourceVersion);
+        }
+        self.cache.apply(event, &mut self.listing);
+        self.told(version);
+        Ok(())
+    }
+
+    /// Everything is known up to this version. A list that is begun or has a page is no success yet.
+    fn told(&mut self, version: String) {
+        self.version = Some(version);
+        self.failures = 0;
+        self.trouble.is_over();
+    }
+}
+
+fn unreadable_list(error: serde_json::Error) -> Error {
+    Error::InitialListFailed(kube::Error::SerdeError(error))
+}
+
+fn unreadable_event(error: serde_json::Error) -> Error {
+    Error::WatchFailed(kube::Error::SerdeError(error))
 }
 
 /// Whether the apiserver does not know any more where the watch was.
-fn is_forgotten(error: &watcher::Error) -> bool {
+fn is_forgotten(error: &Error) -> bool {
     match error {
-        watcher::Error::WatchStartFailed(kube::Error::Api(status)) | watcher::Error::WatchError(status) => {
-            status.code == 410
-        }
+        Error::WatchStartFailed(kube::Error::Api(status)) | Error::WatchError(status) => status.code == 410,
         _ => false,
     }
 }
 
 /// Whether the watch cannot go on from where it was: that is forgotten there, or the kind is gone, and with it all objects.
-///
-/// The watcher lists again if it is told so in a watch that was opened; if the opening itself is refused, it would try for ever.
-fn is_beyond_resuming(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if matches!(status.code, 404 | 410))
+fn is_beyond_resuming(error: &Error) -> bool {
+    is_forgotten(error) || matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 404)
 }
 
 /// For how long the apiserver wants to be left alone.
-fn asked_for(error: &watcher::Error) -> Duration {
+fn asked_for(error: &Error) -> Duration {
     let retry = match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => error.retry(),
-        watcher::Error::WatchError(status) => kube::Error::Api(status.clone()).retry(),
-        watcher::Error::NoResourceVersion => Retry::BackOff,
+        Error::InitialListFailed(error) | Error::WatchStartFailed(error) | Error::WatchFailed(error) => error.retry(),
+        Error::WatchError(status) => kube::Error::Api(status.clone()).retry(),
+        Error::NoResourceVersion => Retry::BackOff,
     };
     match retry {
         Retry::NotBefore(time) => time,

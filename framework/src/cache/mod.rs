@@ -1,27 +1,38 @@
 //! What the apiserver has, as far as it is watched.
 //!
-//! A [`Cache`] is filled by kube-runtime's watcher. It differs from kube-runtime's store in what it tells those who
+//! A [`Cache`] is filled by a list and a watch. It differs from kube-runtime's store in what it tells those who
 //! [follow](Cache::follow) it: they get both the old and the new object, nothing if the object is the same, and they learn of
 //! objects that vanished while nobody watched: a list after a gap is compared with what was known.
 //!
+//! An object that does not fit its type, since the schema is looser or the program older than what is stored, is left out, as if it were not there,
+//! and the others are worked with. It is a line in the log and a figure, and an event about it if its kind is that of a controller.
+//!
 //! [`Caches`] holds one for each kind and selector, however many controllers use it.
 
+mod event;
 mod feed;
 mod objects;
 mod packed;
 mod registry;
+mod source;
+#[cfg(test)]
+mod tests;
+mod text;
 mod trouble;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use kube::Resource;
-use kube::runtime::watcher::Event;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::watch;
 
+pub(crate) use self::event::Misfit;
+use self::event::{Event, Fits, Read};
 pub(crate) use self::objects::{Fingerprint, Known};
-use self::objects::{Objects, version};
+use self::objects::{Objects, Put};
 use self::packed::Packed;
+pub(crate) use self::registry::ANSWER_LIMIT;
 pub use self::registry::{Caches, Scope};
 use crate::{Key, Kind, Object};
 
@@ -56,26 +67,37 @@ struct Follower<K> {
 
 /// Objects of one kind, without their `managedFields`. It may lag behind the apiserver.
 ///
-/// They are kept as JSON, which takes a third or a quarter of the room. An object is read anew whenever it is asked for, in some microseconds; so who
-/// looks at one several times keeps it.
+/// They are kept as the JSON that the apiserver sent, which takes a third or a quarter of the room. An object is read anew whenever it is asked for, in some
+/// microseconds; so who looks at one several times keeps it.
 pub struct Cache<K: Resource> {
     kind: Kind<K>,
     objects: RwLock<Objects<K>>,
     followers: Mutex<Vec<Follower<K>>>,
     /// How many of the watches that fill it have not been complete yet.
     lacking: watch::Sender<usize>,
+    /// How many objects do not fit their type.
+    misfits: Gauge,
+    /// Moves when there is another one of these.
+    misfit: watch::Sender<()>,
     /// Which objects they tell of.
     scope: Scope,
     selects: bool,
 }
 
 /// What one watch has listed so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Listing<K> {
     /// Whose objects are missing from a list are gone; `None` if it lists all namespaces.
     namespace: Option<String>,
     objects: HashMap<Key, Known<K>>,
+    misfits: HashMap<Key, Misfit>,
     complete: bool,
+}
+
+impl<K> Listing<K> {
+    fn of(namespace: Option<String>) -> Self {
+        Self { namespace, objects: HashMap::new(), misfits: HashMap::new(), complete: false }
+    }
 }
 
 impl<K: Object> Cache<K> {
@@ -86,6 +108,8 @@ impl<K: Object> Cache<K> {
             objects: RwLock::default(),
             followers: Mutex::default(),
             lacking,
+            misfits: Gauge::default(),
+            misfit: watch::Sender::default(),
             scope: Scope::All,
             selects: false,
         }
@@ -93,6 +117,10 @@ impl<K: Object> Cache<K> {
 
     fn limited(self, scope: &Scope, selects: bool) -> Self {
         Self { scope: scope.clone(), selects, ..self }
+    }
+
+    fn counted(self, misfits: Gauge) -> Self {
+        Self { misfits, ..self }
     }
 
     /// Which kind they are.
@@ -145,7 +173,7 @@ impl<K: Object> Cache<K> {
         *self.lacking.borrow() == 0
     }
 
-    /// Calls `tell` with every change from now on, in order, when the cache has it. It must not block: the watch waits for it.
+    /// Calls `tell` with every change from now on, in order, when the cache has it. It must not block, nor follow this cache too: the watch waits for it.
     pub fn follow(&self, tell: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
         self.add(Follower { tell: Box::new(tell), initial: true });
     }
@@ -156,71 +184,115 @@ impl<K: Object> Cache<K> {
     }
 
     fn add(&self, follower: Follower<K>) {
-        self.followers.lock().unwrap_or_else(PoisonError::into_inner).push(follower);
+        self.followers().push(follower);
+    }
+
+    /// Who changes something holds them from before that until they are told: they are told in the order of the changes, also if a reconcile learns something
+    /// while the watch tells.
+    fn followers(&self) -> MutexGuard<'_, Vec<Follower<K>>> {
+        self.followers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn apply(&self, event: Event<K>, listing: &mut Listing<K>) {
+        let followers = &*self.followers();
         match event {
-            Event::Apply(object) => {
-                let (key, object, known) = kept(object);
-                let after = known.object().clone();
-                let before = self.write(|objects| {
+            Event::Apply(Read::Fits(fits)) => {
+                let Fits { key, object, known } = *fits;
+                let put = self.write(|objects| {
                     objects.told(known.version());
-                    (!objects.is_outdated(&key, &known)).then(|| objects.insert(key, known))
+                    (!objects.is_outdated(&key, known.version())).then(|| objects.put(key, known))
                 });
-                if let Some(before) = before.filter(|before| before.as_ref() != Some(&after)) {
-                    self.tell(before.as_ref(), Some(&object), false);
+                tell_of(followers, put, &object);
+            }
+            Event::Apply(Read::Misfit(misfit)) => {
+                let left_out = self.write(|objects| {
+                    objects.told(misfit.number());
+                    let is_outdated = objects.is_outdated(&misfit.key, misfit.number());
+                    (!is_outdated).then(|| objects.leave_out(misfit.clone()))
+                });
+                let Some((is_news, before)) = left_out else { return };
+                if is_news {
+                    self.report(&misfit);
+                }
+                if before.is_some() {
+                    tell(followers, before.as_ref(), None, false);
                 }
             }
-            Event::Delete(object) => {
+            Event::Delete(key, version) => {
                 let before = self.write(|objects| {
-                    objects.told(version(&object));
-                    objects.remove(&Key::of(&object))
+                    objects.told(version);
+                    // One that we made in its place is there.
+                    (!objects.is_outdated(&key, version)).then(|| objects.remove(&key)).flatten()
                 });
                 if before.is_some() {
-                    self.tell(before.as_ref(), None, false);
+                    tell(followers, before.as_ref(), None, false);
                 }
             }
-            Event::Init => listing.objects = HashMap::new(),
-            Event::InitApply(object) => {
-                let (key, _, known) = kept(object);
-                listing.objects.insert(key, known);
-            }
-            Event::InitDone => self.replace(listing),
+            Event::Init => (listing.objects, listing.misfits) = (HashMap::new(), HashMap::new()),
+            Event::InitApply(Read::Fits(fits)) => drop(listing.objects.insert(fits.key, fits.known)),
+            Event::InitApply(Read::Misfit(misfit)) => drop(listing.misfits.insert(misfit.key.clone(), misfit)),
+            Event::InitDone => self.replace(followers, listing),
         }
     }
 
     /// Takes a whole list for what is there.
-    fn replace(&self, listing: &mut Listing<K>) {
-        let listed = std::mem::take(&mut listing.objects);
+    fn replace(&self, followers: &[Follower<K>], listing: &mut Listing<K>) {
+        let (listed, misfits) = (std::mem::take(&mut listing.objects), std::mem::take(&mut listing.misfits));
         let initial = !std::mem::replace(&mut listing.complete, true);
         let ours = |key: &Key| listing.namespace.as_deref().is_none_or(|namespace| key.namespace() == Some(namespace));
-        let (gone, changed) = self.write(|objects| {
+        let (news, gone, changed) = self.write(|objects| {
             objects.listed();
             listed.values().for_each(|known| objects.told(known.version()));
-            let missing = |key: &Key| ours(key) && !listed.contains_key(key);
+            misfits.values().for_each(|misfit| objects.told(misfit.number()));
+            objects.keep_misfits(|key| !ours(key) || misfits.contains_key(key));
+            let missing = |key: &Key| ours(key) && !listed.contains_key(key) && !misfits.contains_key(key);
             let missing: Vec<_> = objects.iter().map(|(key, _)| key).filter(|key| missing(key)).cloned().collect();
-            let gone: Vec<_> = missing.iter().filter_map(|key| objects.remove(key)).collect();
+            let mut gone: Vec<_> = missing.iter().filter_map(|key| objects.remove(key)).collect();
+            let mut news = Vec::new();
+            for misfit in misfits.into_values() {
+                let (is_news, before) = objects.leave_out(misfit.clone());
+                news.extend(is_news.then_some(misfit));
+                gone.extend(before);
+            }
             let mut changed = Vec::new();
             for (key, known) in listed {
                 let after = known.object().clone();
-                let before = objects.insert(key, known);
-                if before.as_ref() != Some(&after) {
-                    changed.push((before, after));
+                match objects.put(key, known) {
+                    Put::New => changed.push((None, after)),
+                    Put::InsteadOf(before) => changed.push((Some(before), after)),
+                    Put::Same => {}
                 }
             }
-            (gone, changed)
+            (news, gone, changed)
         });
+        news.iter().for_each(|misfit| self.report(misfit));
         for before in gone {
-            self.tell(Some(&before), None, false);
+            tell(followers, Some(&before), None, false);
         }
-        let told = self.followers.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|one| one.initial);
+        let told = followers.iter().any(|one| one.initial);
         for (before, after) in changed.iter().filter(|_| told || !initial) {
-            self.tell(before.as_ref(), Some(&*after.object()), initial);
+            tell(followers, before.as_ref(), Some(&*after.object()), initial);
         }
         if initial {
             self.lacking.send_modify(|lacking| *lacking = lacking.saturating_sub(1));
         }
+    }
+
+    /// Says once of each version that it is left out.
+    fn report(&self, misfit: &Misfit) {
+        let (kind, Misfit { key, version, why, .. }) = (self.kind.name(), misfit);
+        tracing::warn!(%kind, object = %key, version, why, "does not fit its type, and is left out");
+        self.misfit.send_replace(());
+    }
+
+    /// What is there and does not fit its type.
+    pub(crate) fn misfits(&self) -> Vec<Misfit> {
+        self.read().misfits().values().cloned().collect()
+    }
+
+    /// Moves when there is another [misfit](Self::misfits).
+    pub(crate) fn another_misfit(&self) -> watch::Receiver<()> {
+        self.misfit.subscribe()
     }
 
     /// An object with what is known of it.
@@ -241,18 +313,16 @@ impl<K: Object> Cache<K> {
     /// Takes the answer to a write for what is there, until the watch tells more. Otherwise who writes twice in a row would look at what
     /// was there before the first.
     pub(crate) fn learn(&self, written: K, lists: u64) {
-        let (key, object, known) = kept(written);
-        let after = known.object().clone();
-        let before = self.write(|objects| {
-            let shown = self.selects.then(|| objects.get(&key).map(packed::Packed::object)).flatten();
+        let Fits { key, object, known } = Fits::learned(written);
+        let followers = &*self.followers();
+        let put = self.write(|objects| {
+            let shown = self.selects.then(|| objects.get(&key).map(Packed::object)).flatten();
             let learns = objects.may_learn(known.version(), lists)
-                && !objects.is_outdated(&key, &known)
+                && !objects.is_outdated(&key, known.version())
                 && self.is_watched(&object, shown.as_deref());
-            learns.then(|| objects.insert(key, known))
+            learns.then(|| objects.put(key, known))
         });
-        if let Some(before) = before.filter(|before| before.as_ref() != Some(&after)) {
-            self.tell(before.as_ref(), Some(&object), false);
-        }
+        tell_of(followers, put, &object);
     }
 
     /// Whether a watch will tell what becomes of an object. Of others nobody would learn that they changed, or went.
@@ -271,20 +341,12 @@ impl<K: Object> Cache<K> {
     }
 
     fn write<T>(&self, change: impl FnOnce(&mut Objects<K>) -> T) -> T {
-        change(&mut self.objects.write().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Tells of two versions that are not the same.
-    fn tell(&self, before: Option<&Packed<K>>, after: Option<&K>, initial: bool) {
-        let followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
-        if followers.is_empty() {
-            return;
-        }
-        let before = before.map(Packed::object);
-        let change = Change { before: before.as_deref(), after, initial };
-        for follower in followers.iter().filter(|follower| follower.initial || !initial) {
-            (follower.tell)(&change);
-        }
+        let objects = &mut *self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let before = objects.misfits().len();
+        let outcome = change(objects);
+        // Several caches of one kind have one figure.
+        self.misfits.inc_by(objects.misfits().len() as i64 - before as i64);
+        outcome
     }
 }
 
@@ -294,190 +356,22 @@ impl<K: Resource> std::fmt::Debug for Cache<K> {
     }
 }
 
-/// What is kept of an object: who manages which field is often half of it, and nobody asks.
-fn kept<K: Object>(mut object: K) -> (Key, K, Known<K>) {
-    object.meta_mut().managed_fields = None;
-    let known = Known::of(&object);
-    (Key::of(&object), object, known)
+fn tell_of<K: Object>(followers: &[Follower<K>], put: Option<Put<K>>, after: &K) {
+    match put {
+        Some(Put::New) => tell(followers, None, Some(after), false),
+        Some(Put::InsteadOf(before)) => tell(followers, Some(&before), Some(after), false),
+        Some(Put::Same) | None => {}
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use k8s_openapi::api::core::v1::ConfigMap;
-    use kube::ResourceExt;
-
-    use super::*;
-
-    fn map(namespace: &str, name: &str, version: u32) -> ConfigMap {
-        let mut map = ConfigMap::default();
-        map.metadata.namespace = Some(namespace.to_owned());
-        map.metadata.name = Some(name.to_owned());
-        map.metadata.resource_version = Some(version.to_string());
-        map.metadata.managed_fields = Some(Vec::new());
-        map
+/// Tells of two versions that are not the same.
+fn tell<K: Object>(followers: &[Follower<K>], before: Option<&Packed<K>>, after: Option<&K>, initial: bool) {
+    if followers.is_empty() {
+        return;
     }
-
-    fn list(cache: &Cache<ConfigMap>, listing: &mut Listing<ConfigMap>, objects: Vec<ConfigMap>) {
-        cache.apply(Event::Init, listing);
-        objects.into_iter().for_each(|object| cache.apply(Event::InitApply(object), listing));
-        cache.apply(Event::InitDone, listing);
-    }
-
-    /// A cache, and what it has told, as `name: old version -> new version`.
-    fn followed(watches: usize) -> (Cache<ConfigMap>, Arc<Mutex<Vec<String>>>) {
-        let (cache, told) = (Cache::<ConfigMap>::new(Kind::known(), watches), Arc::new(Mutex::new(Vec::new())));
-        let tells = told.clone();
-        cache.follow(move |change| {
-            let version = |map: Option<&ConfigMap>| map.and_then(ResourceExt::resource_version).unwrap_or_default();
-            let text =
-                format!("{}: {} -> {}", change.object().name_any(), version(change.before), version(change.after));
-            tells.lock().unwrap().push(if change.initial { format!("initial {text}") } else { text });
-        });
-        (cache, told)
-    }
-
-    fn take(told: &Mutex<Vec<String>>) -> Vec<String> {
-        let mut told = std::mem::take(&mut *told.lock().unwrap());
-        told.sort();
-        told
-    }
-
-    #[test]
-    fn a_list_after_a_gap_tells_what_vanished_changed_and_appeared_and_nothing_else() {
-        let ((cache, told), mut listing) = (followed(1), Listing::default());
-        list(&cache, &mut listing, vec![map("x", "a", 1), map("x", "b", 2), map("x", "c", 3)]);
-        assert_eq!(take(&told), ["initial a:  -> 1", "initial b:  -> 2", "initial c:  -> 3"]);
-        list(&cache, &mut listing, vec![map("x", "b", 2), map("x", "c", 4), map("x", "d", 5)]);
-        assert_eq!(take(&told), ["a: 1 -> ", "c: 3 -> 4", "d:  -> 5"]);
-        assert_eq!((cache.len(), cache.get(&Key::namespaced("x", "a"))), (3, None));
-        assert!(cache.all().iter().all(|map| map.metadata.managed_fields.is_none()));
-    }
-
-    #[test]
-    fn what_was_as_wanted_is_so_until_there_is_another_version() {
-        let (cache, key) = (Cache::new(Kind::known(), 1), Key::namespaced("x", "a"));
-        let mut listing = Listing::default();
-        let settled = |cache: &Cache<ConfigMap>| cache.known(&key).and_then(|known| known.settled());
-        list(&cache, &mut listing, vec![map("x", "a", 1)]);
-        let object = cache.known(&key).unwrap();
-        cache.settle(&key, &object, [1; 16]);
-        // The same version once more, as after a gap.
-        list(&cache, &mut listing, vec![map("x", "a", 1)]);
-        assert_eq!(settled(&cache), Some([1; 16]));
-        cache.apply(Event::Apply(map("x", "a", 2)), &mut listing);
-        assert_eq!(settled(&cache), None);
-        // It is about what was there before.
-        cache.settle(&key, &object, [1; 16]);
-        assert_eq!(settled(&cache), None);
-    }
-
-    #[test]
-    fn a_list_that_did_not_end_changes_nothing() {
-        let ((cache, told), mut listing) = (followed(1), Listing::default());
-        list(&cache, &mut listing, vec![map("x", "a", 1)]);
-        take(&told);
-        cache.apply(Event::Init, &mut listing);
-        cache.apply(Event::InitApply(map("x", "b", 2)), &mut listing);
-        list(&cache, &mut listing, vec![map("x", "a", 1)]);
-        assert_eq!((take(&told), cache.len()), (Vec::new(), 1));
-    }
-
-    #[test]
-    fn the_watch_of_one_namespace_says_nothing_of_others_and_all_have_to_be_complete() {
-        let (cache, told) = followed(2);
-        let listing = |namespace: &str| Listing { namespace: Some(namespace.to_owned()), ..Listing::default() };
-        let (mut x, mut y) = (listing("x"), listing("y"));
-        list(&cache, &mut x, vec![map("x", "a", 1)]);
-        assert!(!cache.is_synced());
-        list(&cache, &mut y, vec![map("y", "b", 2)]);
-        assert!(cache.is_synced());
-        take(&told);
-        list(&cache, &mut y, Vec::new());
-        assert_eq!((take(&told), cache.len()), (vec!["b: 2 -> ".to_owned()], 1));
-    }
-
-    #[test]
-    fn an_object_that_was_replaced_by_one_of_the_same_name_changed() {
-        let ((cache, told), mut listing) = (followed(1), Listing::default());
-        list(&cache, &mut listing, vec![map("x", "a", 1)]);
-        take(&told);
-        let mut other = map("x", "a", 1);
-        other.metadata.uid = Some("other".to_owned());
-        cache.apply(Event::Apply(other), &mut listing);
-        cache.apply(Event::Delete(map("x", "a", 2)), &mut listing);
-        cache.apply(Event::Delete(map("x", "a", 2)), &mut listing);
-        assert_eq!(take(&told), ["a: 1 -> ", "a: 1 -> 1"]);
-    }
-
-    #[test]
-    fn what_an_owner_controls_follows_every_change() {
-        use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-
-        let ((cache, _), mut listing) = (followed(1), Listing::default());
-        let owned = |name: &str, version: u32, uid: &str| {
-            let mut map = map("x", name, version);
-            let reference = OwnerReference { uid: uid.to_owned(), controller: Some(true), ..OwnerReference::default() };
-            map.metadata.owner_references = Some(vec![reference]);
-            map
-        };
-        let names = |uid: &str| {
-            let mut names: Vec<_> = cache.owned_by(uid).iter().map(|map| map.name_any()).collect();
-            names.sort();
-            names
-        };
-        list(&cache, &mut listing, vec![owned("a", 1, "one"), owned("b", 2, "one"), map("x", "c", 3)]);
-        assert_eq!(names("one"), ["a", "b"]);
-        cache.apply(Event::Apply(owned("a", 4, "other")), &mut listing);
-        cache.apply(Event::Delete(owned("b", 5, "one")), &mut listing);
-        assert_eq!((names("one"), names("other")), (vec![], vec!["a".to_owned()]));
-        list(&cache, &mut listing, vec![owned("c", 6, "one")]);
-        assert_eq!((names("one"), names("other")), (vec!["c".to_owned()], vec![]));
-    }
-
-    #[test]
-    fn the_answer_to_a_write_counts_until_the_watch_tells_more_and_brings_nothing_back() {
-        let ((cache, told), mut listing) = (followed(1), Listing::default());
-        list(&cache, &mut listing, vec![map("x", "a", 5)]);
-        take(&told);
-        let version = || cache.get(&Key::namespaced("x", "a")).and_then(|map| map.resource_version());
-        let lists = cache.lists();
-        cache.learn(map("x", "a", 9), lists);
-        assert_eq!((version().as_deref(), take(&told)), (Some("9"), vec!["a: 5 -> 9".to_owned()]));
-        // The watch comes to what was before it, and to itself.
-        cache.apply(Event::Apply(map("x", "a", 7)), &mut listing);
-        cache.apply(Event::Apply(map("x", "a", 9)), &mut listing);
-        assert_eq!((version().as_deref(), take(&told)), (Some("9"), vec![]));
-        // It is gone before the answer to another write comes.
-        cache.apply(Event::Delete(map("x", "a", 12)), &mut listing);
-        cache.learn(map("x", "a", 11), lists);
-        assert_eq!((version(), take(&told)), (None, vec!["a: 9 -> ".to_owned()]));
-        // It was gone in a list that was made in the meantime.
-        list(&cache, &mut listing, Vec::new());
-        cache.learn(map("x", "a", 13), lists);
-        assert_eq!((version(), take(&told)), (None, vec![]));
-    }
-
-    #[test]
-    fn nothing_is_learned_that_no_watch_would_tell_the_end_of() {
-        let mut labelled = map("x", "a", 5);
-        labelled.metadata.labels = Some([("kind".to_owned(), "tank".to_owned())].into());
-        let of = |caches: &Caches, selector| caches.of::<ConfigMap>(selector);
-        let (everywhere, one) = (Caches::new(Scope::All), Caches::new(Scope::namespaces(["x"])));
-        let names = |cache: &Cache<ConfigMap>| cache.all().iter().map(|map| map.name_any()).collect::<Vec<_>>();
-
-        let cache = of(&one, None);
-        cache.learn(map("y", "elsewhere", 9), cache.lists());
-        cache.learn(map("x", "here", 9), cache.lists());
-        assert_eq!(names(&cache), ["here"]);
-
-        let (cache, mut listing) = (of(&everywhere, Some("kind=tank")), Listing::default());
-        list(&cache, &mut listing, vec![labelled.clone()]);
-        cache.learn(map("x", "without", 9), cache.lists());
-        labelled.metadata.resource_version = Some("9".to_owned());
-        cache.learn(labelled, cache.lists());
-        assert_eq!(names(&cache), ["a"]);
-        assert_eq!(cache.all()[0].resource_version().as_deref(), Some("9"));
-        cache.learn(map("x", "a", 10), cache.lists());
-        assert_eq!(cache.all()[0].resource_version().as_deref(), Some("9"), "it may be none of them any more");
+    let before = before.map(Packed::object);
+    let change = Change { before: before.as_deref(), after, initial };
+    for follower in followers.iter().filter(|follower| follower.initial || !initial) {
+        (follower.tell)(&change);
     }
 }

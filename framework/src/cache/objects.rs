@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::event::Misfit;
 use super::packed::Packed;
 use crate::{Key, Object};
 
@@ -14,6 +15,8 @@ pub(super) struct Objects<K> {
     by_key: HashMap<Key, Known<K>>,
     /// The uid of the controlling owner.
     by_owner: HashMap<Arc<str>, Owned>,
+    /// What is there and does not fit the type.
+    misfits: HashMap<Key, Misfit>,
     /// The newest version that the watches have told of.
     newest: u64,
     /// How many lists have been taken over.
@@ -30,16 +33,30 @@ pub(crate) struct Known<K> {
     owner: Option<Arc<str>>,
     /// What was wanted when it was found to be so.
     settled: Option<Fingerprint>,
+    /// It is the answer to a write, written anew: the text of the same version may be another one.
+    learned: bool,
+}
+
+/// What an object has taken the place of.
+#[derive(Debug)]
+pub(super) enum Put<K> {
+    /// It is new.
+    New,
+    /// It was there.
+    Same,
+    /// It was otherwise.
+    InsteadOf(Packed<K>),
 }
 
 impl<K: Object> Known<K> {
-    pub(super) fn of(object: &K) -> Self {
+    pub(super) fn of(object: &K, packed: Packed<K>, learned: bool) -> Self {
         Self {
-            object: Packed::of(object),
+            object: packed,
             uid: object.meta().uid.as_deref().map(Into::into),
             version: version(object),
             owner: controller(object).map(Into::into),
             settled: None,
+            learned,
         }
     }
 }
@@ -53,6 +70,12 @@ impl<K> Known<K> {
         self.version
     }
 
+    /// Whether both are the same object as it was at one moment.
+    fn is_same(&self, other: &Self) -> bool {
+        let is_one_version = self.version.is_some() && (self.version, &self.uid) == (other.version, &other.uid);
+        self.object == other.object || (self.learned || other.learned) && is_one_version
+    }
+
     pub(crate) fn owner(&self) -> Option<&str> {
         self.owner.as_deref()
     }
@@ -64,8 +87,8 @@ impl<K> Known<K> {
 
 impl<K> Clone for Known<K> {
     fn clone(&self) -> Self {
-        let Self { object, uid, version, owner, settled } = self;
-        Self { object: object.clone(), uid: uid.clone(), version: *version, owner: owner.clone(), settled: *settled }
+        let Self { object, uid, owner, .. } = self;
+        Self { object: object.clone(), uid: uid.clone(), owner: owner.clone(), ..*self }
     }
 }
 
@@ -113,7 +136,7 @@ impl Owned {
 
 impl<K> Default for Objects<K> {
     fn default() -> Self {
-        Self { by_key: HashMap::new(), by_owner: HashMap::new(), newest: 0, lists: 0 }
+        Self { by_key: HashMap::new(), by_owner: HashMap::new(), misfits: HashMap::new(), newest: 0, lists: 0 }
     }
 }
 
@@ -138,28 +161,48 @@ impl<K> Objects<K> {
         self.by_owner.get(uid).into_iter().flat_map(Owned::keys).filter_map(|key| self.get(key))
     }
 
-    /// Returns what it takes the place of.
-    pub(super) fn insert(&mut self, key: Key, mut known: Known<K>) -> Option<Packed<K>> {
+    pub(super) fn put(&mut self, key: Key, mut known: Known<K>) -> Put<K> {
+        self.misfits.remove(&key);
         let Some(there) = self.by_key.get_mut(&key) else {
             self.own(known.owner.as_ref(), &key);
             self.by_key.insert(key, known);
-            return None;
+            return Put::New;
         };
-        if there.object == known.object {
-            return Some(there.object.clone());
+        if there.is_same(&known) {
+            if there.learned && !known.learned {
+                (there.object, there.learned) = (known.object, false);
+            }
+            return Put::Same;
         }
         if there.owner == known.owner {
             known.owner = there.owner.take();
-            return Some(std::mem::replace(there, known).object);
+            return Put::InsteadOf(std::mem::replace(there, known).object);
         }
         let owner = known.owner.clone();
         let before = std::mem::replace(there, known);
         self.disown(before.owner(), &key);
         self.own(owner.as_ref(), &key);
-        Some(before.object)
+        Put::InsteadOf(before.object)
+    }
+
+    /// Takes note of an object that does not fit, and is left out. Returns whether that is news, and what was there of it.
+    pub(super) fn leave_out(&mut self, misfit: Misfit) -> (bool, Option<Packed<K>>) {
+        let known = self.misfits.get(&misfit.key) == Some(&misfit);
+        let before = self.remove(&misfit.key);
+        self.misfits.insert(misfit.key.clone(), misfit);
+        (!known, before)
+    }
+
+    pub(super) fn misfits(&self) -> &HashMap<Key, Misfit> {
+        &self.misfits
+    }
+
+    pub(super) fn keep_misfits(&mut self, are_there: impl Fn(&Key) -> bool) {
+        self.misfits.retain(|key, _| are_there(key));
     }
 
     pub(super) fn remove(&mut self, key: &Key) -> Option<Packed<K>> {
+        self.misfits.remove(key);
         let before = self.by_key.remove(key)?;
         self.disown(before.owner(), key);
         Some(before.object)
@@ -201,10 +244,10 @@ impl<K> Objects<K> {
         self.lists
     }
 
-    /// Whether what is known is newer: it was learned from the answer to a write, which the watch has not come to.
-    pub(super) fn is_outdated(&self, key: &Key, object: &Known<K>) -> bool {
-        let known = self.by_key.get(key).filter(|known| known.uid == object.uid);
-        known.and_then(Known::version) > object.version
+    /// Whether what is known is newer: it was learned from the answer to a write, which the watch has not come to. The object before it of that name may have
+    /// another uid.
+    pub(super) fn is_outdated(&self, key: &Key, version: Option<u64>) -> bool {
+        self.by_key.get(key).and_then(Known::version) > version
     }
 
     /// Whether the answer to a write may be taken for what is there: the watches have not come so far, and no list has been taken over since

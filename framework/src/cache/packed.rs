@@ -8,34 +8,41 @@ use serde_json::Value;
 use crate::Object;
 
 /// An object as JSON, which takes a third or a quarter of the room: in memory each text, list and map has room to spare and a place of its own.
+///
+/// It is the text that the apiserver sent, and has been read once.
 pub(crate) struct Packed<K> {
-    text: Arc<[u8]>,
+    text: Arc<str>,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Object> Packed<K> {
-    /// Takes some microseconds, as does the way back.
+    /// Takes some microseconds.
     pub(super) fn of(object: &K) -> Self {
-        let text = serde_json::to_vec(object);
-        let text =
-            text.unwrap_or_else(|error| panic!("a {} cannot be written as JSON: {error}", std::any::type_name::<K>()));
-        Self { text: text.into(), kind: PhantomData }
+        let text = serde_json::to_string(object);
+        Self::from_text(
+            &text.unwrap_or_else(|error| panic!("a {} cannot be written as JSON: {error}", std::any::type_name::<K>())),
+        )
     }
 
     pub(crate) fn object(&self) -> Arc<K> {
-        let object = serde_json::from_slice(&self.text);
+        let object = serde_json::from_str(&self.text);
         Arc::new(object.unwrap_or_else(|error| {
-            panic!("a {} cannot read what it has written: {error}", std::any::type_name::<K>())
+            panic!("a {} cannot read what it has read before, or written: {error}", std::any::type_name::<K>())
         }))
     }
 
-    /// What the object would be written as.
+    /// Its fields, also those that its type does not have.
     pub(crate) fn value(&self) -> Value {
-        serde_json::from_slice(&self.text).expect("it was written as JSON")
+        serde_json::from_str(&self.text).expect("it is JSON")
     }
 }
 
 impl<K> Packed<K> {
+    /// A text that can be read as a `K`.
+    pub(super) fn from_text(text: &str) -> Self {
+        Self { text: text.into(), kind: PhantomData }
+    }
+
     /// Whether both are one, not only equal.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.text, &other.text)

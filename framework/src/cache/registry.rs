@@ -3,15 +3,21 @@
 use std::any::{Any, TypeId};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
-use kube::runtime::watcher;
 
+use super::feed::Feed;
+use super::source::Source;
 use super::trouble::Trouble;
-use super::{Cache, Listing, feed};
+use super::{Cache, Listing};
+use crate::metrics::{CacheFigures, Metrics};
 use crate::{Kind, Known, Object};
+
+/// How long the apiserver may be silent: kube-apiserver itself ends requests that take longer than a minute.
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(65);
 
 /// In which namespaces is watched. Kinds without namespaces are watched whatever it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +39,13 @@ impl Scope {
 pub struct Caches {
     scope: Scope,
     entries: Mutex<HashMap<Id, Entry>>,
+    figures: CacheFigures,
 }
 
 /// The type, since a kind may be read as several; where the kind is, since a type may be several; and the selector.
 type Id = (TypeId, String, Option<String>);
 type Task = BoxFuture<'static, ()>;
-type Start = Box<dyn Fn(&Client) -> Vec<Task> + Send>;
+type Start = Box<dyn Fn(&Client, Duration) -> Vec<Task> + Send>;
 
 struct Entry {
     cache: Arc<dyn Any + Send + Sync>,
@@ -52,7 +59,11 @@ struct Entry {
 impl Caches {
     /// None yet.
     pub fn new(scope: Scope) -> Self {
-        Self { scope, entries: Mutex::default() }
+        Self { scope, entries: Mutex::default(), figures: CacheFigures::default() }
+    }
+
+    pub(crate) fn counted(self, metrics: &Metrics) -> Self {
+        Self { figures: metrics.of_caches(), ..self }
     }
 
     /// The cache of the kind of a type, of the objects with these labels if there is a selector. The same one whoever asks.
@@ -78,17 +89,18 @@ impl Caches {
             Scope::Namespaces(names) if kind.is_namespaced() => names.iter().cloned().map(Some).collect(),
             _ => vec![None],
         };
-        let cache = Arc::new(Cache::new(kind.clone(), namespaces.len()).limited(&self.scope, selector.is_some()));
-        let label_selector = selector.map(ToOwned::to_owned);
-        let config = watcher::Config { label_selector, ..watcher::Config::default() };
+        let cache = Cache::new(kind.clone(), namespaces.len()).limited(&self.scope, selector.is_some());
+        let cache = Arc::new(cache.counted(self.figures.misfits(&kind.group(), &kind.name())));
+        let selector = selector.map(ToOwned::to_owned);
         let (filled, awaited) = (cache.clone(), cache.clone());
         let troubles: Vec<_> = namespaces.iter().map(|_| Arc::<Trouble>::default()).collect();
         let watched: Vec<_> = namespaces.into_iter().zip(troubles.clone()).collect();
-        let start = move |client: &Client| {
+        let start = move |client: &Client, limit: Duration| {
             let feed = |(namespace, trouble): &(Option<String>, Arc<Trouble>)| {
-                let api = filled.kind().api(client.clone(), namespace.as_deref());
-                let listing = Listing { namespace: namespace.clone(), objects: HashMap::new(), complete: false };
-                Box::pin(feed::feed(api, config.clone(), filled.clone(), listing, trouble.clone())) as Task
+                let path = filled.kind().path_in(namespace.as_deref());
+                let source = Source::new(client.clone(), path, selector.clone(), limit);
+                let listing = Listing::of(namespace.clone());
+                Box::pin(Feed::new(source, filled.clone(), listing, trouble.clone()).run()) as Task
             };
             watched.iter().map(feed).collect()
         };
@@ -102,8 +114,12 @@ impl Caches {
 
     /// What fills the caches that there are now, for as long as it is polled. Call it once.
     pub fn feeds(&self, client: &Client) -> Vec<BoxFuture<'static, ()>> {
+        self.feeds_within(client, ANSWER_LIMIT)
+    }
+
+    pub(crate) fn feeds_within(&self, client: &Client, limit: Duration) -> Vec<BoxFuture<'static, ()>> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.values().flat_map(|entry| (entry.start)(client)).collect()
+        entries.values().flat_map(|entry| (entry.start)(client, limit)).collect()
     }
 
     /// Has every watch list at once that has failed and told nothing since; ready when each of these has, or has failed again.

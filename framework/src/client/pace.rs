@@ -19,7 +19,7 @@ const REFILL: Duration = Duration::from_secs(1);
 
 /// Opens each watch three times at once, and then once a second; other requests pass.
 ///
-/// kube-runtime's watcher opens a watch that has ended anew, without delay if it ended in order. A proxy that ends every watch at once
+/// Who watches opens a watch that has ended anew, without delay if it ended in order, as do caches and kube-runtime's watcher. A proxy that ends every watch at once
 /// would make that a loop at full speed. Watches of other objects, and with other selectors, do not count.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {

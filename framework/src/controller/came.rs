@@ -18,7 +18,8 @@ pub(super) fn done() -> Came {
 }
 
 pub(super) fn again(after: Duration, reason: Option<&'static str>) -> Came {
-    (Outcome::Again(after), Ending::Again, reason)
+    let ending = if after.is_zero() { Ending::AtOnce } else { Ending::Again };
+    (Outcome::Again(after), ending, reason)
 }
 
 pub(super) fn failed(error: &impl Failure) -> Came {

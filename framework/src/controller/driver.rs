@@ -1,6 +1,7 @@
 //! Runs one controller: hands objects from the queue to the reconciler.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
 use super::came::{AT_ONCE, Came, again, done, failed};
+use super::complaint::complain;
 use super::{CleanedUp, Context, Controller, Next, Pauses, Reconciler, trigger};
 use crate::Key;
 use crate::cache::{Cache, Caches};
@@ -84,7 +86,8 @@ impl<R: Reconciler> Driver<R> {
             trail,
         });
         let weak = Arc::downgrade(&driver);
-        driver.cache.follow(move |change| {
+        // What was there to begin with is there when a term begins.
+        driver.cache.follow_later(move |change| {
             if let (Some(driver), Some(cause)) = (weak.upgrade(), trigger::cause(change)) {
                 driver.add([Key::of(change.object())], cause);
             }
@@ -121,9 +124,11 @@ impl<R: Reconciler> Driver<R> {
         self.begin();
         let (mut running, mut works) = (Running::new(), Works::new());
         let mut resync = Instant::now();
+        let mut complaints = pin!(complain(&self.name, &self.cache, orders.client.clone()));
         let stopped = loop {
-            if let Some(every) = self.resync.filter(|every| resync.elapsed() >= *every) {
-                resync += every;
+            if self.resync.is_some_and(|every| resync.elapsed() >= every) {
+                // Those that were missed are one.
+                resync = Instant::now();
                 self.add(self.cache.keys(), Cause::Resync);
             }
             self.start(&orders.client, &mut running, &mut works);
@@ -140,6 +145,7 @@ impl<R: Reconciler> Driver<R> {
                 Ok(_) = orders.role.wait_for(|now| *now != role) => break false,
                 Some(ended) = running.join_next_with_id() => self.ended(ended, &mut works),
                 () = self.added.notified() => {}
+                never = &mut complaints => match never {},
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
         };

@@ -1,6 +1,7 @@
 //! What a developer writes, and what runs it.
 
 mod came;
+mod complaint;
 mod driver;
 mod trigger;
 
@@ -19,7 +20,8 @@ use crate::{Failure, Key, Kind, Known, Object};
 pub enum Next {
     /// When it, or what it is made of, changes.
     Change,
-    /// Also after this time.
+    /// Also after this time. `Duration::ZERO` is "again, but not hot": after the [back-off](Controller::backoff), whose delays grow as long as that is the answer, as
+    /// for failures; it is none, and a change comes before it. controller-runtime has `Requeue: true` for that.
     After(Duration),
 }
 
@@ -28,7 +30,7 @@ pub enum Next {
 pub enum CleanedUp {
     /// It is: the finalizer is taken off.
     Yes,
-    /// It is being removed: look again after this time.
+    /// It is being removed: look again after this time, which may be zero as in [`Next::After`].
     NotYet(Duration),
 }
 
@@ -161,10 +163,10 @@ impl<R: Reconciler> Controller<R> {
         self
     }
 
-    /// How often everything is reconciled without a reason; `None` for never.
+    /// How often everything is reconciled without a reason; `None` for never, and so is zero, as in client-go.
     #[must_use]
     pub fn resync(mut self, every: Option<Duration>) -> Self {
-        self.resync = every;
+        self.resync = every.filter(|every| !every.is_zero());
         self
     }
 

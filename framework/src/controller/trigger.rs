@@ -9,7 +9,6 @@ pub(super) fn cause<K: Object>(change: &Change<'_, K>) -> Option<Cause> {
     let (before, after) = match (change.before, change.after) {
         // Nothing is left to do; what it owned is collected.
         (_, None) => return None,
-        (None, Some(_)) if change.initial => return Some(Cause::Resync),
         (None, Some(_)) => return Some(Cause::Wanted),
         (Some(before), Some(after)) => (before.meta(), after.meta()),
     };
@@ -73,12 +72,11 @@ mod tests {
     }
 
     #[test]
-    fn new_objects_are_wanted_those_of_the_first_list_a_resync_and_deleted_ones_nothing() {
+    fn new_objects_are_wanted_and_deleted_ones_nothing() {
         let (object, map) = (deployment(|_| {}), ConfigMap::default());
-        let change = |before, after, initial| cause(&Change { before, after, initial });
-        assert_eq!(change(None, Some(&object), true), Some(Cause::Resync));
-        assert_eq!(change(None, Some(&object), false), Some(Cause::Wanted));
-        assert_eq!(change(Some(&object), None, false), None);
+        let change = |before, after| cause(&Change { before, after, initial: false });
+        assert_eq!(change(None, Some(&object)), Some(Cause::Wanted));
+        assert_eq!(change(Some(&object), None), None);
         let kind_without_generations = Change { before: Some(&map), after: Some(&map), initial: false };
         assert_eq!(cause(&kind_without_generations), Some(Cause::Wanted));
     }

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use super::candidate::{Candidate, Record, Step};
 use super::{Fence, Settings, Unsafe};
 use crate::clock::Clock;
+use crate::error::chain;
 use crate::metrics::{LeaseFigures, Metrics};
 
 /// What this replica may do.
@@ -104,7 +105,11 @@ impl Election {
         match tokio::time::timeout(self.settings.work / 2, self.release(known)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(lease = self.settings.name, %error, "cannot release the lease; it runs out");
+                tracing::warn!(
+                    lease = self.settings.name,
+                    error = chain(&error),
+                    "cannot release the lease; it runs out"
+                );
             }
             Err(_) => tracing::warn!(lease = self.settings.name, "cannot release the lease in time; it runs out"),
         }
@@ -135,8 +140,14 @@ impl Election {
             match attempt.unwrap_or_else(|elapsed| Err(kube::Error::Service(elapsed.into()))) {
                 Ok(Attempt::Held(lease)) => {
                     *held = Held::Lease(lease);
-                    self.fence.open_until(asked + self.settings.work);
-                    self.lead();
+                    // Somebody else may have worked since, while this machine slept and its timers stood still: what began before is not to go on. It has until
+                    // the next renewal to end.
+                    if *self.role.borrow() != Role::Standby && self.fence.check().is_err() {
+                        self.stand_by("its time was over before it was renewed");
+                    } else {
+                        self.fence.open_until(asked + self.settings.work);
+                        self.lead();
+                    }
                 }
                 Ok(Attempt::Others) => {
                     *held = Held::No;
@@ -146,7 +157,12 @@ impl Election {
                 Err(error) => {
                     // Whether it was written is not known: it is looked at before the next try.
                     let left = self.fence.left();
-                    tracing::warn!(lease = self.settings.name, ?left, %error, "cannot take or renew the lease");
+                    tracing::warn!(
+                        lease = self.settings.name,
+                        ?left,
+                        error = chain(&error),
+                        "cannot take or renew the lease"
+                    );
                 }
             }
             tokio::time::sleep(self.settings.every).await;

@@ -12,11 +12,11 @@
 //! [`Election`] does it; [`candidate`] decides, without clock and network. A lost lease closes the fence; the
 //! [manager](crate::Manager) cancels what is being reconciled and stands by, with its caches warm.
 
+#[cfg(test)]
+mod alone;
 pub mod candidate;
 mod election;
 mod fence;
-#[cfg(test)]
-mod giving_back;
 #[cfg(test)]
 mod simulation;
 

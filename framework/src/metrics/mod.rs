@@ -4,7 +4,7 @@
 //!
 //! | name | labels | what |
 //! |---|---|---|
-//! | `controller_runtime_reconcile_total` | `controller`, `result`: `success`, `error`, `requeue`, `requeue_after` | reconciles; `requeue` is always 0 |
+//! | `controller_runtime_reconcile_total` | `controller`, `result`: `success`, `error`, `requeue`, `requeue_after` | reconciles; `requeue` is [`After(ZERO)`](crate::Next::After) |
 //! | `controller_runtime_reconcile_errors_total` | `controller` | failures, panics and those that took too long |
 //! | `controller_runtime_terminal_reconcile_errors_total` | `controller` | failures that only a change helps |
 //! | `controller_runtime_reconcile_panics_total` | `controller` | panics |
@@ -24,8 +24,15 @@
 //! | `rest_client_requests_total` | `code`, `method`, `host` | requests to the apiserver; `<error>` is one without an answer |
 //! | `rest_client_request_duration_seconds` | `verb`, `host` | a histogram of their time until the head of the answer, without watches; in controller-runtime only if asked for |
 //!
+//! One is not controller-runtime's:
+//!
+//! | name | labels | what |
+//! |---|---|---|
+//! | `cache_unreadable_objects` | `group`, `kind` | objects that are left out, since they do not fit their [type](crate::cache); more than 0 is worth an alert |
+//!
 //! Names of the Go runtime, of the process, and of what is not here (webhooks, certificates, a rate limiter of the client) have no counterpart.
 
+mod caches;
 mod leases;
 mod plain;
 mod queues;
@@ -39,6 +46,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+pub(crate) use self::caches::CacheFigures;
 pub(crate) use self::leases::LeaseFigures;
 use self::leases::Leases;
 use self::queues::Queues;
@@ -65,6 +73,7 @@ struct Families {
     queues: Queues,
     leases: Leases,
     requests: Requests,
+    caches: CacheFigures,
     /// Those of each controller, some of which pass by themselves.
     controllers: Mutex<Vec<Figures>>,
 }
@@ -77,6 +86,7 @@ impl Default for Metrics {
             queues: Queues::register(&mut registry),
             leases: Leases::register(&mut registry),
             requests: Requests::register(&mut registry),
+            caches: CacheFigures::register(&mut registry),
             registry: Mutex::new(registry),
             controllers: Mutex::default(),
         }))
@@ -117,5 +127,9 @@ impl Metrics {
 
     pub(crate) fn requests(&self) -> Requests {
         self.0.requests.clone()
+    }
+
+    pub(crate) fn of_caches(&self) -> CacheFigures {
+        self.0.caches.clone()
     }
 }

@@ -80,11 +80,11 @@ impl Reconciles {
         let of = Of { controller: controller.to_owned() };
         let total =
             |result| self.total.get_or_create_owned(&OfWithResult { controller: controller.to_owned(), result });
-        total("requeue");
         self.concurrency.get_or_create(&of).set(concurrency as i64);
         Figures {
             success: total("success"),
             error: total("error"),
+            requeue: total("requeue"),
             requeue_after: total("requeue_after"),
             errors: self.errors.get_or_create_owned(&of),
             terminal: self.terminal.get_or_create_owned(&of),
@@ -103,6 +103,7 @@ impl Reconciles {
 pub(crate) struct Figures {
     success: Counter,
     error: Counter,
+    requeue: Counter,
     requeue_after: Counter,
     errors: Counter,
     terminal: Counter,
@@ -119,7 +120,10 @@ pub(crate) struct Figures {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Success,
+    /// To be looked at again after a time.
     Again,
+    /// To be looked at again as soon as it may be.
+    AtOnce,
     Failed,
     Terminal,
     TimedOut,
@@ -157,6 +161,7 @@ impl Figures {
             Ending::Cancelled => return,
             Ending::Success => drop(self.success.inc()),
             Ending::Again => drop(self.requeue_after.inc()),
+            Ending::AtOnce => drop(self.requeue.inc()),
             Ending::Failed | Ending::Terminal | Ending::TimedOut | Ending::Panicked => {
                 self.errors.inc();
                 self.error.inc();
@@ -168,7 +173,7 @@ impl Figures {
             Ending::Panicked => drop(self.panics.inc()),
             _ => {}
         }
-        if matches!(ending, Ending::Again | Ending::Failed | Ending::TimedOut | Ending::Panicked) {
+        if matches!(ending, Ending::Again | Ending::AtOnce | Ending::Failed | Ending::TimedOut | Ending::Panicked) {
             self.queue.retried();
         }
         self.time.observe(took.as_secs_f64());
@@ -187,6 +192,7 @@ mod tests {
         for (ending, took) in [
             (Ending::Success, 1),
             (Ending::Again, 2),
+            (Ending::AtOnce, 2),
             (Ending::Failed, 3),
             (Ending::Terminal, 20),
             (Ending::TimedOut, 40),
@@ -201,20 +207,20 @@ mod tests {
         for line in [
             "controller_runtime_reconcile_total{controller=\"tank\",result=\"success\"} 1",
             "controller_runtime_reconcile_total{controller=\"tank\",result=\"requeue_after\"} 1",
-            "controller_runtime_reconcile_total{controller=\"tank\",result=\"requeue\"} 0",
+            "controller_runtime_reconcile_total{controller=\"tank\",result=\"requeue\"} 1",
             "controller_runtime_reconcile_total{controller=\"tank\",result=\"error\"} 4",
             "controller_runtime_reconcile_errors_total{controller=\"tank\"} 4",
             "controller_runtime_terminal_reconcile_errors_total{controller=\"tank\"} 1",
             "controller_runtime_reconcile_panics_total{controller=\"tank\"} 1",
             "controller_runtime_reconcile_timeouts_total{controller=\"tank\"} 1",
-            "controller_runtime_reconcile_time_seconds_count{controller=\"tank\"} 6",
-            "controller_runtime_reconcile_time_seconds_bucket{le=\"0.005\",controller=\"tank\"} 3",
-            "controller_runtime_reconcile_time_seconds_bucket{le=\"0.025\",controller=\"tank\"} 4",
-            "controller_runtime_reconcile_time_seconds_bucket{le=\"60.0\",controller=\"tank\"} 6",
+            "controller_runtime_reconcile_time_seconds_count{controller=\"tank\"} 7",
+            "controller_runtime_reconcile_time_seconds_bucket{le=\"0.005\",controller=\"tank\"} 4",
+            "controller_runtime_reconcile_time_seconds_bucket{le=\"0.025\",controller=\"tank\"} 5",
+            "controller_runtime_reconcile_time_seconds_bucket{le=\"60.0\",controller=\"tank\"} 7",
             "controller_runtime_max_concurrent_reconciles{controller=\"tank\"} 4",
             "controller_runtime_active_workers{controller=\"tank\"} 1",
-            "workqueue_retries_total{name=\"tank\",controller=\"tank\"} 4",
-            "workqueue_work_duration_seconds_count{name=\"tank\",controller=\"tank\"} 7",
+            "workqueue_retries_total{name=\"tank\",controller=\"tank\"} 5",
+            "workqueue_work_duration_seconds_count{name=\"tank\",controller=\"tank\"} 8",
         ] {
             assert!(text.lines().any(|there| there == line), "{line} is not in\n{text}");
         }

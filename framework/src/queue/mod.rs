@@ -70,6 +70,8 @@ enum Mode {
 #[derive(Clone, Debug)]
 struct Entry {
     failures: u32,
+    /// How often in a row it was to be looked at again at once.
+    repeats: u32,
     /// Of one that failed: the time before which no change brings it back.
     not_before: Instant,
     place: Place,
@@ -128,10 +130,14 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         if self.mode == Mode::Draining {
             return;
         }
-        let entry =
-            self.entries.entry(key.clone()).or_insert(Entry { failures: 0, not_before: now, place: Place::Rest });
+        let entry = self.entries.entry(key.clone()).or_insert(Entry {
+            failures: 0,
+            repeats: 0,
+            not_before: now,
+            place: Place::Rest,
+        });
         if cause == Cause::Wanted {
-            entry.failures = 0;
+            (entry.failures, entry.repeats) = (0, 0);
         }
         let (lane, not_before) = (cause.lane(), entry.not_before);
         match entry.place {
@@ -197,10 +203,15 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             return;
         }
         entry.failures = 0;
+        let at_once = outcome == Outcome::Again(Duration::ZERO);
+        entry.repeats = if at_once { entry.repeats.saturating_add(1) } else { 0 };
         match (again, outcome) {
             _ if self.mode == Mode::Draining => {}
             (Some(lane), _) => return self.wait(key, lane, false, now),
-            (None, Outcome::Again(after)) => return self.delay(key, later(now, after), Lane::Due, false, false),
+            (None, Outcome::Again(after)) => {
+                let after = if at_once { self.settings.backoff.delay(entry.repeats, key) } else { after };
+                return self.delay(key, later(now, after), Lane::Due, false, false);
+            }
             _ => {}
         }
         self.entries.remove(key);

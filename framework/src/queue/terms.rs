@@ -55,7 +55,8 @@ impl Cause {
 pub enum Outcome {
     /// There is nothing to do until it is added again.
     Done,
-    /// It succeeded, and is to be looked at again after this time.
+    /// It succeeded, and is to be looked at again after this time. Zero is as soon as it may be without running hot: after the back-off, as if it had failed
+    /// as often as that was said in a row.
     Again(Duration),
     /// It failed, and is tried again after the back-off, or after `not_before` if that is longer. A change does not bring it forward beyond
     /// `not_before`: somebody asked for that time.

@@ -56,6 +56,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
+pub(crate) use self::writer::note;
 pub use self::writer::{Conditions, Writer};
 use crate::{Failure, Retry};
 

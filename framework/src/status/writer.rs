@@ -159,7 +159,8 @@ fn says_the_same<S: Serialize>(one: &S, other: &S) -> serde_json::Result<bool> {
         || serde_json::to_value(one)? == serde_json::to_value(other)?)
 }
 
-fn note(message: &str) -> String {
+/// As much of a message as the events API takes.
+pub(crate) fn note(message: &str) -> String {
     let mut end = message.len().min(MOST_NOTE_BYTES);
     while !message.is_char_boundary(end) {
         end -= 1;

@@ -146,6 +146,7 @@ fn outcome(ending: Ending) -> &'static str {
     match ending {
         Ending::Success => "success",
         Ending::Again => "requeue_after",
+        Ending::AtOnce => "requeue",
         Ending::Failed => "error",
         Ending::Terminal => "terminal_error",
         Ending::TimedOut => "timeout",

@@ -9,10 +9,10 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use trishanku_framework::cache::Scope;
-use trishanku_framework::{CleanedUp, Controller, Manager, Next};
+use trishanku_framework::{CleanedUp, Context, Controller, Manager, Next};
 use trishanku_testkit::{Proxy, wait};
 
-use crate::support::{Does, Log, Problem, cluster, controller, create, owned, run, tank, tanks};
+use crate::support::{Does, Log, Problem, Tank, cluster, controller, create, owned, run, tank, tanks};
 
 /// Makes the map of each tank if it is not there.
 fn maker(maps: Api<ConfigMap>) -> Controller<impl trishanku_framework::Reconciler<Object = crate::support::Tank>> {
@@ -131,10 +131,11 @@ async fn only_the_namespaces_of_the_scope_are_watched_and_each_kind_once() {
     let (proxy, log) = (Proxy::start(cluster).await, Log::default());
     let logging = |name: &'static str| {
         let logs = log.clone();
-        controller(move |tank, _| {
+        let reconcile = move |tank: Arc<Tank>, _: Context| {
             logs.add(format!("{name}: {}", tank.name_any()));
             async { Ok(Next::Change) }
-        })
+        };
+        Controller::new(name, Does { reconcile, clean_up: None::<fn(_) -> _> })
     };
     let manager = Manager::with_scope(proxy.config(), Scope::namespaces([&inside]));
     let running = run(manager.controller(logging("one")).controller(logging("other")));

@@ -115,3 +115,30 @@ async fn a_stop_lets_what_is_under_way_end_and_starts_nothing() {
     running.stop().await;
     assert_eq!(log.all(), ["a begins", "a ends"]);
 }
+
+#[tokio::test]
+async fn neither_again_at_once_nor_a_resync_all_the_time_runs_hot() {
+    let (cluster, namespace) = cluster("zero").await;
+    let log = Log::default();
+    let logs = log.clone();
+    let again = controller(move |tank: Arc<crate::support::Tank>, _| {
+        let name = tank.name_any();
+        logs.add(name.clone());
+        async move { Ok(if name == "again" { Next::After(Duration::ZERO) } else { Next::Change }) }
+    });
+    let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]))
+        .controller(again.resync(Some(Duration::ZERO)));
+    let metrics = manager.metrics();
+    let running = run(manager);
+    create(&tanks(cluster.client(), &namespace), &["again", "once"]).await;
+    log.until(6, "again").await;
+    let times = log.times("again");
+    // 50 ms, doubling to 400, less a quarter at most.
+    for (pair, least) in times.windows(2).zip([37, 75, 150, 300, 300]) {
+        assert!(pair[1] - pair[0] >= Duration::from_millis(least), "{times:?}");
+    }
+    assert_eq!(log.times("once").len(), 1, "{:?}", log.all());
+    assert!(metrics.text().contains(r#"{controller="test",result="requeue"}"#), "{}", metrics.text());
+    assert!(metrics.text().contains(r#"controller_runtime_reconcile_errors_total{controller="test"} 0"#));
+    running.stop().await;
+}

@@ -55,6 +55,8 @@ pub(crate) fn expected() -> BTreeMap<String, Family> {
         ("leader_election_slowpath_total", "counter", "name", ""),
         ("rest_client_requests_total", "counter", "code method host", ""),
         ("rest_client_request_duration_seconds", "histogram", "verb host", REQUEST),
+        // Ours.
+        ("cache_unreadable_objects", "gauge", "group kind", ""),
     ]
     .into_iter()
     .map(|(name, kind, labels, bounds)| {

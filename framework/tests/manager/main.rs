@@ -12,6 +12,7 @@ mod endings;
 mod failures;
 mod figures;
 mod leases;
+mod misfits;
 mod process;
 mod serving;
 mod statuses;

@@ -147,3 +147,29 @@ async fn an_apiserver_that_crashes_and_a_kind_that_goes_are_worked_with_again_wh
     log.until(1, "c at 0").await;
     running.stop().await;
 }
+
+#[tokio::test]
+async fn a_server_that_takes_requests_and_never_answers_is_asked_again() {
+    let (cluster, namespace) = cluster("silent").await;
+    let (proxy, log) = (Proxy::start(cluster).await, Log::default());
+    // The first list and the first watch that is opened; then a connection over which nothing comes any more.
+    proxy.add(Rule::new(Fault::Hang).path("limit=500").times(1));
+    proxy.add(Rule::new(Fault::Hang).watches().times(1));
+    let manager = writing(&proxy, &namespace, &log).answer_limit(Duration::from_secs(1));
+    let running = run(manager);
+    create(&tanks(cluster.client(), &namespace), &["a"]).await;
+    log.until(1, "a at 0").await;
+    proxy.add(Rule::new(status(410, None)).watches().times(1));
+    proxy.cut();
+    proxy.partition();
+    let before = proxy.seen().len();
+    let asked = wait::until("three requests", async || {
+        let seen = proxy.seen();
+        if seen.len() >= before + 3 { Ok(()) } else { Err(format!("{:?}", &seen[before..])) }
+    });
+    asked.await.unwrap();
+    proxy.heal();
+    create(&tanks(cluster.client(), &namespace), &["b"]).await;
+    log.until(1, "b at 0").await;
+    running.stop().await;
+}

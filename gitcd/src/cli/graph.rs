@@ -8,7 +8,6 @@ mod walk;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use git2::{Oid, Repository};
 
 use self::fold::Line;
@@ -50,7 +49,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if !args.references.is_empty() {
         let resolve = |name: &String| {
             let found = repository.revparse_single(name).and_then(|object| object.peel_to_commit());
-            Ok(found.with_context(|| format!("no branch, tag or commit {name:?} in {}", repo.display()))?.id())
+            // What the library says of it is for programmers.
+            let found = found.map_err(|_| anyhow::anyhow!("no branch, tag or commit {name:?} in {}", repo.display()));
+            Ok(found?.id())
         };
         starts = args.references.iter().map(resolve).collect::<anyhow::Result<_>>()?;
     }

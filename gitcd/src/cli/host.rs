@@ -16,7 +16,13 @@ use crate::listener::{Bound, Ports};
 use crate::pull::owner::Served;
 use crate::tls;
 
+const EXAMPLES: &str = "Examples:
+  gitcd host --root=repositories --create-on-push
+  gitcd host --root=repositories --listen-urls=https://0.0.0.0:8443 --tls-cert=host.crt --tls-key=host.key \\
+    --tokens=tokens.yaml";
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The folder with the bare repositories; NAME.git in it is served as /NAME.git, and so on in folders below
     #[arg(long, env = "GITCD_ROOT", value_name = "DIR")]

@@ -6,6 +6,7 @@ mod etcd_flags;
 mod file;
 mod graph;
 mod health;
+mod history;
 mod host;
 mod init;
 mod merge_file;
@@ -88,6 +89,14 @@ enum Command {
     /// Newest first, a line for each commit: its id, the references that point to it, its subject, its age. Runs of ordinary
     /// commits of one branch are one line, unless --all is given. At most the newest 50,000 commits are read.
     Graph(Box<graph::Args>),
+    /// Show who changed a key and when, or all commits of a branch
+    Log(Box<history::log::Args>),
+    /// Show the value of a key, now or as it was
+    Show(Box<history::show::Args>),
+    /// Show what differs between two moments, by keys and fields
+    Diff(Box<history::diff::Args>),
+    /// Look at a branch as it was at a revision or a time
+    At(Box<history::at::Args>),
     /// Merge a file by its fields, as `git merge-file` does by lines; Git can use it for all its merges
     ///
     /// Takes the changes from BASE to THEIRS into OURS, which gets the result. Where both sides changed the same field, whoever
@@ -208,6 +217,10 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
         Command::Restore(args) => restore::run(&args)?,
         Command::Status(args) => return status::run(&args),
         Command::Health(args) => return health::run(&args),
+        Command::Log(args) => history::log::run(&args)?,
+        Command::Show(args) => history::show::run(&args)?,
+        Command::Diff(args) => return history::diff::run(&args),
+        Command::At(args) => history::at::run(&args)?,
         Command::Graph(args) => graph::run(&args)?,
         Command::MergeFile(args) => return Ok(merge_file::run(&args)),
         Command::Version { json } => {

@@ -219,7 +219,7 @@ impl Remotes {
                 credentials: self.credentials.clone(),
             });
         }
-        Ok(Config { interval: self.interval.filter(|_| !remotes.is_empty()), remotes })
+        Ok(Config { interval: self.interval.filter(|_| !remotes.is_empty()), remotes, by_hand: false })
     }
 }
 
@@ -264,8 +264,14 @@ fn split(text: &str) -> Vec<String> {
     parts
 }
 
+const EXAMPLES: &str = "Examples:
+  gitcd pull --repo=store.git --remote-names=origin
+  gitcd pull --repo=store.git --remote-names=origin:desk --push-after-merges=true --pull-ticker-duration=15s
+  gitcd pull --repo=store.git --remote-names=origin --token-file=token --push-after-merges=true";
+
 /// `gitcd pull`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
     common: Common,
@@ -289,7 +295,8 @@ fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
     branches.check(&names)?;
     let mut configs = Vec::new();
     for name in &names {
-        let pull = remotes.of(name)?;
+        let mut pull = remotes.of(name)?;
+        pull.by_hand = pull.interval.is_none();
         if pull.remotes.is_empty() {
             anyhow::bail!("branch {name:?} has no remote: say whom to pull from with --remote-names={name}=origin");
         }

@@ -316,7 +316,8 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
             None => Vec::new(),
         };
         if urls.is_empty() {
-            bail!("branch {name:?} has no URL in --listen-urls");
+            let by = if remotes.names().of(name).is_some() { ", which --remote-names names," } else { "" };
+            bail!("branch {name:?}{by} has no URL in --listen-urls");
         }
         let tls = files(name)?;
         if tls.is_none() && urls.iter().any(|url| url.tls) {

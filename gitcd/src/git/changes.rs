@@ -169,6 +169,22 @@ pub(crate) fn is_plain(tree: &[u8]) -> bool {
         && names.windows(2).all(|pair| pair[0] != pair[1])
 }
 
+/// The file or directory of this name; whether it is a directory.
+pub(crate) fn any_entry(odb: &Odb<'_>, tree: Oid, name: &[u8]) -> Result<Option<(bool, Oid)>, TreeError> {
+    let object = read(odb, tree)?;
+    let items = parse(tree, object.data())?;
+    let found = items.iter().find(|item| matches!(item.kind, Kind::File | Kind::Directory) && item.name == name);
+    Ok(found.map(|item| (item.kind == Kind::Directory, item.oid)))
+}
+
+/// All files and directories; whether each is a directory.
+pub(super) fn entries(odb: &Odb<'_>, tree: Oid) -> Result<Vec<(bool, Oid)>, TreeError> {
+    let object = read(odb, tree)?;
+    let items = parse(tree, object.data())?;
+    let plain = items.iter().filter(|item| matches!(item.kind, Kind::File | Kind::Directory));
+    Ok(plain.map(|item| (item.kind == Kind::Directory, item.oid)).collect())
+}
+
 fn entry(odb: &Odb<'_>, tree: Oid, name: &[u8], kind: Kind) -> Result<Option<Oid>, TreeError> {
     let object = read(odb, tree)?;
     let items = parse(tree, object.data())?;

@@ -13,6 +13,7 @@ pub mod form;
 pub mod graph;
 mod line;
 mod load;
+pub mod lookup;
 pub(crate) mod loose;
 mod message;
 pub(crate) mod object;

@@ -28,7 +28,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use git2::Oid;
 use parking_lot::Mutex;
@@ -64,9 +64,10 @@ pub struct Refs {
     patience: Duration,
 }
 
-/// Folders that this process has made durable, up to the root of their references, by device and number too: another one may come to be
-/// at the same place.
-static SETTLED: Mutex<BTreeSet<(u64, u64, PathBuf)>> = Mutex::new(BTreeSet::new());
+/// Folders that this process has made durable, up to the root of their references, by device, number and birth too: another one may come
+/// to be at the same place, even with the same number.
+static SETTLED: Mutex<BTreeSet<Folder>> = Mutex::new(BTreeSet::new());
+type Folder = (u64, u64, Option<SystemTime>, PathBuf);
 /// So many are remembered.
 const MOST_SETTLED: usize = 10_000;
 
@@ -257,7 +258,8 @@ impl Refs {
         if after == After::Crash {
             return Ok(());
         }
-        let identity = fs::metadata(&folder).map(|found| (found.dev(), found.ino(), folder.clone())).ok();
+        let identity = fs::metadata(&folder).ok();
+        let identity = identity.map(|found| (found.dev(), found.ino(), found.created().ok(), folder.clone()));
         // An old file may stand in folders that whoever made them never synced.
         let is_settled = !is_new && identity.as_ref().is_some_and(|folder| SETTLED.lock().contains(folder));
         for above in folder.ancestors() {

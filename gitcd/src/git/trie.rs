@@ -9,11 +9,10 @@ use git2::Oid;
 
 use super::line::Line;
 use super::pack;
-use node::hash;
 
 mod node;
 
-pub(super) use node::Node;
+pub(super) use node::{Node, digit, hash};
 
 /// Most keys of one blob.
 pub(super) const LEAF_KEYS: usize = 48;

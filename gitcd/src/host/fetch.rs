@@ -72,6 +72,23 @@ fn is_second(protocol: Option<&str>) -> bool {
     protocol.is_some_and(|protocol| protocol.split(':').any(|key| key == "version=2"))
 }
 
+/// One round of a fetch from a repository that nobody has pushed to yet: it has no references.
+pub(super) async fn nothing(
+    host: &Inner,
+    headers: &HeaderMap,
+    protocol: Option<&str>,
+    body: Body,
+) -> Result<Response, Problem> {
+    const COMMAND: &[u8] = b"command=ls-refs";
+    let mut input = Input::open(headers, body, MAX_REQUEST_BYTES, host.limits.idle).await?;
+    let whole = input.whole(PORTION_BYTES).await?.unwrap_or_default();
+    let asks = |body: &[u8]| body.get(4..).is_some_and(|line| line.starts_with(COMMAND));
+    if !is_second(protocol) || !asks(&whole) {
+        return Err(Problem::Bad("nothing was pushed there yet"));
+    }
+    Ok(answer(Service::UploadPack.result_type(), Body::from(pkt_line::FLUSH)))
+}
+
 /// One round of a fetch. The program ends with the client.
 pub(super) async fn serve(
     host: &Inner,

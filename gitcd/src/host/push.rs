@@ -20,12 +20,11 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use tokio::sync::OwnedSemaphorePermit;
 
-pub(super) use self::create::PREFIX as NEW_REPOSITORY;
+pub(super) use self::create::{Created, PREFIX as NEW_REPOSITORY};
 pub(crate) use self::decide::OWN;
 pub(super) use self::quarantine::{KEEP, Kept, LOCK as QUARANTINE_LOCK, PREFIX as QUARANTINE};
 
 use self::commands::Push;
-use self::create::Created;
 use self::quarantine::Quarantine;
 use self::report::Report;
 use super::Inner;
@@ -37,6 +36,7 @@ use super::route::{Service, answer};
 use super::upkeep;
 use crate::git::pkt_line;
 use crate::git::refs::{RefError, Refs};
+use crate::pull::lease;
 
 /// The commands of a push, which are read into memory.
 const MAX_COMMAND_BYTES: u64 = 8 << 20;
@@ -178,6 +178,10 @@ async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) ->
         let (repository, reference, user) = (shown.display(), &command.reference, by.user.as_deref());
         let (old, new) = (id(command.old), id(command.new));
         match report.reason(at) {
+            // A lease is renewed every few seconds, for years.
+            None if old.len() == new.len() && reference.starts_with(lease::LEASES) => {
+                tracing::debug!(%repository, reference, old, new, user, "pushed");
+            }
             None => tracing::info!(%repository, reference, old, new, user, "pushed"),
             Some(reason) => tracing::info!(%repository, reference, old, new, user, reason, "push refused"),
         }

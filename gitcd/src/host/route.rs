@@ -122,24 +122,41 @@ async fn respond(host: &Arc<Inner>, request: Request, asker: &mut Asker) -> Resu
     {
         return Err(Problem::Type(service.request_type()));
     }
-    let repository = {
+    let (repository, may_be_made) = {
         let (host, name) = (host.clone(), name.clone());
-        tokio::task::spawn_blocking(move || host.repository(&name)).await.map_err(|_| Problem::Failed)?
+        let look = move || {
+            let found = host.repository(&name);
+            // Who may make a repository with the first push may look at it before, as a gitcd does: nothing is in it.
+            let may_be_made = found.is_none() && host.create_on_push && access >= Access::Write;
+            (found, may_be_made && name.place(&host.root).is_some())
+        };
+        tokio::task::spawn_blocking(look).await.map_err(|_| Problem::Failed)?
     };
     if let (Some(owner), Some(repository)) = (&host.owner, &repository)
         && access >= Access::Write
         && is_person(&parts.headers)
     {
-        owner.looked_at(repository);
+        // It looks at links on the disk.
+        let (owner, repository) = (owner.clone(), repository.clone());
+        tokio::task::spawn_blocking(move || owner.looked_at(&repository)).await.map_err(|_| Problem::Failed)?;
     }
     let protocol = protocol(&parts.headers);
     let missing = || refused(host, &caller);
     match wish {
         Wish::Advertisement(Service::UploadPack) => {
             let _permit = host.permit().await?;
-            let mut advertised = fetch::advertise(host, &repository.ok_or_else(missing)?, protocol).await?;
+            let mut advertised = if may_be_made {
+                let nothing = push::Created::nothing(&host.root).await?;
+                fetch::advertise(host, nothing.folder(), protocol).await?
+            } else {
+                fetch::advertise(host, &repository.ok_or_else(missing)?, protocol).await?
+            };
             advertised.headers_mut().insert(EVENTS_HEADER, EVENTS_AT);
             Ok(advertised)
+        }
+        Wish::Call(Service::UploadPack) if may_be_made => {
+            let _permit = host.permit().await?;
+            fetch::nothing(host, &parts.headers, protocol, body).await
         }
         Wish::Call(Service::UploadPack) => {
             let repository = repository.ok_or_else(missing)?;
@@ -160,7 +177,8 @@ async fn respond(host: &Arc<Inner>, request: Request, asker: &mut Asker) -> Resu
             }
         }
         Wish::Events => {
-            let repository = repository.ok_or_else(missing)?;
+            // Nothing can be told of what may be made; that is no refusal.
+            let repository = repository.ok_or_else(|| if may_be_made { Problem::NotFound } else { missing() })?;
             events::serve(host, repository, name, parts.headers, peer.cloned()).await
         }
     }

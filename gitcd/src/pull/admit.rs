@@ -5,7 +5,7 @@ use sha1::{Digest, Sha1};
 use crate::merge::value::{Map, Syntax, Value};
 
 /// A commit that brought a file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Its id.
     pub commit: git2::Oid,
@@ -31,13 +31,14 @@ pub fn admit(
         }
         return match value.trim_ascii_start().first() {
             Some(b'{') => Err("it is not well-formed JSON, or names a field twice".into()),
+            _ if begins_like_a_manifest(value) => Err("it is not well-formed YAML, or names a field twice".into()),
             _ => Ok(None),
         };
     };
     if !is_object(&new) {
-        return match old {
-            Some(_) => Err("apiVersion or kind is missing".into()),
-            None => Ok(None),
+        return match missing(&new) {
+            Some(field) if old.is_some() || is_meant_as_a_manifest(&new) => Err(format!("{field} is missing or empty")),
+            _ => Ok(None),
         };
     }
     if let Some(old) = &old {
@@ -131,9 +132,31 @@ fn complete(
 }
 
 fn is_object(value: &Value) -> bool {
-    ["apiVersion", "kind"]
-        .iter()
-        .all(|name| value.at(&[name]).and_then(Value::as_text).is_some_and(|text| !text.is_empty()))
+    missing(value).is_none()
+}
+
+/// What an object must have, and this has not.
+fn missing(value: &Value) -> Option<&'static str> {
+    let has = |name: &str| value.at(&[name]).and_then(Value::as_text).is_some_and(|text| !text.is_empty());
+    ["apiVersion", "kind"].into_iter().find(|name| !has(name))
+}
+
+/// Two of these fields at the top make a manifest. One alone may be in anybody's own value.
+const FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+fn is_meant_as_a_manifest(value: &Value) -> bool {
+    FIELDS.iter().filter(|name| value.at(&[name]).is_some()).count() >= 2
+        || value.at(&["metadata", "name"]).and_then(Value::as_text).is_some()
+}
+
+/// The same of text that cannot be read.
+fn begins_like_a_manifest(value: &[u8]) -> bool {
+    let has = |name: &str| {
+        value
+            .split(|byte| *byte == b'\n')
+            .any(|line| line.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b":")))
+    };
+    FIELDS.iter().filter(|name| has(name)).count() >= 2
 }
 
 fn text(value: &Value, path: &[&str]) -> String {
@@ -191,11 +214,19 @@ mod tests {
     fn what_is_not_the_object_of_its_key_is_refused() {
         assert_eq!(check("configmaps/n/a", MAP, None), Ok(None));
         assert_eq!(check("configmaps/n/a", MAP, Some(MAP)), Ok(None));
-        assert_eq!(check("k", "any text", None), Ok(None));
+        for value in ["any text", "kind: of text\n\t- [", "{\"kind\":\"own\"}", "[1]", "metadata: 7", "a: 1\n"] {
+            assert_eq!(check("k", value, None), Ok(None), "{value}");
+        }
         for (relative, value, before) in [
             ("configmaps/n/b", MAP, None),
             ("configmaps/m/a", MAP, None),
             ("configmaps/n/a", "{\"apiVersion\":", None),
+            ("configmaps/n/a", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n data: [\n", None),
+            ("configmaps/n/a", "# mine\nkind: ConfigMap\nmetadata: {name: a\n", None),
+            ("configmaps/n/a", "apiVersion: v1\n<<<<<<< ours\nkind: ConfigMap\n", None),
+            ("configmaps/n/a", "kind: ConfigMap\nmetadata: {name: a}\n", None),
+            ("configmaps/n/a", "metadata: {name: a}\ndata: {}\n", None),
+            ("configmaps/n/a", "apiVersion: ''\nkind: ConfigMap\n", None),
             ("configmaps/n/a", "<<<<<<< ours", Some(MAP)),
             ("configmaps/n/a", "{}", Some(MAP)),
             ("configmaps/n/a", &MAP.replace("ConfigMap", "Secret"), Some(MAP)),

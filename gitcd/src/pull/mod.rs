@@ -18,6 +18,7 @@ pub mod prepare;
 pub mod program;
 mod puller;
 mod reach;
+mod remedy;
 pub mod remote;
 mod smart;
 pub mod status;

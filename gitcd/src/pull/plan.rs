@@ -14,7 +14,7 @@ use bytes::Bytes;
 use git2::{Odb, Oid, Repository};
 
 use self::bases::Base;
-use self::origins::Origins;
+use self::origins::{Brought, Origins};
 use super::admit::admit;
 use crate::git::changes::{self, Changes, TreeError};
 use crate::git::graph::{Commit, Graph, GraphError, Meeting};
@@ -288,17 +288,23 @@ impl Planner<'_, '_> {
         if let (Some(value), Some(blob)) = (&their_value, theirs) {
             let before = our_value.as_deref().or(base_value.as_deref());
             let mut is_asked = false;
+            let brought = self.origins.get(relative);
             let admitted = admit(relative, value, before, || {
-                is_asked = !self.origins.has(relative);
-                self.origins.get(relative)
+                is_asked = true;
+                match brought {
+                    Some(Brought::By(origin)) => Some(origin),
+                    _ => None,
+                }
             });
-            if is_asked {
+            if brought.is_none() && (is_asked || admitted.is_err()) {
                 self.origins.ask(relative, blob);
                 return Ok(());
             }
             match admitted {
                 Ok(None) => {}
                 Ok(Some(completed)) => (their_value, as_is) = (Some(completed.into()), false),
+                // What a client has written was acknowledged: its value is its own affair.
+                Err(_) if brought == Some(Brought::ByStore) => {}
                 Err(reason) => {
                     let path: Vec<_> = path::encode(relative).map(|name| name.to_vec()).collect();
                     self.reject(&path.join(&b'/'), Some(&key), reason);

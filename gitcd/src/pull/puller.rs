@@ -27,6 +27,8 @@ pub struct Config {
     pub remotes: Vec<Remote>,
     /// How often a remote is looked at that does not tell of changes; `None`: never by itself.
     pub interval: Option<Duration>,
+    /// Whether somebody calls [`Puller::pull`] instead: then nobody is told that nothing is pulled.
+    pub by_hand: bool,
 }
 
 /// Why a pull, or the push after it, did not work.
@@ -245,7 +247,10 @@ impl Puller {
         // Our own branch is made there by the push that follows.
         let is_made = remote.push_after_merge && remote.data_reference == self.joiner.config().data_reference;
         if fetched.theirs.is_none() && !is_made {
-            let problem = format!("it has no {}", remote.data_reference);
+            let problem = format!(
+                "it has no {}: push it there, or name another one with --remote-data-reference-names",
+                remote.data_reference
+            );
             return Err(RemoteError { remote: remote.name.clone(), condition: Condition::NoBranch, problem }.into());
         }
         if let Some(theirs) = fetched.theirs {

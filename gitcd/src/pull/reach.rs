@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use super::credentials::Credentials;
 use super::local::Copier;
 use super::program::{self, Failed};
+use super::remedy;
 use super::smart::{self, Exchange, Service, Session, Update};
 use super::status::Condition;
 use crate::git::refs::Refs;
@@ -36,6 +37,10 @@ pub(super) type Wanted = (String, Oid, String);
 impl Reach<'_> {
     /// The references whose names begin with one of these.
     pub(super) fn references(&self, beginnings: &[&str]) -> Result<Vec<(String, Oid)>, Failed> {
+        self.list(beginnings).map_err(|failed| self.advised(failed))
+    }
+
+    fn list(&self, beginnings: &[&str]) -> Result<Vec<(String, Oid)>, Failed> {
         let found = self.exchange(Service::Fetch, async |exchange| exchange.references(beginnings).await)?;
         found.map_or_else(
             || {
@@ -108,6 +113,10 @@ impl Reach<'_> {
 
     /// Moves references if they are as expected; returns the bytes sent. `there`: what the remote has.
     pub(super) fn push(&self, updates: &[Update], there: &[Oid]) -> Result<u64, Failed> {
+        self.send(updates, there).map_err(|failed| self.advised(failed))
+    }
+
+    fn send(&self, updates: &[Update], there: &[Oid]) -> Result<u64, Failed> {
         let updates: Vec<Update> = updates.iter().filter(|(_, new, old)| *old != Some(*new)).cloned().collect();
         if updates.is_empty() {
             return Ok(0);
@@ -126,6 +135,11 @@ impl Reach<'_> {
             || program::push_within(self.limit, self.here, self.url, self.credentials, &updates).map(|()| 0),
             Ok,
         )
+    }
+
+    /// With what to do about it. Everything begins with a list or a push, so who is not let in finds out there.
+    fn advised(&self, failed: Failed) -> Failed {
+        remedy::add(failed, self.here, self.url, self.credentials)
     }
 
     /// Speaks HTTP with the remote; `None` if that is left to the program.

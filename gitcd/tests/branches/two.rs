@@ -104,6 +104,27 @@ async fn what_a_scope_leaves_out_is_not_deleted_when_it_is_merged_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_clients_wrote_reaches_others_whatever_it_is() {
+    let (one, other) = pair().await;
+    let values = [
+        (KEY, "{\"kind\":"),
+        ("/registry/configmaps/n/b", "kind: ConfigMap\nmetadata: {name: [\n"),
+        ("/registry/configmaps/n/c", "{\"kind\":\"ConfigMap\",\"metadata\":{}}\n"),
+        ("/registry/configmaps/n/d", &map("another", "{}")),
+    ];
+    for (key, value) in values {
+        one.put(key, value).await;
+    }
+    one.commit().await;
+    other.pull().await;
+    one.pull().await;
+    for (key, value) in values {
+        assert_eq!(other.get(key).as_deref(), Some(value));
+    }
+    assert_eq!((one.head(), one.content()), (other.head(), other.content()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_merge_survives_a_restart_and_its_history_is_served() {
     let (mut one, other) = pair().await;
     for number in 0..20 {

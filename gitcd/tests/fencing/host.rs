@@ -6,7 +6,7 @@ use gitcd::pull::status::Condition;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::node::{arrives, bare, launch, status, write};
-use crate::support::{Kind, Launch, Repository, eventually, free_port};
+use crate::support::{Kind, Launch, Repository, Server, eventually, free_port};
 
 /// `gitcd host`, ended with the test.
 struct Host(Child);
@@ -24,63 +24,117 @@ impl Drop for Host {
     }
 }
 
-#[tokio::test]
-async fn a_host_that_hangs_ends_the_lease_and_nothing_else() {
-    let folder = tempfile::tempdir().expect("the temporary folder is writable");
-    let (root, port) = (folder.path().join("root"), free_port());
-    std::fs::create_dir(&root).expect("the folder is writable");
-    bare(&root.join("up.git"));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
-    let (tokens, credentials) = (folder.path().join("tokens"), folder.path().join("credentials"));
-    let owner = "- {user: gitcd, token: secret, rights: [{repository: '**', access: own}]}\n";
-    std::fs::write(&tokens, owner).expect("the folder is writable");
-    std::fs::write(&credentials, format!("http://gitcd:secret@127.0.0.1:{port}\n")).expect("the folder is writable");
-    command.arg("host").arg(format!("--root={}", root.display())).arg(format!("--tokens={}", tokens.display()));
-    command.arg(format!("--listen-urls=http://127.0.0.1:{port}")).stderr(Stdio::null());
-    let host = Host(command.spawn().expect("gitcd runs"));
-    let url = format!("http://127.0.0.1:{port}/up.git");
-    let make = |name: &str, has_branch: bool| {
-        let folder = folder.path().join(name);
+/// A host that hangs and goes on, as its own process; the one who owns it may do everything.
+struct Shared {
+    host: Host,
+    root: std::path::PathBuf,
+    url: String,
+    folder: tempfile::TempDir,
+}
+
+impl Shared {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().expect("the temporary folder is writable");
+        let (root, port) = (folder.path().join("root"), free_port());
+        std::fs::create_dir(&root).expect("the folder is writable");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
+        let (tokens, credentials) = (folder.path().join("tokens"), folder.path().join("credentials"));
+        let owner = "- {user: gitcd, token: secret, rights: [{repository: '**', access: own}]}\n";
+        std::fs::write(&tokens, owner).expect("the folder is writable");
+        std::fs::write(&credentials, format!("http://gitcd:secret@127.0.0.1:{port}\n"))
+            .expect("the folder is writable");
+        command.arg("host").arg(format!("--root={}", root.display())).arg(format!("--tokens={}", tokens.display()));
+        // The repository is made by the first lease.
+        command.arg("--create-on-push");
+        command.arg(format!("--listen-urls=http://127.0.0.1:{port}")).stderr(Stdio::null());
+        let host = Host(command.spawn().expect("gitcd runs"));
+        Self { host, root, url: format!("http://127.0.0.1:{port}/up.git"), folder }
+    }
+
+    fn repository(&self) -> Repository {
+        Repository::at(&self.root.join("up.git"))
+    }
+
+    /// A server whose repository has a branch, or nothing but the remote.
+    fn server(&self, name: &str, has_branch: bool) -> Server {
+        let folder = self.folder.path().join(name);
         std::fs::create_dir(&folder).expect("the folder is writable");
         let path = folder.join("repo.git");
         let repository = if has_branch { Repository::init(&path) } else { bare(&path) };
-        repository.git(&["remote", "add", "origin", &url]);
-        folder
-    };
-    let credentials = format!("--credentials-file={}", credentials.display());
-    let lease = ["--writer-lease=2s", &credentials];
-    let mut one = launch(&make("one", true), &lease).spawn();
-    one.ready().await;
-    let client = one.client().await;
-    write(&client, "a", "{}").await;
+        repository.git(&["remote", "add", "origin", &self.url]);
+        let credentials = format!("--credentials-file={}", self.folder.path().join("credentials").display());
+        launch(&folder, &["--writer-lease=2s", &credentials]).spawn()
+    }
+}
+
+async fn is_pushed(server: &Server) {
     eventually("the push", async || {
-        let branch = status(&one).await;
+        let branch = status(server).await;
         (branch.remotes[0].known.pushed.as_ref() == Some(&branch.head)).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn who_was_stopped_over_the_end_of_its_lease_pushes_beside_the_branch() {
+    let shared = Shared::start();
+    let mut old = shared.server("old", true);
+    old.ready().await;
+    let client = old.client().await;
+    write(&client, "a", "{}").await;
+    is_pushed(&old).await;
+    let mut new = shared.server("new", false);
+    eventually("one that waits", async || new.output().contains("ready to take over").then_some(())).await;
+
+    // Acknowledged, and on its way to a host that does not answer.
+    shared.host.signal(Signal::STOP);
+    write(&client, "late", "{}").await;
+    eventually("the commit", async || (status(&old).await.commit_lag_revisions == 0).then_some(())).await;
+    let late = status(&old).await.head;
+    old.signal(Signal::STOP);
+    shared.host.signal(Signal::CONT);
+    new.ready().await;
+    old.signal(Signal::CONT);
+    let exit = old.exit().await;
+    for words in ["this server writes no more", "what only this server had is on a side branch"] {
+        assert!(exit.output.contains(words), "{}", exit.output);
+    }
+    // Merged by the one who writes, from the branch beside its own.
+    arrives(&new.client().await, "late", "{}").await;
+    is_pushed(&new).await;
+    let there = shared.repository();
+    assert_eq!(there.reference(&format!("refs/heads/main-side-{}", &late[..12])).trim(), late);
+    assert_eq!(there.run(&["merge-base", "--is-ancestor", &late, "main"]).status.code(), Some(0));
+    there.fsck();
+}
+
+#[tokio::test]
+async fn a_host_that_hangs_ends_the_lease_and_nothing_else() {
+    let shared = Shared::start();
+    let mut one = shared.server("one", true);
+    one.ready().await;
+    let client = one.client().await;
+    write(&client, "a", "{}").await;
+    is_pushed(&one).await;
     // Many renewals make no packs: their commits are there from the first one on.
-    let packs = || root.join("up.git/objects/pack").read_dir().expect("it is there").count();
-    let before = (packs(), Repository::at(&root.join("up.git")).reference("refs/gitcd/lease/main"));
+    let packs = || shared.root.join("up.git/objects/pack").read_dir().expect("it is there").count();
+    let before = (packs(), shared.repository().reference("refs/gitcd/lease/main"));
     eventually("renewals", async || {
-        let now = Repository::at(&root.join("up.git")).git(&[
-            "rev-list",
-            "--count",
-            &format!("{}..{}", "refs/gitcd/lease/main", before.1),
-        ]);
+        let now = shared.repository().git(&["rev-list", "--count", &format!("refs/gitcd/lease/main..{}", before.1)]);
         (now.trim().parse::<usize>().expect("a number") >= 2).then_some(())
     })
     .await;
     assert_eq!(packs(), before.0);
 
-    host.signal(Signal::STOP);
+    shared.host.signal(Signal::STOP);
     eventually("the end of the lease", async || (status(&one).await.role == "suspended").then_some(())).await;
     let remote = status(&one).await.remotes.remove(0);
     assert!(remote.known.condition == Condition::Unreachable && remote.known.error.is_some(), "{remote:?}");
-    host.signal(Signal::CONT);
+    shared.host.signal(Signal::CONT);
     eventually("the lease", async || (status(&one).await.role == "writer").then_some(())).await;
     write(&one.client().await, "b", "{}").await;
 
-    let mut other = launch(&make("other", false), &lease).spawn();
+    let mut other = shared.server("other", false);
     eventually("one that waits", async || other.output().contains("waiting for the writer lease").then_some(())).await;
     one.terminate().await;
     other.ready().await;

@@ -47,6 +47,30 @@ fn a_push_that_fails_makes_nothing() {
 }
 
 #[test]
+fn what_may_be_made_is_empty_until_then_and_there_for_nobody_else() {
+    let host = Host::start(&["--create-on-push"]);
+    let work = host.work("work");
+    let url = host.url("team/new");
+    for version in ["0", "1", "2"] {
+        assert_eq!(work.git(&["-c", &format!("protocol.version={version}"), "ls-remote", &url]), "");
+    }
+    let clone = host.root().with_file_name("clone");
+    work.git(&["clone", "--quiet", &url, &clone.display().to_string()]);
+    assert!(!host.root().join("team").exists());
+    assert_eq!(host.leftovers(), NOTHING);
+    work.git(&["-C", &clone.display().to_string(), "commit", "--quiet", "--allow-empty", "-m", "first"]);
+    work.git(&["-C", &clone.display().to_string(), "push", "--quiet", "origin", "HEAD:main"]);
+    assert_eq!(host.repository("team/new.git").references().lines().count(), 1);
+
+    let readable = Host::start(&["--create-on-push", "--anonymous=read"]);
+    let complaint = work.fails(&["ls-remote", &readable.url("new")]);
+    assert!(complaint.contains("403"), "{complaint}");
+    let plain = Host::start(&[]);
+    let complaint = work.fails(&["ls-remote", &plain.url("new")]);
+    assert!(complaint.contains("403"), "{complaint}");
+}
+
+#[test]
 fn two_first_pushes_make_one_repository() {
     let host = Host::start(&["--create-on-push"]);
     let work = host.work("work");

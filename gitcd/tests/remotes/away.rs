@@ -53,3 +53,15 @@ async fn followers_of_a_host_write_on_while_it_is_away() {
     converge(&first, &second).await;
     upstream.fsck();
 }
+
+#[tokio::test]
+async fn the_first_push_of_a_follower_makes_the_repository() {
+    let host = Host::open().await;
+    let second = Following::new(&host.url()).without_pushes().start().await;
+    let first = Following::new(&host.url()).start().await;
+    first.put(ONE, "1").await;
+    second.has(ONE, "1").await;
+    first.put(ONE, "2").await;
+    second.has(ONE, "2").await;
+    host.repository().fsck();
+}

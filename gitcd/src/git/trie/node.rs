@@ -32,12 +32,12 @@ impl Default for Node {
 }
 
 /// Which child of a node at `depth` holds the key with this hash.
-pub(super) fn digit(hash: &[u8; 20], depth: usize) -> usize {
+pub(in super::super) fn digit(hash: &[u8; 20], depth: usize) -> usize {
     let byte = hash[depth / 2];
     usize::from(if depth.is_multiple_of(2) { byte >> 4 } else { byte & 0xf })
 }
 
-pub(super) fn hash(key: &[u8]) -> [u8; 20] {
+pub(in super::super) fn hash(key: &[u8]) -> [u8; 20] {
     Sha1::digest(key).into()
 }
 

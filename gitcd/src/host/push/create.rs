@@ -18,7 +18,7 @@ pub(in super::super) const PREFIX: &str = ".gitcd-new-";
 
 /// A repository that nobody sees yet. Removed when dropped, unless [`Created::publish`]ed.
 #[derive(Debug)]
-pub(super) struct Created {
+pub(in super::super) struct Created {
     folder: PathBuf,
     place: PathBuf,
     /// Folders above it that there were not before, the deepest first.
@@ -42,6 +42,13 @@ impl Created {
         made.await.map_err(|_| Problem::Failed)?
     }
 
+    /// An empty one, for who may make a repository and looks at it before.
+    pub(in super::super) async fn nothing(root: &Path) -> Result<Self, Problem> {
+        let root = root.to_owned();
+        let made = tokio::task::spawn_blocking(move || Self::init(&root, "nothing", "main"));
+        made.await.map_err(|_| Problem::Failed)?.map_err(Problem::failed("cannot make a repository"))
+    }
+
     fn init(parent: &Path, last: &str, head: &str) -> io::Result<Self> {
         let missing = parent.ancestors().take_while(|folder| !folder.exists());
         let above = missing.map(Path::to_owned).collect();
@@ -58,7 +65,7 @@ impl Created {
         Ok(created)
     }
 
-    pub(super) fn folder(&self) -> &Path {
+    pub(in super::super) fn folder(&self) -> &Path {
         &self.folder
     }
 

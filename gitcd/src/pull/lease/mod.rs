@@ -24,6 +24,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use self::keeper::Keeper;
 use self::place::Place;
+pub(crate) use self::record::LEASES;
 pub use self::record::reference;
 use super::join::Joiner;
 use super::remote::{Remote, RemoteError};

@@ -19,6 +19,9 @@ pub(super) struct Record {
     pub(super) duration: Duration,
 }
 
+/// Where leases are, for hosts that tell less of them.
+pub(crate) const LEASES: &str = "refs/gitcd/lease/";
+
 /// The reference leads to something that says nothing of a lease.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{oid} is no lease: {problem}")]
@@ -87,7 +90,7 @@ impl Record {
 /// The reference of the lease of a branch, beside that of its metadata.
 pub fn reference(data_reference: &str) -> String {
     let short = data_reference.strip_prefix("refs/heads/").or_else(|| data_reference.strip_prefix("refs/"));
-    format!("refs/gitcd/lease/{}", short.unwrap_or(data_reference))
+    format!("{LEASES}{}", short.unwrap_or(data_reference))
 }
 
 #[cfg(test)]

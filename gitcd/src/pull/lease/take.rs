@@ -26,6 +26,7 @@ use crate::recovery::StateLock;
 
 /// How often those who wait say so.
 const TELL: Duration = Duration::from_secs(10);
+const TELL_AT_LAST: Duration = Duration::from_mins(10);
 
 /// One that takes a lease.
 struct Taker {
@@ -51,7 +52,7 @@ struct Taker {
     refusals: u32,
     holder: String,
     host: String,
-    last_told: Option<(String, Instant)>,
+    last_told: Option<(String, Instant, u32)>,
 }
 
 /// What preparations end with.
@@ -306,13 +307,19 @@ impl Taker {
         self.tell_as(what, what);
     }
 
-    /// Once when it is new, then now and again.
+    /// Once when it is new, then more and more seldom: others wait for days.
     fn tell_as(&mut self, key: &str, what: &str) {
-        let is_known = |(last, at): &(String, Instant)| last == key && at.elapsed() < TELL;
-        if !self.last_told.as_ref().is_some_and(is_known) {
-            tracing::info!("{what}");
-            self.last_told = Some((key.to_owned(), Instant::now()));
-        }
+        let times = match &self.last_told {
+            Some((last, at, times)) if last == key => {
+                if at.elapsed() < (TELL * 6_u32.saturating_pow(times - 1)).min(TELL_AT_LAST) {
+                    return;
+                }
+                (times + 1).min(4)
+            }
+            _ => 1,
+        };
+        tracing::info!("{what}");
+        self.last_told = Some((key.to_owned(), Instant::now(), times));
     }
 }
 

@@ -281,24 +281,22 @@ fn described(place: &Place, metadata: Oid) -> Result<Oid, RemoteError> {
     Err(RemoteError { remote, condition, problem: format!("its metadata {metadata} cannot be used: {problem}") })
 }
 
-/// Pushes the branch as it is here, if it continues what the remote has. Tells whether its data is there then.
+/// Pushes the branch as it is here, if it continues what the remote has. Tells whether its data is there then. Where somebody else has
+/// begun to write there is nothing to continue, even if no commit of theirs has come yet.
 fn publish(place: &Place, there: There) -> Result<bool, RemoteError> {
     let config = &place.config;
     let Some(metadata) = place.own(&config.metadata_reference)? else { return Ok(true) };
     let data = described(place, metadata)?;
+    let continues = |there: Option<Oid>, ours: Oid| there.map_or(Ok(true), |theirs| place.is_ancestor(theirs, ours));
+    if !continues(there.metadata, metadata)? {
+        return there.data.map_or(Ok(false), |theirs| place.is_ancestor(data, theirs));
+    }
     let mut updates: Vec<Update> = Vec::new();
-    let follows = match there.data {
-        Some(theirs) => place.is_ancestor(theirs, data)?,
-        None => true,
-    };
+    let follows = continues(there.data, data)?;
     if follows && there.data != Some(data) {
         updates.push((config.data_reference.clone(), data, there.data));
     }
-    let is_next = match there.metadata {
-        Some(theirs) => theirs != metadata && place.is_ancestor(theirs, metadata)?,
-        None => true,
-    };
-    if is_next {
+    if there.metadata != Some(metadata) {
         updates.push((config.metadata_reference.clone(), metadata, there.metadata));
     }
     if !updates.is_empty() {

@@ -8,22 +8,28 @@ use crate::git::changes;
 use crate::git::graph::{Commit, Graph};
 use crate::pull::admit::Origin;
 
+/// What brought a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Brought {
+    /// A commit of somebody who works in Git.
+    By(Origin),
+    /// A client of a gitcd wrote it there.
+    ByStore,
+    /// Its commit is not here, as below a shallow clone.
+    Unknown,
+}
+
 /// The commits that brought some files. Finding them costs what the commits on the way have changed, however many files there are.
 #[derive(Debug, Default)]
 pub(super) struct Origins {
     asked: Vec<(Vec<u8>, Oid)>,
-    found: HashMap<Vec<u8>, Option<Origin>>,
+    found: HashMap<Vec<u8>, Brought>,
 }
 
 impl Origins {
-    /// Whether somebody has looked for a file.
-    pub(super) fn has(&self, relative: &[u8]) -> bool {
-        self.found.contains_key(relative)
-    }
-
-    /// What was found for a file; `None` if there is no commit that may be named, or nobody has looked.
-    pub(super) fn get(&self, relative: &[u8]) -> Option<Origin> {
-        self.found.get(relative).copied().flatten()
+    /// What was found for a file, if somebody has looked for it.
+    pub(super) fn get(&self, relative: &[u8]) -> Option<Brought> {
+        self.found.get(relative).copied()
     }
 
     /// Wants to know it of a file with this content.
@@ -31,8 +37,7 @@ impl Origins {
         self.asked.push((relative.to_vec(), blob));
     }
 
-    /// Looks back from a commit for all that was asked; returns that. There is no commit for what a store's write brought: what
-    /// those leave out is not for others to add.
+    /// Looks back from a commit for all that was asked; returns that.
     pub(super) fn find(&mut self, graph: &mut Graph, repository: &Repository, from: Oid) -> Vec<(Vec<u8>, Oid)> {
         let asked = std::mem::take(&mut self.asked);
         let mut walk = Walk { graph, repository, waiting: BTreeSet::new(), files: HashMap::new() };
@@ -43,7 +48,7 @@ impl Origins {
             }
         }
         for (relative, _) in &asked {
-            self.found.entry(relative.clone()).or_default();
+            self.found.entry(relative.clone()).or_insert(Brought::Unknown);
         }
         asked
     }
@@ -73,7 +78,7 @@ impl Walk<'_> {
     }
 
     /// Passes files on to parents that have them so too; returns the rest.
-    fn look(&mut self, oid: Oid, mut files: Vec<usize>, asked: &[(Vec<u8>, Oid)]) -> Vec<(usize, Option<Origin>)> {
+    fn look(&mut self, oid: Oid, mut files: Vec<usize>, asked: &[(Vec<u8>, Oid)]) -> Vec<(usize, Brought)> {
         let Ok(here) = self.graph.commit(self.repository, oid) else { return Vec::new() };
         for parent in &here.parents {
             if files.is_empty() {
@@ -87,8 +92,12 @@ impl Walk<'_> {
         if files.is_empty() {
             return Vec::new();
         }
-        let origin = (!is_of_a_store(self.repository, oid)).then_some(Origin { commit: oid, time: here.time });
-        files.into_iter().map(|file| (file, origin)).collect()
+        let brought = if is_of_a_store(self.repository, oid) {
+            Brought::ByStore
+        } else {
+            Brought::By(Origin { commit: oid, time: here.time })
+        };
+        files.into_iter().map(|file| (file, brought)).collect()
     }
 
     /// The files that a parent has as they are here.
@@ -105,9 +114,14 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a gitcd committed writes of its clients there.
+/// Whether a gitcd committed writes of its clients there. A person who amends such a commit or picks it is another committer than
+/// its author, or a later one.
 fn is_of_a_store(repository: &Repository, commit: Oid) -> bool {
     let Ok(commit) = repository.find_commit(commit) else { return false };
+    let (author, committer) = (commit.author(), commit.committer());
+    if author.when() != committer.when() || author.email_bytes() != committer.email_bytes() {
+        return false;
+    }
     commit.message_bytes().split(|byte| *byte == b'\n').any(|line| line.starts_with(b"Revision: "))
 }
 
@@ -140,19 +154,19 @@ mod tests {
             self.repository.commit(None, &author, &author, message, &tree, &parents.iter().collect::<Vec<_>>()).unwrap()
         }
 
-        fn origins(&self, from: Oid, files: &[(&str, &str)]) -> Vec<Option<(Oid, i64)>> {
+        fn origins(&self, from: Oid, files: &[(&str, &str)]) -> Vec<Brought> {
             let mut origins = Origins::default();
             for (name, content) in files {
                 let blob = Oid::hash_object(git2::ObjectType::Blob, content.as_bytes()).unwrap();
                 origins.ask(name.as_bytes(), blob);
             }
             let asked = origins.find(&mut Graph::default(), &self.repository, from);
-            let found = asked.iter().map(|(relative, _)| {
-                assert!(origins.has(relative));
-                origins.get(relative)
-            });
-            found.map(|found| found.map(|origin| (origin.commit, origin.time))).collect()
+            asked.iter().map(|(relative, _)| origins.get(relative).expect("somebody has looked")).collect()
         }
+    }
+
+    fn by((commit, time): (Oid, i64)) -> Brought {
+        Brought::By(Origin { commit, time })
     }
 
     #[test]
@@ -167,7 +181,7 @@ mod tests {
         let merged = history.commit(40, "merge", &[a, b, c, d], &[second, beside]);
         let last = history.commit(50, "last", &[a, b, c, d, ("e", "1")], &[merged]);
         let found = history.origins(last, &[a, b, c, d]);
-        assert_eq!(found, [Some((first, 10)), Some((second, 30)), Some((beside, 5)), None]);
+        assert_eq!(found, [by((first, 10)), by((second, 30)), by((beside, 5)), Brought::ByStore]);
         assert_eq!(history.origins(merged, &[]), []);
     }
 
@@ -178,9 +192,9 @@ mod tests {
         let first = history.commit(10, "first", &[a], &[]);
         let without = history.commit(20, "without", &[("a", "2")], &[first]);
         let again = history.commit(30, "again", &[a], &[without]);
-        assert_eq!(history.origins(again, &[a]), [Some((again, 30))]);
+        assert_eq!(history.origins(again, &[a]), [by((again, 30))]);
         // By the other parent it was always there.
         let merged = history.commit(40, "merged", &[a], &[without, first]);
-        assert_eq!(history.origins(merged, &[a]), [Some((first, 10))]);
+        assert_eq!(history.origins(merged, &[a]), [by((first, 10))]);
     }
 }

@@ -21,7 +21,9 @@ impl Puller {
     /// Pulls and pushes until told to stop; not at all without an interval.
     pub async fn run(self: Arc<Self>, stopped: watch::Receiver<bool>) {
         if self.config.interval.is_none() {
-            self.rest().await;
+            if !self.config.by_hand {
+                self.rest().await;
+            }
             return;
         }
         let tasks: Vec<_> = (0..self.config.remotes.len())

@@ -6,7 +6,7 @@ use git2::Oid;
 
 use super::super::remote::{Fetched, Link, Push, Remote, RemoteError};
 use super::super::status::Condition;
-use super::{PullError, Puller};
+use super::{JoinError, PullError, Puller};
 use crate::git::refs::Refs;
 use crate::recovery::git_dir;
 
@@ -19,12 +19,16 @@ impl Puller {
     }
 
     /// Pushes the branch, and its metadata if that is ours there; returns what the branch was moved to.
+    ///
+    /// Without its lease a server pushes nothing: somebody else may write the branch by now, and what they have not got goes beside it.
+    /// This is asked after `there` was looked at. If another writer begins later, its metadata is not what is expected here any more.
     pub(super) async fn push(
         &self,
         remote: &Remote,
         link: &Arc<Link>,
         there: Fetched,
     ) -> Result<Option<Oid>, PullError> {
+        self.joiner.store().newest().map_err(JoinError::Store)?;
         let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
         let data = self.joiner.head().data;
         if there.own == Some(data) {

@@ -13,6 +13,8 @@ pub(in crate::pull) struct Events {
     response: reqwest::Response,
     /// What has come of the next event.
     text: Vec<u8>,
+    /// How much of it is known to have no end: an event may be long, and comes in many portions.
+    searched: usize,
 }
 
 #[derive(Deserialize)]
@@ -26,7 +28,7 @@ impl Exchange<'_> {
     pub(in crate::pull) async fn events(&self) -> Result<Option<Events>, Failed> {
         let Some(at) = &self.remote.events else { return Ok(None) };
         let request = self.client.get(format!("{}/{at}", self.remote.url)).header("accept", "text/event-stream");
-        Ok(Some(Events { response: self.send(request).await?, text: Vec::new() }))
+        Ok(Some(Events { response: self.send(request).await?, text: Vec::new(), searched: 0 }))
     }
 }
 
@@ -35,12 +37,14 @@ impl Events {
     pub(in crate::pull) async fn next(&mut self, is_news: impl Fn(&str, Option<Oid>) -> bool) -> Result<(), Failed> {
         const LONGEST: usize = 64 << 20;
         loop {
-            while let Some(end) = self.text.windows(2).position(|bytes| bytes == b"\n\n") {
-                let event: Vec<u8> = self.text.drain(..end + 2).collect();
+            while let Some(end) = self.text[self.searched..].windows(2).position(|bytes| bytes == b"\n\n") {
+                let event: Vec<u8> = self.text.drain(..self.searched + end + 2).collect();
+                self.searched = 0;
                 if concerns(&String::from_utf8_lossy(&event), &is_news) {
                     return Ok(());
                 }
             }
+            self.searched = self.text.len().saturating_sub(1);
             match chunk(&mut self.response).await? {
                 Some(chunk) if self.text.len() + chunk.len() <= LONGEST => self.text.extend_from_slice(&chunk),
                 _ => return Err(Failed::of("the stream of changes has ended")),

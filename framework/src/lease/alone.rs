@@ -1,5 +1,6 @@
-//! When a lease is given back, without a cluster.
+//! When a lease is given back, and when a term is over, without a cluster.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,12 +16,22 @@ use tower::{BoxError, Layer, Service};
 use super::{Election, Role, Settings};
 use crate::clock::{Clock, Moment};
 
-/// That of tokio's timers.
-struct Timers(Instant);
+/// That of tokio's timers, and the time that the machine slept.
+struct Timers {
+    start: Instant,
+    slept: AtomicU64,
+}
+
+impl Timers {
+    fn start() -> Arc<Self> {
+        Arc::new(Self { start: Instant::now(), slept: AtomicU64::new(0) })
+    }
+}
 
 impl Clock for Timers {
     fn now(&self) -> Moment {
-        Moment::since_start(Duration::from_secs(1) + self.0.elapsed())
+        let slept = Duration::from_secs(self.slept.load(Ordering::SeqCst));
+        Moment::since_start(Duration::from_secs(1) + self.start.elapsed() + slept)
     }
 }
 
@@ -38,6 +49,12 @@ async fn answer(server: Arc<Mutex<Server>>, request: Request<Body>) -> Result<Re
     let mut server = server.lock().unwrap();
     if method != Method::GET {
         let mut lease: Value = serde_json::from_slice(&body)?;
+        let there = server.lease.as_ref().map(|there| &there["metadata"]["resourceVersion"]);
+        if there.is_some_and(|there| lease["metadata"]["resourceVersion"] != *there) {
+            let conflict =
+                json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "message": "", "code": 409});
+            return Ok(Response::builder().status(409).body(Body::from(conflict.to_string().into_bytes()))?);
+        }
         server.writes += 1;
         lease["metadata"]["resourceVersion"] = server.writes.to_string().into();
         server.free = (lease["spec"]["holderIdentity"] == "").then(Instant::now);
@@ -48,14 +65,17 @@ async fn answer(server: Arc<Mutex<Server>>, request: Request<Body>) -> Result<Re
     Ok(Response::builder().status(code).body(Body::from(body.to_string().into_bytes()))?)
 }
 
+fn election(server: Arc<Mutex<Server>>, clock: Arc<Timers>) -> Election {
+    let client = Client::new(tower::service_fn(move |request| answer(server.clone(), request)), "default");
+    let [every, work, duration] = [100, 1_000, 2_000].map(Duration::from_millis);
+    Election::new(client, Settings { duration, work, every, ..Settings::new("x", "y") }, clock).unwrap()
+}
+
 /// How long after its end a lease is given back, if a request of this kind has been given up at that moment.
 async fn given_back_after(method: Method) -> Duration {
     let server = Arc::new(Mutex::new(Server::default()));
     let answers = server.clone();
-    let client = Client::new(tower::service_fn(move |request| answer(answers.clone(), request)), "default");
-    let [every, work, duration] = [100, 1_000, 2_000].map(Duration::from_millis);
-    let settings = Settings { duration, work, every, ..Settings::new("x", "y") };
-    let election = Election::new(client, settings, Arc::new(Timers(Instant::now()))).unwrap();
+    let election = election(answers, Timers::start());
     let (fence, mut role) = (election.fence(), election.role());
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(election.run(async { drop(stopped.await) }));
@@ -78,4 +98,28 @@ async fn a_lease_is_kept_until_a_write_that_was_given_up_is_over() {
     // Writes that the end of a lease cuts short have a second too: the lease less the work.
     let second = Duration::from_secs(1);
     assert!(after_a_read < second && after_a_write >= second, "{after_a_read:?} {after_a_write:?}");
+}
+
+#[tokio::test]
+async fn a_term_is_over_if_somebody_else_had_the_lease_while_the_machine_slept() {
+    let (server, clock) = (Arc::new(Mutex::new(Server::default())), Timers::start());
+    let election = election(server.clone(), clock.clone());
+    let mut role = election.role();
+    let running = tokio::spawn(election.run(std::future::pending()));
+    role.wait_for(|role| *role == Role::Leading { term: 1 }).await.unwrap();
+    {
+        // Another one took it, worked, and gave it back.
+        let mut server = server.lock().unwrap();
+        server.writes += 2;
+        let version = server.writes.to_string();
+        let lease = server.lease.as_mut().unwrap();
+        lease["metadata"]["resourceVersion"] = version.into();
+        lease["spec"]["holderIdentity"] = "".into();
+        clock.slept.store(3_600, Ordering::SeqCst);
+    }
+    // Timers do not know that it slept.
+    let next = role.wait_for(|role| *role == Role::Leading { term: 2 });
+    let next = tokio::time::timeout(Duration::from_secs(5), next).await;
+    assert!(next.is_ok(), "what began before it goes on after it");
+    running.abort();
 }

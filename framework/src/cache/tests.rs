@@ -1,0 +1,309 @@
+//! What caches promise, without a cluster.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+
+use super::*;
+
+fn map(namespace: &str, name: &str, version: u32) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.namespace = Some(namespace.to_owned());
+    map.metadata.name = Some(name.to_owned());
+    map.metadata.resource_version = Some(version.to_string());
+    map.metadata.managed_fields = Some(Vec::new());
+    map
+}
+
+fn list(cache: &Cache<ConfigMap>, listing: &mut Listing<ConfigMap>, objects: Vec<ConfigMap>) {
+    cache.apply(Event::Init, listing);
+    objects.into_iter().for_each(|object| cache.apply(Event::InitApply(read(&object)), listing));
+    cache.apply(Event::InitDone, listing);
+}
+
+/// As the apiserver sends it.
+fn read(map: &ConfigMap) -> Read<ConfigMap> {
+    read_text(&serde_json::to_string(map).unwrap())
+}
+
+fn read_text(text: &str) -> Read<ConfigMap> {
+    Read::of(&Kind::known(), serde_json::from_str(text).unwrap()).unwrap().0
+}
+
+fn gone(map: &ConfigMap) -> Event<ConfigMap> {
+    Event::Delete(Key::of(map), map.resource_version().and_then(|version| version.parse().ok()))
+}
+
+/// One whose data is a list.
+fn misfit(name: &str, version: u32) -> Read<ConfigMap> {
+    let mut text = serde_json::to_value(map("x", name, version)).unwrap();
+    text["data"] = serde_json::json!(["secret"]);
+    read_text(&text.to_string())
+}
+
+/// A cache, and what it has told, as `name: old version -> new version`.
+fn followed(watches: usize) -> (Cache<ConfigMap>, Arc<Mutex<Vec<String>>>) {
+    let (cache, told) = (Cache::<ConfigMap>::new(Kind::known(), watches), Arc::new(Mutex::new(Vec::new())));
+    let tells = told.clone();
+    cache.follow(move |change| {
+        let version = |map: Option<&ConfigMap>| map.and_then(ResourceExt::resource_version).unwrap_or_default();
+        let text = format!("{}: {} -> {}", change.object().name_any(), version(change.before), version(change.after));
+        tells.lock().unwrap().push(if change.initial { format!("initial {text}") } else { text });
+    });
+    (cache, told)
+}
+
+fn take(told: &Mutex<Vec<String>>) -> Vec<String> {
+    let mut told = std::mem::take(&mut *told.lock().unwrap());
+    told.sort();
+    told
+}
+
+#[test]
+fn a_list_after_a_gap_tells_what_vanished_changed_and_appeared_and_nothing_else() {
+    let ((cache, told), mut listing) = (followed(1), Listing::of(None));
+    list(&cache, &mut listing, vec![map("x", "a", 1), map("x", "b", 2), map("x", "c", 3)]);
+    assert_eq!(take(&told), ["initial a:  -> 1", "initial b:  -> 2", "initial c:  -> 3"]);
+    list(&cache, &mut listing, vec![map("x", "b", 2), map("x", "c", 4), map("x", "d", 5)]);
+    assert_eq!(take(&told), ["a: 1 -> ", "c: 3 -> 4", "d:  -> 5"]);
+    assert_eq!((cache.len(), cache.get(&Key::namespaced("x", "a"))), (3, None));
+    assert!(cache.all().iter().all(|map| map.metadata.managed_fields.is_none()));
+}
+
+#[test]
+fn what_was_as_wanted_is_so_until_there_is_another_version() {
+    let (cache, key) = (Cache::new(Kind::known(), 1), Key::namespaced("x", "a"));
+    let mut listing = Listing::of(None);
+    let settled = |cache: &Cache<ConfigMap>| cache.known(&key).and_then(|known| known.settled());
+    list(&cache, &mut listing, vec![map("x", "a", 1)]);
+    let object = cache.known(&key).unwrap();
+    cache.settle(&key, &object, [1; 16]);
+    // The same version once more, as after a gap.
+    list(&cache, &mut listing, vec![map("x", "a", 1)]);
+    assert_eq!(settled(&cache), Some([1; 16]));
+    cache.apply(Event::Apply(read(&map("x", "a", 2))), &mut listing);
+    assert_eq!(settled(&cache), None);
+    // It is about what was there before.
+    cache.settle(&key, &object, [1; 16]);
+    assert_eq!(settled(&cache), None);
+}
+
+#[test]
+fn a_list_that_did_not_end_changes_nothing() {
+    let ((cache, told), mut listing) = (followed(1), Listing::of(None));
+    list(&cache, &mut listing, vec![map("x", "a", 1)]);
+    take(&told);
+    cache.apply(Event::Init, &mut listing);
+    cache.apply(Event::InitApply(read(&map("x", "b", 2))), &mut listing);
+    list(&cache, &mut listing, vec![map("x", "a", 1)]);
+    assert_eq!((take(&told), cache.len()), (Vec::new(), 1));
+}
+
+#[test]
+fn the_watch_of_one_namespace_says_nothing_of_others_and_all_have_to_be_complete() {
+    let (cache, told) = followed(2);
+    let listing = |namespace: &str| Listing::of(Some(namespace.to_owned()));
+    let (mut x, mut y) = (listing("x"), listing("y"));
+    list(&cache, &mut x, vec![map("x", "a", 1)]);
+    assert!(!cache.is_synced());
+    list(&cache, &mut y, vec![map("y", "b", 2)]);
+    assert!(cache.is_synced());
+    take(&told);
+    list(&cache, &mut y, Vec::new());
+    assert_eq!((take(&told), cache.len()), (vec!["b: 2 -> ".to_owned()], 1));
+}
+
+#[test]
+fn an_object_that_was_replaced_by_one_of_the_same_name_changed() {
+    let ((cache, told), mut listing) = (followed(1), Listing::of(None));
+    list(&cache, &mut listing, vec![map("x", "a", 1)]);
+    take(&told);
+    let mut other = map("x", "a", 1);
+    other.metadata.uid = Some("other".to_owned());
+    cache.apply(Event::Apply(read(&other)), &mut listing);
+    cache.apply(gone(&map("x", "a", 2)), &mut listing);
+    cache.apply(gone(&map("x", "a", 2)), &mut listing);
+    assert_eq!(take(&told), ["a: 1 -> ", "a: 1 -> 1"]);
+}
+
+#[test]
+fn what_an_owner_controls_follows_every_change() {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+    let ((cache, _), mut listing) = (followed(1), Listing::of(None));
+    let owned = |name: &str, version: u32, uid: &str| {
+        let mut map = map("x", name, version);
+        let reference = OwnerReference { uid: uid.to_owned(), controller: Some(true), ..OwnerReference::default() };
+        map.metadata.owner_references = Some(vec![reference]);
+        map
+    };
+    let names = |uid: &str| {
+        let mut names: Vec<_> = cache.owned_by(uid).iter().map(|map| map.name_any()).collect();
+        names.sort();
+        names
+    };
+    list(&cache, &mut listing, vec![owned("a", 1, "one"), owned("b", 2, "one"), map("x", "c", 3)]);
+    assert_eq!(names("one"), ["a", "b"]);
+    cache.apply(Event::Apply(read(&owned("a", 4, "other"))), &mut listing);
+    cache.apply(gone(&owned("b", 5, "one")), &mut listing);
+    assert_eq!((names("one"), names("other")), (vec![], vec!["a".to_owned()]));
+    list(&cache, &mut listing, vec![owned("c", 6, "one")]);
+    assert_eq!((names("one"), names("other")), (vec!["c".to_owned()], vec![]));
+}
+
+#[test]
+fn the_answer_to_a_write_counts_until_the_watch_tells_more_and_brings_nothing_back() {
+    let ((cache, told), mut listing) = (followed(1), Listing::of(None));
+    list(&cache, &mut listing, vec![map("x", "a", 5)]);
+    take(&told);
+    let version = || cache.get(&Key::namespaced("x", "a")).and_then(|map| map.resource_version());
+    let lists = cache.lists();
+    cache.learn(map("x", "a", 9), lists);
+    assert_eq!((version().as_deref(), take(&told)), (Some("9"), vec!["a: 5 -> 9".to_owned()]));
+    // The watch comes to what was before it, and to itself.
+    cache.apply(Event::Apply(read(&map("x", "a", 7))), &mut listing);
+    cache.apply(Event::Apply(read(&map("x", "a", 9))), &mut listing);
+    assert_eq!((version().as_deref(), take(&told)), (Some("9"), vec![]));
+    // It is gone before the answer to another write comes.
+    cache.apply(gone(&map("x", "a", 12)), &mut listing);
+    cache.learn(map("x", "a", 11), lists);
+    assert_eq!((version(), take(&told)), (None, vec!["a: 9 -> ".to_owned()]));
+    // It was gone in a list that was made in the meantime.
+    list(&cache, &mut listing, Vec::new());
+    cache.learn(map("x", "a", 13), lists);
+    assert_eq!((version(), take(&told)), (None, vec![]));
+}
+
+#[test]
+fn nothing_is_learned_that_no_watch_would_tell_the_end_of() {
+    let mut labelled = map("x", "a", 5);
+    labelled.metadata.labels = Some([("kind".to_owned(), "tank".to_owned())].into());
+    let of = |caches: &Caches, selector| caches.of::<ConfigMap>(selector);
+    let (everywhere, one) = (Caches::new(Scope::All), Caches::new(Scope::namespaces(["x"])));
+    let names = |cache: &Cache<ConfigMap>| cache.all().iter().map(|map| map.name_any()).collect::<Vec<_>>();
+
+    let cache = of(&one, None);
+    cache.learn(map("y", "elsewhere", 9), cache.lists());
+    cache.learn(map("x", "here", 9), cache.lists());
+    assert_eq!(names(&cache), ["here"]);
+
+    let (cache, mut listing) = (of(&everywhere, Some("kind=tank")), Listing::of(None));
+    list(&cache, &mut listing, vec![labelled.clone()]);
+    cache.learn(map("x", "without", 9), cache.lists());
+    labelled.metadata.resource_version = Some("9".to_owned());
+    cache.learn(labelled, cache.lists());
+    assert_eq!(names(&cache), ["a"]);
+    assert_eq!(cache.all()[0].resource_version().as_deref(), Some("9"));
+    cache.learn(map("x", "a", 10), cache.lists());
+    assert_eq!(cache.all()[0].resource_version().as_deref(), Some("9"), "it may be none of them any more");
+}
+
+#[test]
+fn an_object_that_does_not_fit_its_type_is_left_out_and_counted_until_it_fits_or_goes() {
+    let ((cache, told), mut listing) = (followed(1), Listing::of(None));
+    let misfits = |cache: &Cache<ConfigMap>| {
+        let mut misfits: Vec<_> = cache.misfits().iter().map(|it| format!("{} at {}", it.key, it.version)).collect();
+        misfits.sort();
+        assert_eq!(cache.misfits.get(), misfits.len() as i64);
+        misfits
+    };
+    let mut told_of_misfits = cache.another_misfit();
+    let mut is_news = || {
+        let news = told_of_misfits.has_changed().unwrap();
+        told_of_misfits.mark_unchanged();
+        news
+    };
+    cache.apply(Event::Init, &mut listing);
+    for object in [read(&map("x", "a", 1)), misfit("b", 2), read(&map("x", "c", 3)), misfit("d", 4)] {
+        cache.apply(Event::InitApply(object), &mut listing);
+    }
+    cache.apply(Event::InitDone, &mut listing);
+    assert_eq!(
+        (cache.is_synced(), take(&told)),
+        (true, vec!["initial a:  -> 1".to_owned(), "initial c:  -> 3".into()])
+    );
+    assert_eq!((misfits(&cache), is_news()), (vec!["x/b at 2".to_owned(), "x/d at 4".into()], true));
+    let why = &cache.misfits()[0].why;
+    assert_eq!(why, "data: invalid type: sequence, expected a map");
+
+    // It comes to fit, one that did does not any more, one goes, and there is another one.
+    cache.apply(Event::Apply(read(&map("x", "b", 5))), &mut listing);
+    cache.apply(Event::Apply(misfit("c", 6)), &mut listing);
+    cache.apply(Event::Delete(Key::namespaced("x", "d"), Some(7)), &mut listing);
+    cache.apply(Event::Apply(misfit("e", 8)), &mut listing);
+    assert_eq!(take(&told), ["b:  -> 5", "c: 3 -> "]);
+    assert_eq!((misfits(&cache), is_news()), (vec!["x/c at 6".to_owned(), "x/e at 8".into()], true));
+    assert_eq!(cache.len(), 2);
+
+    // The same list again is no news; one without them is the end of them.
+    for (listed, expected) in [(vec![misfit("c", 6)], vec!["x/c at 6".to_owned()]), (vec![], vec![])] {
+        cache.apply(Event::Init, &mut listing);
+        listed.into_iter().for_each(|object| cache.apply(Event::InitApply(object), &mut listing));
+        cache.apply(Event::InitDone, &mut listing);
+        assert_eq!((misfits(&cache), is_news()), (expected, false));
+    }
+}
+
+#[test]
+fn what_was_learned_is_what_the_watch_tells_of_that_version_however_it_is_written() {
+    let ((cache, told), mut listing) = (followed(1), Listing::of(None));
+    list(&cache, &mut listing, vec![map("x", "a", 5)]);
+    take(&told);
+    let key = Key::namespaced("x", "a");
+    cache.learn(map("x", "a", 9), cache.lists());
+    let learned = cache.known(&key).unwrap();
+    cache.settle(&key, &learned, [1; 16]);
+    let text = r#"{"data":null,"metadata":{"resourceVersion":"9","namespace":"x","name":"a"},"more":1}"#;
+    cache.apply(Event::Apply(read_text(text)), &mut listing);
+    let known = cache.known(&key).unwrap();
+    assert_eq!((take(&told), known.settled()), (vec!["a: 5 -> 9".to_owned()], Some([1; 16])));
+    // From now on the text is that of the apiserver.
+    assert_eq!(known.object().value()["more"], 1);
+    list(&cache, &mut listing, vec![map("x", "a", 9)]);
+    assert_eq!(take(&told), ["a: 9 -> 9"]);
+}
+
+#[test]
+fn what_was_made_anew_is_not_taken_for_what_was_there_before() {
+    let ((cache, told), mut listing) = (followed(1), Listing::of(None));
+    let of = |uid: &str, version| {
+        let mut map = map("x", "a", version);
+        map.metadata.uid = Some(uid.to_owned());
+        map
+    };
+    list(&cache, &mut listing, vec![of("old", 5)]);
+    cache.learn(of("new", 9), cache.lists());
+    assert_eq!(take(&told), ["a: 5 -> 9", "initial a:  -> 5"]);
+    // The watch comes to the end of the old one.
+    cache.apply(Event::Apply(read(&of("old", 7))), &mut listing);
+    cache.apply(gone(&of("old", 8)), &mut listing);
+    cache.apply(Event::Apply(read(&of("new", 9))), &mut listing);
+    assert_eq!((take(&told), cache.len()), (vec![], 1));
+    cache.apply(gone(&of("new", 10)), &mut listing);
+    assert_eq!((take(&told), cache.len()), (vec!["a: 9 -> ".to_owned()], 0));
+}
+
+#[test]
+fn changes_are_told_in_their_order_whoever_brings_them() {
+    const LAST: u32 = 40_000;
+    let cache = Cache::<ConfigMap>::new(Kind::known(), 1);
+    let (last, mut listing) = (Arc::new(Mutex::new(0)), Listing::of(None));
+    let told = last.clone();
+    cache.follow(move |change| {
+        let version: u32 = change.after.and_then(ResourceExt::resource_version).unwrap().parse().unwrap();
+        let before = std::mem::replace(&mut *told.lock().unwrap(), version);
+        assert!(before < version, "{version} was told after {before}");
+    });
+    list(&cache, &mut listing, vec![map("x", "a", 1)]);
+    let next = AtomicU32::new(2);
+    let versions = || std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::SeqCst)).filter(|next| *next < LAST));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            versions().for_each(|version| cache.apply(Event::Apply(read(&map("x", "a", version))), &mut listing));
+            cache.apply(Event::Apply(read(&map("x", "a", LAST))), &mut listing);
+        });
+        scope.spawn(|| versions().for_each(|version| cache.learn(map("x", "a", version), cache.lists())));
+    });
+    assert_eq!(*last.lock().unwrap(), LAST);
+}

@@ -1,0 +1,62 @@
+//! Tells people of objects that cannot be worked with, since they do not fit their type.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+
+use crate::Object;
+use crate::cache::{Cache, Misfit};
+use crate::error::chain;
+use crate::status::note;
+
+/// Between two events: after a bad upgrade there may be many.
+const SPACING: Duration = Duration::from_millis(100);
+
+/// Sends one event for each version of an object that is left out, for as long as it is polled.
+pub(super) async fn complain<K: Object>(controller: &str, cache: &Cache<K>, client: Client) -> Infallible {
+    let (mut another, mut told) = (cache.another_misfit(), HashMap::new());
+    loop {
+        another.mark_unchanged();
+        let misfits = cache.misfits();
+        let mut told_before = std::mem::take(&mut told);
+        for misfit in misfits {
+            if told_before.remove(&misfit.key).as_ref() != Some(&misfit.version) {
+                tell(controller, cache, &client, &misfit).await;
+                tokio::time::sleep(SPACING).await;
+            }
+            told.insert(misfit.key, misfit.version);
+        }
+        if another.changed().await.is_err() {
+            // The cache has the other end.
+            return std::future::pending().await;
+        }
+    }
+}
+
+async fn tell<K: Object>(controller: &str, cache: &Cache<K>, client: &Client, misfit: &Misfit) {
+    let [api_version, kind] = cache.kind().types().map(|(_, value)| Some(value.into_owned()));
+    let object = ObjectReference {
+        api_version,
+        kind,
+        name: Some(misfit.key.name().to_owned()),
+        namespace: misfit.key.namespace().map(ToOwned::to_owned),
+        uid: misfit.uid.clone(),
+        resource_version: Some(misfit.version.clone()),
+        field_path: None,
+    };
+    let event = Event {
+        type_: EventType::Warning,
+        reason: "Unreadable".to_owned(),
+        note: Some(note(&format!("it is left alone, since it does not fit its type: {}", misfit.why))),
+        action: "Reconcile".to_owned(),
+        secondary: None,
+    };
+    let reporter = Reporter { controller: controller.to_owned(), instance: None };
+    if let Err(error) = Recorder::new(client.clone(), reporter).publish(&event, &object).await {
+        tracing::warn!(object = %misfit.key, error = chain(&error), "cannot send an event");
+    }
+}

@@ -1,0 +1,64 @@
+//! `gitcd at`.
+
+use std::io::Write as _;
+
+use serde_json::json;
+
+use super::{Place, printed, show, text_or_base64};
+use crate::history::moment::When;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(in super::super) struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// A revision (4711), how long ago (10m), or a time (2026-11-22, '2026-11-22 15:04', 2026-11-22T15:04:05Z)
+    #[arg(value_parser = When::parse)]
+    when: When,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Print the value of a key
+    Get {
+        /// The key, with the branch's prefix or without
+        key: String,
+        /// Print JSON: the key, its revisions and the value
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the keys
+    List {
+        /// Only those that begin like this, with the branch's prefix or without
+        #[arg(default_value = "")]
+        beginning: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+const EXAMPLES: &str = "Examples:
+  gitcd at --repo=store.git 4711 get deployments/shop/web
+  gitcd at --repo=store.git 10m list deployments/";
+
+pub(in super::super) fn run(args: &Args) -> anyhow::Result<()> {
+    let history = args.place.open()?;
+    let moment = history.at(args.when)?;
+    match &args.what {
+        What::Get { key, json } => show::value(&history, &moment, key, *json),
+        What::List { beginning, json } => {
+            let keys = history.list(&moment, &history.whole_key(beginning))?;
+            if *json {
+                let keys: Vec<_> = keys.iter().map(|key| text_or_base64(key)).collect();
+                println!("{:#}", json!({ "revision": moment.revision, "keys": keys }));
+                return Ok(());
+            }
+            let mut out = std::io::stdout().lock();
+            let print = |key: &Vec<u8>| out.write_all(&[&key[..], b"\n"].concat());
+            printed(keys.iter().try_for_each(print))
+        }
+    }
+}

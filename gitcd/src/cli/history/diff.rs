@@ -1,0 +1,108 @@
+//! `gitcd diff`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::print::{self, ADDED, CHANGED, FAINT, REMOVED, plain};
+use super::{Place, printed, text_or_base64};
+use crate::history::HistoryError;
+use crate::history::fields::{self, Field};
+use crate::history::moment::When;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(in super::super) struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// From when: a revision, how long ago (10m), or a time
+    #[arg(long, value_parser = When::parse, value_name = "WHEN")]
+    since: When,
+    /// Until when
+    #[arg(long, value_parser = When::parse, default_value = "now", value_name = "WHEN")]
+    until: When,
+    /// Only the names of the keys
+    #[arg(long)]
+    name_only: bool,
+    /// Do not cut long values
+    #[arg(long)]
+    whole: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Only keys that begin like this, with the branch's prefix or without
+    #[arg(value_name = "KEY")]
+    keys: Vec<String>,
+}
+
+const EXAMPLES: &str = "Examples:
+  gitcd diff --repo=store.git --since=10m
+  gitcd diff --repo=store.git --since=4700 --until=4711 deployments/shop/
+  gitcd diff --repo=store.git --since='2026-11-22 15:04' --json
+
+Ends with code 0 if nothing differs, 1 if something does.";
+
+pub(in super::super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let history = args.place.open()?;
+    let to = history.at(args.until)?;
+    let from = match history.at(args.since) {
+        Ok(from) => Some(from),
+        // There was nothing yet.
+        Err(HistoryError::TooEarly { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let began = from.as_ref().map_or(0, |from| from.revision);
+    let beginnings: Vec<_> = args.keys.iter().map(|name| history.whole_key(name)).collect();
+    let is_wanted = |key: &[u8]| beginnings.is_empty() || beginnings.iter().any(|start| key.starts_with(start));
+    let mut told = Vec::new();
+    let mut out = anstream::stdout().lock();
+    let mut differs = false;
+    for (relative, change) in history.between(from.as_ref(), &to)?.keys {
+        let key = history.keys().absolute(&relative);
+        if !is_wanted(&key) {
+            continue;
+        }
+        if !differs && !args.json {
+            let line = format!("revision {began} to {}", to.revision);
+            printed(writeln!(out, "{FAINT}{line}{FAINT:#}"))?;
+        }
+        differs = true;
+        let (sign, style) = match (change.from, change.to) {
+            (None, _) => ('+', ADDED),
+            (_, None) => ('-', REMOVED),
+            _ => ('~', CHANGED),
+        };
+        let fields = if args.name_only {
+            Vec::new()
+        } else {
+            let value = |blob: Option<git2::Oid>| blob.map(|blob| history.value(blob, None)).transpose();
+            fields::between(value(change.from)?.as_deref(), value(change.to)?.as_deref())
+        };
+        if args.json {
+            let what = match sign {
+                '+' => "create",
+                '-' => "delete",
+                _ => "update",
+            };
+            told.push(json!({
+                "key": text_or_base64(&key), "what": what, "fields": fields.iter().map(self::told).collect::<Vec<_>>(),
+            }));
+        } else {
+            let done = writeln!(out, "{style}{sign} {}{style:#}", plain(&String::from_utf8_lossy(&key)));
+            printed(done.and_then(|()| print::fields(&mut out, &fields, "    ", args.whole)))?;
+        }
+    }
+    if args.json {
+        println!("{:#}", json!({ "from": began, "to": to.revision, "keys": told }));
+    }
+    Ok(if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// A field for programs.
+pub(super) fn told(field: &Field) -> serde_json::Value {
+    let value = |text: &Option<String>| {
+        text.as_ref().map(|text| serde_json::from_str(text).unwrap_or_else(|_| serde_json::Value::from(text.as_str())))
+    };
+    json!({ "path": field.path, "from": value(&field.from), "to": value(&field.to) })
+}

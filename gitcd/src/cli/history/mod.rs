@@ -1,0 +1,78 @@
+//! `gitcd log`, `show`, `diff` and `at`: the history of a branch for people.
+
+pub(super) mod at;
+pub(super) mod diff;
+pub(super) mod log;
+mod print;
+pub(super) mod show;
+
+use std::path::PathBuf;
+
+use crate::config::{Branches, DEFAULT_NAME, PerBranch};
+use crate::history::History;
+use crate::history::moment::When;
+
+/// Which branch.
+#[derive(Debug, clap::Args)]
+pub(super) struct Place {
+    /// The repository: a bare one, or a folder with one in .git [default: gitcd/repo.git in the user's data folder]
+    #[arg(long, env = "GITCD_REPO", value_name = "DIR")]
+    repo: Option<PathBuf>,
+    /// The branch, by its name among the flags of `gitcd serve`
+    #[arg(long, default_value = DEFAULT_NAME, value_name = "NAME")]
+    branch: String,
+    /// The reference that holds its data [default: refs/heads/main; of a branch with another name refs/heads/NAME]
+    #[arg(long, env = "GITCD_DATA_REFERENCE_NAMES", value_name = "MAP")]
+    data_reference_names: Option<String>,
+    /// The reference that holds its metadata [default: refs/gitcd/metadata/main; of another branch refs/gitcd/metadata/NAME]
+    #[arg(long, env = "GITCD_METADATA_REFERENCE_NAMES", value_name = "MAP")]
+    metadata_reference_names: Option<String>,
+    /// What its data keys begin with [default: found out]
+    #[arg(long, env = "GITCD_KEY_PREFIXES", value_name = "MAP")]
+    key_prefixes: Option<String>,
+}
+
+impl Place {
+    fn open(&self) -> anyhow::Result<History> {
+        let branches = Branches {
+            repository: match &self.repo {
+                Some(repo) => std::path::absolute(repo)?,
+                None => super::default_repository()?,
+            },
+            data: super::per_branch("data-reference-names", self.data_reference_names.as_deref())?,
+            metadata: super::per_branch("metadata-reference-names", self.metadata_reference_names.as_deref())?,
+            prefixes: super::per_branch("key-prefixes", self.key_prefixes.as_deref())?,
+            ephemeral: PerBranch::default(),
+            committer_name: String::new(),
+            committer_email: String::new(),
+        };
+        let find_prefix = branches.prefixes.of(&self.branch).is_none();
+        Ok(History::open(branches.branch(&self.branch), find_prefix)?)
+    }
+}
+
+/// Reads `--since` and the like: only a time can be compared with those of commits.
+fn since(history: &History, since: Option<When>) -> anyhow::Result<Option<i64>> {
+    Ok(match since {
+        None => None,
+        Some(When::Time(time)) => Some(time),
+        Some(when) => Some(history.at(when)?.commit.time),
+    })
+}
+
+/// Who reads has seen enough: that is no error.
+fn printed(done: std::io::Result<()>) -> anyhow::Result<()> {
+    match done {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        done => Ok(done?),
+    }
+}
+
+/// A key or value for JSON: text, or in base64 if it is none.
+fn text_or_base64(bytes: &[u8]) -> serde_json::Value {
+    use base64::Engine as _;
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(_) => serde_json::json!({ "base64": base64::engine::general_purpose::STANDARD.encode(bytes) }),
+    }
+}

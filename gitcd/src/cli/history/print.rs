@@ -1,0 +1,91 @@
+//! Lines of a history.
+
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+
+use crate::history::fields::Field;
+
+pub(super) const ADDED: Style = AnsiColor::Green.on_default();
+pub(super) const REMOVED: Style = AnsiColor::Red.on_default();
+pub(super) const CHANGED: Style = AnsiColor::Yellow.on_default();
+pub(super) const STRONG: Style = Style::new().bold();
+pub(super) const FAINT: Style = Style::new().dimmed();
+
+/// A longer value is cut, unless whole values are asked for.
+const MAX_CHARS: usize = 100;
+
+/// Prints fields, each on a line, or on two if they are long.
+pub(super) fn fields(out: &mut impl Write, fields: &[Field], indent: &str, whole: bool) -> io::Result<()> {
+    for Field { path, from, to } in fields {
+        let name = if path.is_empty() { "(value)" } else { path };
+        let short = |text: &String| if whole { text.clone() } else { cut(text) };
+        match (from.as_ref().map(short), to.as_ref().map(short)) {
+            (Some(from), Some(to))
+                if from.len() + to.len() <= MAX_CHARS && !from.contains('\n') && !to.contains('\n') =>
+            {
+                writeln!(
+                    out,
+                    "{indent}{CHANGED}~{CHANGED:#} {name}: {REMOVED}{from}{REMOVED:#} → {ADDED}{to}{ADDED:#}"
+                )?;
+            }
+            (from, to) => {
+                for (sign, style, text) in [('-', REMOVED, from), ('+', ADDED, to)] {
+                    if let Some(text) = text {
+                        writeln!(out, "{indent}{style}{sign} {name}: {text}{style:#}")?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn cut(text: &str) -> String {
+    let mut chars = text.trim_end_matches('\n').chars();
+    let kept: String = chars.by_ref().take(MAX_CHARS).collect();
+    let rest = chars.count();
+    if rest == 0 { kept } else { format!("{kept}… ({rest} more)") }
+}
+
+/// One line of a text that somebody else has chosen, without what would steer a terminal.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// Columns as wide as their widest cell; the last one is not filled up.
+pub(super) fn table(
+    out: &mut impl Write,
+    rows: &[Vec<String>],
+    mut after: impl FnMut(&mut dyn Write, usize) -> io::Result<()>,
+) -> io::Result<()> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |at: usize| {
+        rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for (number, row) in rows.iter().enumerate() {
+        let style = if number == 0 { STRONG } else { Style::new() };
+        let cells = row.iter().zip(&widths).enumerate();
+        let line: Vec<String> = cells
+            .map(|(at, (cell, width))| if at + 1 == row.len() { cell.clone() } else { format!("{cell:width$}") })
+            .collect();
+        writeln!(out, "{style}{}{style:#}", line.join("  "))?;
+        if number > 0 {
+            after(out, number - 1)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_values_are_cut_and_say_so() {
+        assert_eq!(cut("short\n"), "short");
+        assert_eq!(cut(&"x".repeat(MAX_CHARS + 7)), format!("{}… (7 more)", "x".repeat(MAX_CHARS)));
+        assert_eq!(plain("a\u{1b}[31m"), "a\u{fffd}[31m");
+    }
+}

@@ -1,0 +1,56 @@
+//! `gitcd show`.
+
+use std::io::Write as _;
+
+use serde_json::json;
+
+use super::{Place, printed, text_or_base64};
+use crate::history::History;
+use crate::history::moment::{Moment, Value, When};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(in super::super) struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// When: a revision, how long ago (10m), or a time
+    #[arg(long, value_parser = When::parse, default_value = "now", value_name = "WHEN")]
+    at: When,
+    /// Print JSON: the key, its revisions and the value
+    #[arg(long)]
+    json: bool,
+    /// The key, with the branch's prefix or without
+    key: String,
+}
+
+const EXAMPLES: &str = "Examples:
+  gitcd show --repo=store.git deployments/shop/web
+  gitcd show --repo=store.git --at=4711 deployments/shop/web > web.json";
+
+pub(in super::super) fn run(args: &Args) -> anyhow::Result<()> {
+    let history = args.place.open()?;
+    let moment = history.at(args.at)?;
+    value(&history, &moment, &args.key, args.json)
+}
+
+/// Prints a value exactly as it was put.
+pub(super) fn value(history: &History, moment: &Moment, name: &str, json: bool) -> anyhow::Result<()> {
+    let key = history.whole_key(name);
+    let Some(Value { bytes: value, known }) = history.get(moment, &key)? else {
+        anyhow::bail!("there is no {name:?} at revision {}; `gitcd log {name}` tells when there was", moment.revision);
+    };
+    if json {
+        let record = known.map(|known| known.record);
+        let told = json!({
+            "key": text_or_base64(&key), "at": moment.revision, "commit": moment.commit.oid.to_string(),
+            "create_revision": record.map(|record| record.create_revision),
+            "mod_revision": record.map(|record| record.mod_revision),
+            "version": record.map(|record| record.version),
+            "value": text_or_base64(&value),
+        });
+        println!("{told:#}");
+        return Ok(());
+    }
+    let mut out = std::io::stdout().lock();
+    printed(out.write_all(&value).and_then(|()| out.flush()))
+}

@@ -1,0 +1,97 @@
+//! What the metadata says of one key, without reading what it says of the others.
+//!
+//! Costs one small object for each level of the trie (`docs/design/git.md`, *The metadata tree*): four for 100,000 keys. Who asks one commit
+//! after the other reads only those that differ from the commit before.
+
+use git2::{Odb, Oid};
+
+use super::changes::{self, TreeError};
+use super::form::Form;
+use super::line::{Home, Line, Record};
+use super::object;
+use super::trie::{digit, hash};
+
+/// A key as of one metadata commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its revisions.
+    pub record: Record,
+    /// How its value is stored.
+    pub form: Form,
+    /// Whether it is kept with the metadata and not in the data tree.
+    pub is_local: bool,
+}
+
+/// Looks for one key in the metadata of several commits.
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    key: Vec<u8>,
+    hash: [u8; 20],
+    /// The nodes that led to the last answer, from the root on.
+    way: Vec<Oid>,
+    answer: Option<Known>,
+}
+
+impl Lookup {
+    /// For a whole key.
+    pub fn new(key: &[u8]) -> Self {
+        Self { key: key.to_vec(), hash: hash(key), way: Vec::new(), answer: None }
+    }
+
+    /// What the metadata with this tree says; `None` if it does not have the key.
+    ///
+    /// # Errors
+    /// [`TreeError`] if an object is missing or is not what the metadata consists of.
+    pub fn find(&mut self, odb: &Odb<'_>, tree: Oid) -> Result<Option<Known>, TreeError> {
+        let missing = || TreeError { oid: tree, problem: "it is not the tree of a metadata commit".into() };
+        let (mut is_directory, mut node) = changes::any_entry(odb, tree, b"keys")?.ok_or_else(missing)?;
+        for depth in 0.. {
+            if self.way.get(depth) == Some(&node) {
+                return Ok(self.answer);
+            }
+            self.way.truncate(depth);
+            self.way.push(node);
+            if !is_directory {
+                self.answer = self.in_leaf(odb, node)?;
+                break;
+            }
+            let name = char::from_digit(digit(&self.hash, depth) as u32, 16).expect("it is below 16");
+            let Some(child) = changes::any_entry(odb, node, &[name as u8])? else {
+                self.answer = None;
+                break;
+            };
+            (is_directory, node) = child;
+        }
+        Ok(self.answer)
+    }
+
+    fn in_leaf(&self, odb: &Odb<'_>, leaf: Oid) -> Result<Option<Known>, TreeError> {
+        let failed = |problem: String| TreeError { oid: leaf, problem };
+        let object = object::read(odb, leaf).map_err(|error| failed(error.message().to_owned()))?;
+        let lines = Line::parse_all(object.data()).map_err(|error| failed(error.to_string()))?;
+        let line = lines.into_iter().find(|line| line.key == self.key);
+        Ok(line.map(|line| Known { record: line.record, form: line.form, is_local: line.home == Home::Local }))
+    }
+}
+
+/// Any key of the data tree; `None` if the metadata with this tree has none.
+///
+/// # Errors
+/// [`TreeError`].
+pub fn any_data_key(odb: &Odb<'_>, tree: Oid) -> Result<Option<Vec<u8>>, TreeError> {
+    let Some(root) = changes::any_entry(odb, tree, b"keys")? else { return Ok(None) };
+    let mut nodes = vec![root];
+    while let Some((is_directory, node)) = nodes.pop() {
+        if is_directory {
+            nodes.extend(changes::entries(odb, node)?);
+            continue;
+        }
+        let failed = |problem: String| TreeError { oid: node, problem };
+        let object = object::read(odb, node).map_err(|error| failed(error.message().to_owned()))?;
+        let lines = Line::parse_all(object.data()).map_err(|error| failed(error.to_string()))?;
+        if let Some(line) = lines.iter().find(|line| line.home == Home::Data) {
+            return Ok(Some(line.key.to_vec()));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,185 @@
+//! What differs between two values of a key, field by field.
+
+use std::collections::BTreeSet;
+
+use crate::merge::value::Value;
+
+/// A field that differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its path, such as `spec.template.spec.containers[app].image`; empty for a value that is no object.
+    pub path: String,
+    /// What it was, as JSON text; `None` if it was not there.
+    pub from: Option<String>,
+    /// What it is.
+    pub to: Option<String>,
+}
+
+/// Items of a list are told apart by the first of these that all of them have, each another one, as in merges without a schema.
+const NAMES: [&str; 5] = ["name", "type", "uid", "key", "ip"];
+/// Who set which field: of no interest to most, and long.
+const MANAGED: &str = "metadata.managedFields";
+
+/// Compares two values; `None` is a value that is not there. What is no JSON or YAML object is one field without a name.
+pub fn between(from: Option<&[u8]>, to: Option<&[u8]>) -> Vec<Field> {
+    let parse = |bytes: Option<&[u8]>| bytes.and_then(Value::parse).map(|(value, _)| value);
+    let (one, other) = (parse(from), parse(to));
+    let mut found = Vec::new();
+    if one.is_none() && from.is_some() || other.is_none() && to.is_some() {
+        let text = |bytes: Option<&[u8]>| bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        if from != to {
+            found.push(Field { path: String::new(), from: text(from), to: text(to) });
+        }
+        return found;
+    }
+    compare(String::new(), one.as_ref(), other.as_ref(), &mut found);
+    found
+}
+
+fn compare(path: String, one: Option<&Value>, other: Option<&Value>, found: &mut Vec<Field>) {
+    if path == MANAGED {
+        if shown(one) != shown(other) {
+            let short = |value: Option<&Value>| value.map(|_| "…".to_owned());
+            found.push(Field { path, from: short(one), to: short(other) });
+        }
+        return;
+    }
+    match (one, other) {
+        (None, None) => {}
+        (one, other) if is_map(one) && is_map(other) && (one.is_some() && other.is_some() || path.is_empty()) => {
+            maps(&path, one, other, found);
+        }
+        (Some(Value::List(one)), Some(Value::List(other))) => match name_of(one, other) {
+            Some(name) => named(&path, name, (one, other), found),
+            None => lists(path, one, other, found),
+        },
+        (one, other) => {
+            let (from, to) = (shown(one), shown(other));
+            if from != to {
+                found.push(Field { path, from, to });
+            }
+        }
+    }
+}
+
+/// Nothing is a map without fields.
+fn is_map(value: Option<&Value>) -> bool {
+    value.is_none_or(|value| value.as_map().is_some())
+}
+
+fn maps(path: &str, one: Option<&Value>, other: Option<&Value>, found: &mut Vec<Field>) {
+    let names = |value: Option<&Value>| -> Vec<String> {
+        let map = value.and_then(Value::as_map);
+        map.map(|map| map.iter().map(|(name, _)| name.into_owned()).collect()).unwrap_or_default()
+    };
+    let (ours, theirs) = (names(one), names(other));
+    let known: BTreeSet<&String> = ours.iter().collect();
+    for name in ours.iter().chain(theirs.iter().filter(|name| !known.contains(name))) {
+        let get = |value: Option<&'_ Value>| value.and_then(|value| value.at(&[name])).cloned();
+        compare(joined(path, name), get(one).as_ref(), get(other).as_ref(), found);
+    }
+}
+
+fn joined(path: &str, name: &str) -> String {
+    // Labels and annotations have dots of their own.
+    let is_plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    match (is_plain, path.is_empty()) {
+        (true, true) => name.to_owned(),
+        (true, false) => format!("{path}.{name}"),
+        (false, _) => format!("{path}[{name:?}]"),
+    }
+}
+
+/// What tells the items of both lists apart, if anything does.
+fn name_of(one: &[Value], other: &[Value]) -> Option<&'static str> {
+    let tells = |name: &str, items: &[Value]| {
+        let mut seen = BTreeSet::new();
+        items
+            .iter()
+            .all(|item| item.at(&[name]).and_then(Value::as_text).is_some_and(|text| seen.insert(text.into_owned())))
+    };
+    if one.is_empty() && other.is_empty() {
+        return None;
+    }
+    NAMES.into_iter().find(|name| tells(name, one) && tells(name, other))
+}
+
+fn named(path: &str, name: &str, (one, other): (&[Value], &[Value]), found: &mut Vec<Field>) {
+    let called = |item: &Value| item.at(&[name]).and_then(Value::as_text).unwrap_or_default().into_owned();
+    let get = |items: &'_ [Value], wanted: &str| items.iter().find(|item| called(item) == wanted).cloned();
+    let before = found.len();
+    for item in one.iter().map(called).chain(other.iter().map(called).filter(|item| get(one, item).is_none())) {
+        compare(format!("{path}[{item}]"), get(one, &item).as_ref(), get(other, &item).as_ref(), found);
+    }
+    if found.len() == before && !one.iter().map(called).eq(other.iter().map(called)) {
+        let order = |items: &[Value]| Some(format!("[{}]", items.iter().map(called).collect::<Vec<_>>().join(", ")));
+        found.push(Field { path: format!("{path} (order)"), from: order(one), to: order(other) });
+    }
+}
+
+fn lists(path: String, one: &[Value], other: &[Value], found: &mut Vec<Field>) {
+    if one.len() == other.len() {
+        for (at, (one, other)) in one.iter().zip(other).enumerate() {
+            compare(format!("{path}[{at}]"), Some(one), Some(other), found);
+        }
+        return;
+    }
+    let text = |items: &[Value]| shown(Some(&Value::List(items.to_vec())));
+    found.push(Field { path, from: text(one), to: text(other) });
+}
+
+/// As JSON in one line.
+fn shown(value: Option<&Value>) -> Option<String> {
+    value.map(|value| String::from_utf8_lossy(&value.write(crate::merge::value::Syntax::Json)).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(from: Option<&str>, to: Option<&str>) -> Vec<String> {
+        let fields = between(from.map(str::as_bytes), to.map(str::as_bytes));
+        let text = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+        fields.into_iter().map(|field| format!("{}: {} > {}", field.path, text(field.from), text(field.to))).collect()
+    }
+
+    #[test]
+    fn fields_are_compared_and_items_by_their_names() {
+        let one = r#"{"a":1,"b":{"c":"x","d.e/f":2},"l":[{"name":"p","i":1},{"name":"q"}],"n":[1,2],"g":[1]}"#;
+        let other = r#"{"b":{"c":"y","d.e/f":3},"l":[{"name":"q"},{"name":"p","i":2},{"name":"r"}],"n":[1,3],"g":[1,2],"h":{"k":1}}"#;
+        assert_eq!(
+            told(Some(one), Some(other)),
+            [
+                "a: 1 > -",
+                "b.c: \"x\" > \"y\"",
+                "b[\"d.e/f\"]: 2 > 3",
+                "l[p].i: 1 > 2",
+                "l[r]: - > {\"name\":\"r\"}",
+                "n[1]: 2 > 3",
+                "g: [1] > [1,2]",
+                "h: - > {\"k\":1}",
+            ]
+        );
+        assert!(told(Some(one), Some(one)).is_empty());
+    }
+
+    #[test]
+    fn what_came_or_went_is_told_by_its_fields_at_the_top() {
+        assert_eq!(told(None, Some("{\"a\":{\"b\":1},\"c\":2}")), ["a: - > {\"b\":1}", "c: - > 2"]);
+        assert_eq!(told(Some("a: 1\n"), None), ["a: 1 > -"]);
+    }
+
+    #[test]
+    fn an_order_alone_is_told_as_such() {
+        let (one, other) = (r#"{"l":[{"name":"p"},{"name":"q"}]}"#, r#"{"l":[{"name":"q"},{"name":"p"}]}"#);
+        assert_eq!(told(Some(one), Some(other)), ["l (order): [p, q] > [q, p]"]);
+    }
+
+    #[test]
+    fn what_is_no_object_is_one_field_and_managed_fields_are_not_told_one_by_one() {
+        assert_eq!(told(Some("x"), Some("y")), [": x > y"]);
+        assert_eq!(told(Some("x"), None), [": x > -"]);
+        let with = |manager: &str| format!(r#"{{"metadata":{{"managedFields":[{{"manager":"{manager}"}}]}}}}"#);
+        assert_eq!(told(Some(&with("a")), Some(&with("b"))), ["metadata.managedFields: … > …"]);
+    }
+}

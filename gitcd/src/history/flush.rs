@@ -1,0 +1,126 @@
+//! Commits, as far as a history needs to know them.
+
+use git2::{ObjectType, Odb, Oid};
+
+use super::HistoryError;
+use crate::git::object;
+
+/// A metadata commit: what was written to Git at once.
+#[derive(Clone, Debug)]
+pub(super) struct Flush {
+    pub(super) metadata: Oid,
+    pub(super) tree: Oid,
+    pub(super) previous: Option<Oid>,
+    /// The data commit that it describes.
+    pub(super) data: Oid,
+    /// Where the store was.
+    pub(super) revision: i64,
+    /// In seconds since 1970.
+    pub(super) time: i64,
+}
+
+impl Flush {
+    pub(super) fn read(odb: &Odb<'_>, oid: Oid) -> Result<Self, HistoryError> {
+        let commit = CommitInfo::read(odb, oid)?;
+        let (previous, data) = match commit.parents[..] {
+            [data] => (None, data),
+            [previous, data] => (Some(previous), data),
+            _ => return Err(HistoryError::object(oid, "it is no metadata commit of a gitcd")),
+        };
+        let said = commit.subject().strip_prefix("metadata at revision ").and_then(|number| number.parse().ok());
+        let revision = match said {
+            Some(revision) => revision,
+            None => in_state(odb, commit.tree)?,
+        };
+        Ok(Self { metadata: oid, tree: commit.tree, previous, data, revision, time: commit.time })
+    }
+
+    /// The one before.
+    pub(super) fn before(&self, odb: &Odb<'_>) -> Result<Option<Self>, HistoryError> {
+        self.previous.map(|oid| Self::read(odb, oid)).transpose()
+    }
+}
+
+/// The revision that the metadata itself says.
+fn in_state(odb: &Odb<'_>, tree: Oid) -> Result<i64, HistoryError> {
+    let wrong = || HistoryError::object(tree, "it is not the tree of a metadata commit");
+    let (_, state) = crate::git::changes::any_entry(odb, tree, b"state")?.ok_or_else(wrong)?;
+    let object = object::read(odb, state).map_err(|error| HistoryError::object(state, error.message()))?;
+    let text = String::from_utf8_lossy(object.data());
+    let number = text.lines().find_map(|line| line.strip_prefix("revision "));
+    number.and_then(|number| number.parse().ok()).ok_or_else(wrong)
+}
+
+/// The revisions that a data commit has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Revisions {
+    /// The first one.
+    pub first: i64,
+    /// The last one.
+    pub last: i64,
+}
+
+/// A commit.
+#[derive(Clone, Debug)]
+pub struct CommitInfo {
+    /// Its id.
+    pub oid: Oid,
+    /// Its tree.
+    pub tree: Oid,
+    /// Its parents.
+    pub parents: Vec<Oid>,
+    /// When it was committed, in seconds since 1970.
+    pub time: i64,
+    /// Who wrote it: the name alone.
+    pub author: String,
+    /// What it says.
+    pub message: String,
+}
+
+impl CommitInfo {
+    pub(super) fn read(odb: &Odb<'_>, oid: Oid) -> Result<Self, HistoryError> {
+        let object = object::read(odb, oid).map_err(|error| HistoryError::object(oid, error.message()))?;
+        if object.kind() != ObjectType::Commit {
+            return Err(HistoryError::object(oid, format!("it is a {}", object.kind().str())));
+        }
+        Self::parse(oid, &String::from_utf8_lossy(object.data()))
+            .ok_or_else(|| HistoryError::object(oid, "it is a malformed commit"))
+    }
+
+    fn parse(oid: Oid, text: &str) -> Option<Self> {
+        let (head, message) = text.split_once("\n\n").unwrap_or((text, ""));
+        let (mut tree, mut parents, mut time, mut author) = (None, Vec::new(), 0, String::new());
+        for line in head.lines() {
+            match line.split_once(' ') {
+                Some(("tree", id)) => tree = Oid::from_str(id).ok(),
+                Some(("parent", id)) => parents.push(Oid::from_str(id).ok()?),
+                Some(("author", who)) => who.split(" <").next().unwrap_or_default().clone_into(&mut author),
+                Some(("committer", who)) => time = who.rsplit(' ').nth(1)?.parse().ok()?,
+                _ => {}
+            }
+        }
+        Some(Self { oid, tree: tree?, parents, time, author, message: message.to_owned() })
+    }
+
+    /// The first line of what it says.
+    pub fn subject(&self) -> &str {
+        self.message.lines().next().unwrap_or_default()
+    }
+
+    fn trailers(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.message.lines().skip(1).filter_map(move |line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+
+    /// The revisions that a store committed there. A commit that came with a fast-forward has those of another store.
+    pub fn revisions(&self) -> Option<Revisions> {
+        let range = self.trailers("Revision").next()?;
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(Revisions { first: first.parse().ok()?, last: last.parse().ok()? })
+    }
+
+    /// Who wrote what is in it: the clients of a store, or the author.
+    pub fn by(&self) -> Vec<&str> {
+        let clients: Vec<_> = self.trailers("Client").collect();
+        if clients.is_empty() { vec![&self.author] } else { clients }
+    }
+}

@@ -1,0 +1,191 @@
+//! What was in a branch, and who changed it: read from Git, without a server and without changing anything.
+//!
+//! A [`History`] goes through the metadata commits ([`flush`]), each of which says at which revision the store was; [`moment`] finds
+//! one by revision or time, [`versions`] all versions of one key, [`fields`] what differs between two of them.
+//!
+//! Source of the formats: `docs/design/git.md`.
+
+pub mod fields;
+mod flush;
+pub mod moment;
+pub mod versions;
+
+use std::path::PathBuf;
+
+use git2::{Odb, Oid, Repository};
+
+use crate::git::branch::Config;
+use crate::git::changes::{self, TreeError};
+use crate::git::form::{self, Form};
+use crate::git::lookup::{self, Known, Lookup};
+use crate::git::object;
+use crate::git::refs::{RefError, Refs};
+use crate::keyspace::{COMPACT_REVISION_KEY, KeySpace};
+use crate::recovery::git_dir;
+
+use self::flush::Flush;
+pub use self::flush::{CommitInfo, Revisions};
+
+/// The history of one branch.
+pub struct History {
+    repository: Repository,
+    config: Config,
+    tip: Flush,
+    /// Where the data reference leads: people may have committed since the last flush.
+    head: Oid,
+}
+
+/// Why a history cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HistoryError {
+    /// No repository.
+    #[error("{path:?} is no Git repository: {problem}; say where it is with --repo")]
+    Repository {
+        /// Where it should be.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// No metadata.
+    #[error(
+        "{reference} is not in {path:?}: no gitcd has served this branch here; fetch it, or make it with `gitcd init`"
+    )]
+    NoBranch {
+        /// The missing reference.
+        reference: String,
+        /// The repository.
+        path: PathBuf,
+    },
+    /// The references cannot be read.
+    #[error(transparent)]
+    Reference(#[from] RefError),
+    /// A tree cannot be read.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// An object cannot be read.
+    #[error("{oid}: {problem}")]
+    Object {
+        /// The object.
+        oid: Oid,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Nothing is known of that time.
+    #[error("{asked} is before the first revision in Git, {first}")]
+    TooEarly {
+        /// What was asked for.
+        asked: String,
+        /// The first one.
+        first: i64,
+    },
+    /// It has not happened yet, or is not committed yet.
+    #[error("revision {asked} is not in Git; the last one is {last}")]
+    TooLate {
+        /// What was asked for.
+        asked: i64,
+        /// The last one.
+        last: i64,
+    },
+}
+
+impl HistoryError {
+    fn object(oid: Oid, problem: impl std::fmt::Display) -> Self {
+        Self::Object { oid, problem: problem.to_string() }
+    }
+}
+
+impl std::fmt::Debug for History {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("History")
+            .field("repository", &self.repository.path())
+            .field("tip", &self.tip)
+            .finish_non_exhaustive()
+    }
+}
+
+impl History {
+    /// Opens a branch as it is in Git now. With `find_prefix` the key prefix is found out from the keys, instead of being taken from `config`.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub fn open(mut config: Config, find_prefix: bool) -> Result<Self, HistoryError> {
+        let path = git_dir(&config.repository);
+        let repository = Repository::open(&path).map_err(|error| HistoryError::Repository {
+            path: config.repository.clone(),
+            problem: error.message().to_owned(),
+        })?;
+        let refs = Refs::open(&path)?;
+        let read = |reference: &str| {
+            let missing =
+                || HistoryError::NoBranch { reference: reference.to_owned(), path: config.repository.clone() };
+            refs.read(reference)?.ok_or_else(missing)
+        };
+        let (metadata, head) = (read(&config.metadata_reference)?, read(&config.data_reference)?);
+        let odb = repository.odb().map_err(|error| HistoryError::object(metadata, error.message()))?;
+        let tip = Flush::read(&odb, metadata)?;
+        if find_prefix && let Some(prefix) = prefix(&repository, &odb, &tip)? {
+            config.keys = KeySpace::new(&prefix, [""; 0]);
+        }
+        drop(odb);
+        Ok(Self { repository, config, tip, head })
+    }
+
+    /// The last revision in Git.
+    pub fn revision(&self) -> i64 {
+        self.tip.revision
+    }
+
+    /// Which keys are data.
+    pub fn keys(&self) -> &KeySpace {
+        &self.config.keys
+    }
+
+    /// The whole key of what somebody calls it: with the prefix of the branch, or without.
+    pub fn whole_key(&self, name: &str) -> Vec<u8> {
+        let (prefix, _) = self.config.keys.flags();
+        let is_below = prefix != "/" && name.starts_with(&format!("{prefix}/"));
+        let is_whole = is_below || name.starts_with('/') || name.as_bytes() == COMPACT_REVISION_KEY;
+        if is_whole { name.as_bytes().to_vec() } else { self.config.keys.absolute(name.as_bytes()) }
+    }
+
+    fn odb(&self) -> Result<Odb<'_>, HistoryError> {
+        self.repository.odb().map_err(|error| HistoryError::object(self.tip.metadata, error.message()))
+    }
+
+    /// The part of a key that its path encodes; `None` for a key that is not in the data tree.
+    fn relative<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        let start = self.config.keys.absolute(b"");
+        key.strip_prefix(start.as_slice())
+    }
+
+    /// A stored value, exactly as it was put if `form` is how it was stored.
+    ///
+    /// # Errors
+    /// [`HistoryError`] if there is no such blob.
+    pub fn value(&self, blob: Oid, form: Option<Form>) -> Result<Vec<u8>, HistoryError> {
+        let odb = self.odb()?;
+        let object = object::read(&odb, blob).map_err(|error| HistoryError::object(blob, error.message()))?;
+        let data = object.data();
+        let decoded = form.and_then(|form| form::decode(form, data).ok());
+        Ok(decoded.or_else(|| form::decode(form::guess(data), data).ok()).unwrap_or_else(|| data.to_vec()))
+    }
+}
+
+/// What all data keys begin with: the branch was made with it, and nowhere is it written down. One key and where its file is tell it.
+fn prefix(repository: &Repository, odb: &Odb<'_>, tip: &Flush) -> Result<Option<String>, HistoryError> {
+    let tree = CommitInfo::read(odb, tip.data)?.tree;
+    let Some(key) = lookup::any_data_key(odb, tip.tree)? else { return Ok(None) };
+    let slashes = key.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    for at in slashes {
+        if at + 1 < key.len() && changes::find(repository, tree, &key[at + 1..])?.is_some() {
+            return Ok(String::from_utf8(key[..at].to_vec()).ok().map(|prefix| prefix + "/"));
+        }
+    }
+    Ok(None)
+}
+
+/// What the metadata of a flush says of a key.
+fn known(lookup: &mut Lookup, odb: &Odb<'_>, flush: &Flush) -> Result<Option<Known>, HistoryError> {
+    Ok(lookup.find(odb, flush.tree)?)
+}

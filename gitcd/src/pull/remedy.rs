@@ -1,0 +1,134 @@
+//! What to do about a remote that does not let us in, in words for whoever reads the log or the status. No secret is in them.
+
+use std::path::Path;
+
+use super::credentials::Credentials;
+use super::program::Failed;
+use super::status::Condition;
+
+/// Adds the remedy to what went wrong, if there is one.
+pub(super) fn add(mut failed: Failed, here: &Path, url: &str, credentials: &Credentials) -> Failed {
+    let remedy = if is_untrusted(&failed.said) {
+        let here = here.display();
+        Some(format!("if that is right, trust its authority with `git -C {here} config http.sslCAInfo FILE`"))
+    } else if failed.condition == Condition::Denied {
+        denied(&failed.said, url, credentials)
+    } else {
+        None
+    };
+    if let Some(remedy) = remedy {
+        failed.said = format!("{}; {remedy}", failed.said.trim_end_matches(['.', ';', '\n']));
+    }
+    failed
+}
+
+/// As rustls, `OpenSSL` and `GnuTLS` say it.
+fn is_untrusted(said: &str) -> bool {
+    ["UnknownIssuer", "CaUsedAsEndEntity", "SSL certificate problem", "certificate verification failed"]
+        .iter()
+        .any(|words| said.contains(words))
+}
+
+fn denied(said: &str, url: &str, credentials: &Credentials) -> Option<String> {
+    if said.contains("access: own") {
+        // It says so itself.
+        return None;
+    }
+    if !url.starts_with("http://") && !url.starts_with("https://") {
+        return Some(if said.contains("Host key verification failed") {
+            "give the host's key in a file with --ssh-known-hosts-file (`ssh-keyscan` shows it; compare it first)"
+                .into()
+        } else {
+            "give a private key that it knows with --ssh-key-file".into()
+        });
+    }
+    let (file, flag) = match (&credentials.token, &credentials.store) {
+        (Some(file), _) => (file, "--token-file"),
+        (None, Some(file)) => (file, "--credentials-file"),
+        (None, None) if has_password(url) => {
+            return Some("the user and password in the address of the remote have no right to this".into());
+        }
+        (None, None) => return Some("give credentials with --token-file or --credentials-file".into()),
+    };
+    let shown = file.display();
+    match std::fs::read_to_string(file) {
+        Err(error) => Some(format!("{flag} {shown} cannot be read: {error}")),
+        Ok(text) if text.trim().is_empty() => Some(format!("{flag} {shown} is empty")),
+        Ok(_) if credentials.of(&without_password(url)).is_none() => {
+            Some(format!("{flag} {shown} has no line for this address"))
+        }
+        Ok(_) if said.contains("401") || said.contains("Authentication failed") => {
+            Some(format!("what is in {flag} {shown} is not taken there (any more)"))
+        }
+        Ok(_) => Some(format!("give the owner of {flag} {shown} the right to this repository there")),
+    }
+}
+
+fn has_password(url: &str) -> bool {
+    without_password(url) != url
+}
+
+/// With the user, who may matter.
+fn without_password(url: &str) -> String {
+    let bare = url.split_once("://").and_then(|(scheme, rest)| {
+        let (userinfo, _) = rest.split('/').next()?.rsplit_once('@')?;
+        let (user, _) = userinfo.split_once(':')?;
+        Some(format!("{scheme}://{user}{}", &rest[userinfo.len()..]))
+    });
+    bare.unwrap_or_else(|| url.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(condition: Condition, said: &str, url: &str, credentials: &Credentials) -> String {
+        add(Failed { condition, said: said.to_owned() }, Path::new("/r.git"), url, credentials).said
+    }
+
+    #[test]
+    fn who_is_not_let_in_is_told_what_it_takes() {
+        const URL: &str = "https://git.example.org/team/x.git";
+        const REFUSED: &str = "Authentication failed for https://git.example.org: 401 Unauthorized";
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).unwrap();
+            Some(folder.path().join(name))
+        };
+        let token = |token| Credentials { token, ..Credentials::default() };
+        let store = |store| Credentials { store, ..Credentials::default() };
+        let denied = |said: &str, url: &str, credentials: &Credentials| told(Condition::Denied, said, url, credentials);
+        for (said, url, credentials, remedy) in [
+            (REFUSED, URL, Credentials::default(), "give credentials with --token-file or --credentials-file"),
+            (
+                REFUSED,
+                "https://ann:secret@git.example.org/x.git",
+                Credentials::default(),
+                "in the address of the remote",
+            ),
+            (REFUSED, URL, token(Some(folder.path().join("none"))), "none cannot be read: No such file"),
+            (REFUSED, URL, token(file("empty", "\n")), "empty is empty"),
+            (REFUSED, URL, token(file("token", "secret\n")), "token is not taken there"),
+            ("403 Forbidden", URL, token(file("token", "secret\n")), "token the right to this repository"),
+            (
+                REFUSED,
+                URL,
+                store(file("other", "https://a:secret@example.org\n")),
+                "other has no line for this address",
+            ),
+            (REFUSED, URL, store(file("right", "https://a:secret@git.example.org\n")), "right is not taken there"),
+            ("Permission denied (publickey).", "git@h:x.git", Credentials::default(), "--ssh-key-file"),
+            ("Host key verification failed.", "ssh://h/x.git", Credentials::default(), "--ssh-known-hosts-file"),
+        ] {
+            let told = denied(said, url, &credentials);
+            assert!(told.starts_with(said.trim_end_matches('.')) && told.contains(remedy), "{told}");
+            assert!(!told.contains("secret"), "{told}");
+        }
+        let own = "needs `access: own`";
+        assert_eq!(denied(own, URL, &Credentials::default()), own);
+        let untrusted =
+            told(Condition::Unreachable, "invalid peer certificate: UnknownIssuer", URL, &Credentials::default());
+        assert!(untrusted.ends_with("`git -C /r.git config http.sslCAInfo FILE`"), "{untrusted}");
+        assert_eq!(told(Condition::Unreachable, "no route", URL, &Credentials::default()), "no route");
+    }
+}

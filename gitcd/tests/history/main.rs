@@ -1,0 +1,290 @@
+//! What `gitcd log`, `show`, `diff` and `at` tell, compared with what clients wrote.
+
+#[path = "../support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
+use rand::{Rng as _, SeedableRng as _};
+use serde_json::{Value, json};
+
+use crate::support::build::{delete, put};
+use crate::support::{Client, Kind, Launch, Repository, Server, eventually};
+
+fn gitcd(repository: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
+    command.args(arguments).env("GITCD_REPO", repository);
+    command.output().expect("gitcd runs")
+}
+
+fn told(repository: &Path, arguments: &[&str]) -> Value {
+    let output = gitcd(repository, arguments);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}"))
+}
+
+/// What clients wrote: by revision, the keys with their values, or none for those that were deleted.
+type Written = BTreeMap<i64, BTreeMap<String, Option<String>>>;
+
+struct Store {
+    server: Server,
+    client: Client,
+    written: Written,
+}
+
+impl Store {
+    async fn start(arguments: &[&str]) -> Self {
+        let mut launch = Launch::new(Kind::Gitcd).argument("--key-prefixes=/registry");
+        for argument in arguments {
+            launch = launch.argument(*argument);
+        }
+        let server = launch.start().await;
+        let client = server.client().await;
+        Self { server, client, written: Written::new() }
+    }
+
+    async fn put(&mut self, key: &str, value: &str) -> i64 {
+        let answer = self.client.put(put(key, value)).await.ok();
+        let revision = answer.header.expect("an answer has a header").revision;
+        self.written.entry(revision).or_default().insert(key.into(), Some(value.into()));
+        revision
+    }
+
+    async fn delete(&mut self, key: &str) {
+        let answer = self.client.delete_range(delete(key)).await.ok();
+        if answer.deleted > 0 {
+            let revision = answer.header.expect("an answer has a header").revision;
+            self.written.entry(revision).or_default().insert(key.into(), None);
+        }
+    }
+
+    async fn committed(&self) -> Repository {
+        eventually("the commits", async || {
+            let page: gitcd::status::Status = serde_json::from_str(&self.server.page("/status").await).ok()?;
+            (page.branches[0].commit_lag_revisions == 0).then_some(())
+        })
+        .await;
+        self.server.repository()
+    }
+
+    /// The versions of a key, the newest first: revision, what, value.
+    fn versions(&self, key: &str) -> Vec<(i64, &'static str, Option<String>)> {
+        let (mut found, mut is_there) = (Vec::new(), false);
+        for (revision, keys) in &self.written {
+            let Some(value) = keys.get(key) else { continue };
+            let what = match (is_there, value) {
+                (false, _) => "create",
+                (true, Some(_)) => "update",
+                (true, None) => "delete",
+            };
+            is_there = value.is_some();
+            found.insert(0, (*revision, what, value.clone()));
+        }
+        found
+    }
+
+    /// Keys and values at a revision.
+    fn at(&self, revision: i64) -> BTreeMap<&str, &str> {
+        let mut keys = BTreeMap::new();
+        for (key, value) in self.written.range(..=revision).flat_map(|(_, keys)| keys) {
+            match value {
+                Some(value) => keys.insert(&**key, &**value),
+                None => keys.remove(&**key),
+            };
+        }
+        keys
+    }
+}
+
+const KEYS: [&str; 8] = [
+    "/registry/configmaps/n/a",
+    "/registry/configmaps/n/b",
+    "/registry/configmaps/n",
+    "/registry/configmaps/m/a",
+    "/registry/pods/n/a",
+    "/registry/pods/n/.git",
+    "/elsewhere/a",
+    "compact_rev_key",
+];
+
+fn object(rng: &mut StdRng) -> String {
+    match rng.random_range(0..4) {
+        0 => format!("text {}", rng.random::<u64>()),
+        _ => format!("{{\"kind\":\"K\",\"spec\":{{\"a\":{},\"b\":\"x\"}}}}\n", rng.random::<u32>()),
+    }
+}
+
+#[tokio::test]
+async fn every_version_and_every_moment_is_what_clients_wrote() {
+    let seed = rand::rng().random();
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut store = Store::start(&["--commit-granularity=revision"]).await;
+    for step in 0..400 {
+        let key = KEYS.choose(&mut rng).expect("there are some");
+        if rng.random_bool(0.25) {
+            store.delete(key).await;
+        } else {
+            store.put(key, &object(&mut rng)).await;
+        }
+        if step % 80 == 79 {
+            store.committed().await;
+        }
+    }
+    let repository = store.committed().await;
+    let repository = repository.path();
+    for key in KEYS {
+        let wanted = store.versions(key);
+        if wanted.is_empty() {
+            continue;
+        }
+        let log = told(repository, &["log", "--json", "--limit=1000", "-p", key]);
+        let is_data = key.starts_with("/registry/");
+        let found: Vec<_> =
+            log.as_array().unwrap().iter().map(|one| (one["what"].clone(), one["revision"].clone())).collect();
+        if is_data {
+            let wanted: Vec<_> = wanted.iter().map(|(revision, what, _)| (json!(what), json!(revision))).collect();
+            assert_eq!(found, wanted, "seed {seed}, {key}: {log:#}");
+        } else {
+            // With the metadata only what a flush ended with is kept.
+            assert_eq!(found[0].0 == "delete", wanted[0].1 == "delete", "seed {seed}, {key}: {log:#}");
+        }
+        for one in log.as_array().unwrap().iter().filter(|one| one["what"] == "update" && is_data) {
+            let fields = one["fields"].as_array().unwrap();
+            let at = |revision: i64| store.at(revision).get(key).copied().map(ToOwned::to_owned);
+            let revision = one["revision"].as_i64().unwrap();
+            assert_eq!(fields.is_empty(), at(revision) == at(revision - 1), "seed {seed}, {key}: {one:#}");
+        }
+    }
+    let last = *store.written.keys().next_back().unwrap();
+    for _ in 0..25 {
+        let revision = rng.random_range(2..=last);
+        let at = store.at(revision);
+        let data: Vec<_> = at.keys().filter(|key| key.starts_with("/registry/")).collect();
+        let listed = told(repository, &["at", &revision.to_string(), "list", "--json"]);
+        assert_eq!(listed["keys"], json!(data), "seed {seed}, revision {revision}");
+        for key in KEYS.iter().filter(|key| key.starts_with("/registry/")) {
+            let output = gitcd(repository, &["show", &format!("--at={revision}"), key]);
+            assert_eq!(output.status.success(), at.contains_key(key), "seed {seed}, {revision} {key}: {output:?}");
+            let value = at.get(key).copied().unwrap_or_default();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), value, "seed {seed}, {revision} {key}");
+        }
+        let other = rng.random_range(2..=last);
+        let (from, to) = (revision.min(other), revision.max(other));
+        let diff = told(repository, &["diff", "--json", &format!("--since={from}"), &format!("--until={to}")]);
+        let (before, after) = (store.at(from), store.at(to));
+        let differs = |key: &&&str| key.starts_with("/registry/") && before.get(**key) != after.get(**key);
+        let mut wanted: Vec<_> = KEYS.iter().filter(differs).map(ToString::to_string).collect();
+        wanted.sort();
+        let mut found: Vec<_> =
+            diff["keys"].as_array().unwrap().iter().map(|key| key["key"].as_str().unwrap().to_owned()).collect();
+        found.sort();
+        assert_eq!(found, wanted, "seed {seed}, {from} to {to}");
+    }
+}
+
+#[tokio::test]
+async fn the_same_value_put_again_is_a_version_without_changes() {
+    let mut store = Store::start(&["--commit-granularity=revision"]).await;
+    for _ in 0..3 {
+        store.put(KEYS[0], "{}\n").await;
+        store.committed().await;
+    }
+    let repository = store.committed().await;
+    let log = told(repository.path(), &["log", "--json", "-p", KEYS[0]]);
+    let told: Vec<_> =
+        log.as_array().unwrap().iter().map(|one| (&one["what"], &one["version"], &one["fields"])).collect();
+    assert_eq!(told.len(), 3, "{log:#}");
+    assert!(told.iter().all(|(_, _, fields)| fields.as_array().unwrap().is_empty()), "{log:#}");
+    assert_eq!(
+        told.iter().map(|(what, ..)| what.as_str().unwrap()).collect::<Vec<_>>(),
+        ["update", "update", "create"]
+    );
+}
+
+#[tokio::test]
+async fn people_and_clients_are_told_apart_and_fields_are_shown() {
+    let mut store = Store::start(&[]).await;
+    let key = "/registry/configmaps/shop/prices";
+    let value = |tea: &str, more: &str| {
+        format!(
+            "{{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"prices\",\"namespace\":\"shop\",\"uid\":\"u\"}},\"data\":{{\"tea\":\"{tea}\"{more}}}}}\n"
+        )
+    };
+    let first = store.put(key, &value("3", "")).await;
+    store.put(key, &value("4", ",\"milk\":\"1\"")).await;
+    let there = store.committed().await;
+    // A person commits in a clone, and pushes into the folder.
+    let folder = tempfile::tempdir().unwrap();
+    let clone = folder.path().join("clone");
+    Repository::at(folder.path()).git(&[
+        "clone",
+        "-q",
+        &there.path().display().to_string(),
+        &clone.display().to_string(),
+    ]);
+    let work = Repository::at(&clone);
+    let file = clone.join("configmaps/shop/prices");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("\"tea\": \"4\"", "\"tea\": \"5\"")).unwrap();
+    work.git(&["commit", "-qam", "tea is 5"]);
+    work.git(&["push", "-q", "origin", "HEAD:main"]);
+    eventually("the merge", async || {
+        let found = store.client.range(support::build::get(key)).await.result().ok()?;
+        String::from_utf8_lossy(&found.kvs.first()?.value).contains("\"5\"").then_some(())
+    })
+    .await;
+    let repository = store.committed().await;
+    let output = gitcd(repository.path(), &["log", "-p", "configmaps/shop/prices"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].starts_with("REVISION  WHEN") && !text.contains('\u{1b}'), "{text}");
+    assert!(lines[1].contains("update") && lines[1].ends_with("test"), "{text}");
+    assert!(text.contains("    ~ data.tea: \"4\" → \"5\"\n"), "{text}");
+    assert!(text.contains("    ~ data.tea: \"3\" → \"4\"\n    + data.milk: \"1\"\n"), "{text}");
+    assert!(lines.iter().any(|line| line.starts_with(&first.to_string()) && line.contains("create")), "{text}");
+
+    let branch = gitcd(repository.path(), &["log"]);
+    let text = String::from_utf8(branch.stdout).unwrap();
+    assert!(text.contains("create configmaps/shop/prices") && text.contains("tea is 5"), "{text}");
+
+    let diff = gitcd(repository.path(), &["diff", &format!("--since={first}"), "configmaps/"]);
+    assert_eq!(diff.status.code(), Some(1));
+    let text = String::from_utf8(diff.stdout).unwrap();
+    assert!(text.contains("~ /registry/configmaps/shop/prices\n    ~ data.tea: \"3\" → \"5\"\n"), "{text}");
+    let all = told(repository.path(), &["diff", "--since=1h", "--json"]);
+    assert_eq!((&all["from"], &all["keys"][0]["what"]), (&json!(0), &json!("create")), "{all:#}");
+    let same = gitcd(repository.path(), &["diff", "--since=now"]);
+    assert_eq!((same.status.code(), same.stdout.len()), (Some(0), 0), "{same:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_told_is_refused_with_what_to_do() {
+    let mut store = Store::start(&[]).await;
+    store.put("/registry/a", "1").await;
+    let repository = store.committed().await;
+    let repository = repository.path();
+    let empty = tempfile::tempdir().unwrap();
+    for (path, arguments, words) in [
+        (
+            repository,
+            &["log", "nothing"][..],
+            "\"nothing\" was never in this branch (its keys begin with \"/registry\")",
+        ),
+        (repository, &["show", "nothing"], "there is no \"nothing\" at revision 2"),
+        (repository, &["at", "4711", "list"], "revision 4711 is not in Git; the last one is 2"),
+        (repository, &["at", "1970-01-01", "list"], "is before the first revision in Git"),
+        (repository, &["at", "soon", "list"], "give a revision (4711), how long ago (10m, 2h, 3days)"),
+        (repository, &["log", "--branch=other"], "refs/gitcd/metadata/other is not in"),
+        (empty.path(), &["log"], "is no Git repository"),
+    ] {
+        let output = gitcd(path, arguments);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && complaint.contains(words), "{arguments:?}: {complaint}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+    }
+}
