@@ -216,11 +216,11 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
         Command::Host(args) => host::run(&args)?,
         Command::Restore(args) => restore::run(&args)?,
         Command::Status(args) => return status::run(&args),
-        Command::Health(args) => return health::run(&args),
         Command::Log(args) => history::log::run(&args)?,
         Command::Show(args) => history::show::run(&args)?,
         Command::Diff(args) => return history::diff::run(&args),
         Command::At(args) => history::at::run(&args)?,
+        Command::Health(args) => return health::run(&args),
         Command::Graph(args) => graph::run(&args)?,
         Command::MergeFile(args) => return Ok(merge_file::run(&args)),
         Command::Version { json } => {
