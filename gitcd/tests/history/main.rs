@@ -288,3 +288,116 @@ async fn what_cannot_be_told_is_refused_with_what_to_do() {
         assert!(output.stdout.is_empty(), "{output:?}");
     }
 }
+
+/// Two stores that pull from one another, all the time.
+async fn pair() -> [Store; 2] {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable").keep();
+    let path = |name: &str| folder.join(name).join("repo.git");
+    let mut stores = Vec::new();
+    for (name, other) in [("one", "other"), ("other", "one")] {
+        std::fs::create_dir(folder.join(name)).expect("the folder is writable");
+        let repository = Repository::init(&path(name));
+        repository.git(&["remote", "add", "origin", &path(other).display().to_string()]);
+        let launch = Launch::new(Kind::Gitcd).folder(&folder.join(name)).argument("--key-prefixes=/registry");
+        let launch = launch.argument("--commit-granularity=revision").argument("--remote-names=origin");
+        stores.push(launch.argument("--pull-ticker-duration=100ms").start().await);
+    }
+    let mut all = Vec::new();
+    for server in stores {
+        let client = server.client().await;
+        all.push(Store { server, client, written: Written::new() });
+    }
+    all.try_into().unwrap_or_else(|_| panic!("there are two"))
+}
+
+#[tokio::test]
+async fn each_of_two_that_merge_one_another_tells_its_own_history() {
+    let [mut one, mut other] = pair().await;
+    let mut own: [Vec<i64>; 2] = Default::default();
+    for round in 0..8 {
+        let object =
+            |n: u32| format!("{{\"kind\":\"K\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"x\"}},\"n\":{n}}}\n");
+        // At the same time: each merges the other.
+        let [first, second] = ["/registry/k/one", "/registry/k/other"];
+        let value = object(round);
+        let (ours, theirs) = tokio::join!(one.put(first, &value), other.put(second, &value));
+        own[0].push(ours);
+        own[1].push(theirs);
+        eventually("the same", async || {
+            let heads = [&one, &other].map(|store| async {
+                let page: gitcd::status::Status = serde_json::from_str(&store.server.page("/status").await).ok()?;
+                (page.branches[0].commit_lag_revisions == 0).then(|| page.branches[0].head.clone())
+            });
+            let [one, other] = heads;
+            let (one, other) = tokio::join!(one, other);
+            (one.is_some() && one == other).then_some(())
+        })
+        .await;
+    }
+    for (store, key, own) in [(&one, "/registry/k/one", &own[0]), (&other, "/registry/k/other", &own[1])] {
+        let repository = store.server.repository();
+        let log = told(repository.path(), &["log", "--json", "-p", "--limit=1000", key]);
+        let wanted: Vec<i64> = own.iter().rev().copied().collect();
+        let found: Vec<_> =
+            log.as_array().unwrap().iter().map(|one| one["revision"].as_i64().unwrap_or_default()).collect();
+        assert_eq!(found, wanted, "{key}: {log:#}");
+        for (at, one) in log.as_array().unwrap().iter().rev().enumerate().skip(1) {
+            assert_eq!(one["fields"], json!([{ "path": "n", "from": at - 1, "to": at }]), "{key}: {one:#}");
+        }
+        // What came from the other one is there, too: all of it, whatever way it came.
+        let theirs = if key.ends_with("one") { "/registry/k/other" } else { "/registry/k/one" };
+        let log = told(repository.path(), &["log", "--json", "-p", "--limit=1000", theirs]);
+        let last = |one: &Value| {
+            one["fields"].as_array().unwrap().iter().find(|field| field["path"] == "n").map(|field| field["to"].clone())
+        };
+        assert_eq!(last(&log[0]), Some(json!(7)), "{log:#}");
+        let revisions = log.as_array().unwrap().iter().filter_map(|one| one["revision"].as_i64());
+        assert!(revisions.is_sorted_by(|one, other| one > other), "{log:#}");
+        // All own commits are on the line of this branch, with their revisions.
+        let branch = told(repository.path(), &["log", "--json", "--limit=1000"]);
+        let lasts: Vec<_> =
+            branch.as_array().unwrap().iter().filter_map(|one| one["revisions"]["last"].as_i64()).collect();
+        assert!(lasts.is_sorted_by(|one, other| one > other), "{branch:#}");
+        for revision in own {
+            assert!(lasts.contains(revision), "{revision}: {branch:#}");
+            let value = told(repository.path(), &["show", "--json", &format!("--at={revision}"), key]);
+            let at = own.iter().position(|one| one == revision).unwrap();
+            assert!(value["value"].as_str().unwrap().contains(&format!("\"n\":{at}}}")), "{revision}: {value:#}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn in_a_shallow_clone_history_ends_where_that_does() {
+    let mut store = Store::start(&["--commit-granularity=revision"]).await;
+    for number in 0..6 {
+        store.put(KEYS[0], &format!("{number}")).await;
+        store.committed().await;
+    }
+    let from = store.committed().await;
+    let folder = tempfile::tempdir().unwrap();
+    let clone = folder.path().join("clone.git");
+    Repository::at(folder.path()).git(&["init", "-q", "--bare", &clone.display().to_string()]);
+    let url = format!("file://{}", from.path().display());
+    let names = ["+refs/heads/*:refs/heads/*", "+refs/gitcd/*:refs/gitcd/*"];
+    Repository::at(&clone).git(&["fetch", "-q", "--depth=3", &url, names[0], names[1]]);
+    let log = told(&clone, &["log", "--json", KEYS[0]]);
+    let found = log.as_array().unwrap().len();
+    assert!((1..6).contains(&found), "{log:#}");
+    assert!(!told(&clone, &["log", "--json"]).as_array().unwrap().is_empty());
+    let early = gitcd(&clone, &["at", "2", "list"]);
+    assert!(String::from_utf8_lossy(&early.stderr).contains("is before the first revision in Git"), "{early:?}");
+}
+
+#[tokio::test]
+async fn what_is_gone_and_what_is_called_oddly_is_found() {
+    let mut store = Store::start(&[]).await;
+    let revision = store.put("/registry/a/b", "1").await;
+    store.put("foo", "bar").await;
+    store.committed().await;
+    store.delete("/registry/a/b").await;
+    let repository = store.committed().await;
+    let listed = told(repository.path(), &["at", &revision.to_string(), "list", "--json"]);
+    assert_eq!(listed["keys"], json!(["/registry/a/b"]), "the prefix is known from before");
+    assert_eq!(gitcd(repository.path(), &["show", "foo"]).stdout, b"bar");
+}
