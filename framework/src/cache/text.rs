@@ -94,7 +94,11 @@ pub(super) fn misfit(text: &str, error: &serde_json::Error) -> String {
             let found = found.split(['"', '`']).next().unwrap_or_default().trim_end();
             format!("{found}, expected {expected}")
         }
-        None => message.to_owned(),
+        // These name fields of the type; what a type's own conversion says may have the value in it.
+        None if ["missing field ", "duplicate field "].iter().any(|known| message.starts_with(known)) => {
+            message.to_owned()
+        }
+        None => "what is there does not fit".to_owned(),
     };
     let lines: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
     match path(text.as_bytes().get(..lines + error.column()).unwrap_or_default()) {
@@ -222,5 +226,28 @@ mod tests {
             let error = serde_json::from_str::<Tank>(text).unwrap_err();
             assert_eq!(misfit(text, &error), expected, "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn what_a_conversion_of_the_type_itself_says_is_not_repeated() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(try_from = "String")]
+        struct Word;
+        impl TryFrom<String> for Word {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                Err(format!("{text} is no word"))
+            }
+        }
+        #[derive(Debug, serde::Deserialize)]
+        #[expect(dead_code, reason = "it is only read")]
+        struct Note {
+            word: Word,
+        }
+        let text = r#"{"word":"secret"}"#;
+        let error = serde_json::from_str::<Note>(text).unwrap_err();
+        let told = misfit(text, &error);
+        assert!(told.ends_with("what is there does not fit") && !told.contains("secret"), "{told}");
     }
 }

@@ -37,7 +37,7 @@ impl History {
         let (mut steps, mut next) = (Vec::new(), Some(newer).filter(|newer| Some(*newer) != until));
         while let Some(oid) = next.filter(|_| steps.len() < limit) {
             let commit = CommitInfo::read(odb, oid)?;
-            let before = self.own_parent(odb, &commit, older)?;
+            let before = self.own_parent(odb, &commit, older);
             next = before.filter(|before| Some(*before) != until);
             steps.push(Step { commit, before, revisions: None });
         }
@@ -45,16 +45,11 @@ impl History {
     }
 
     /// The parent that was this branch.
-    fn own_parent(
-        &self,
-        odb: &Odb<'_>,
-        commit: &CommitInfo,
-        older: Option<&Flush>,
-    ) -> Result<Option<Oid>, HistoryError> {
+    fn own_parent(&self, odb: &Odb<'_>, commit: &CommitInfo, older: Option<&Flush>) -> Option<Oid> {
         let there: Vec<Oid> = commit.parents.iter().copied().filter(|parent| !self.is_cut(odb, *parent)).collect();
-        let (Some(older), true) = (older, there.len() > 1) else { return Ok(there.first().copied()) };
+        let (Some(older), true) = (older, there.len() > 1) else { return there.first().copied() };
         if there.contains(&older.data) {
-            return Ok(Some(older.data));
+            return Some(older.data);
         }
         let leads_to = |parent: &Oid| self.repository.graph_descendant_of(*parent, older.data).unwrap_or(false);
         let mut ours: Vec<Oid> = there.iter().copied().filter(leads_to).collect();
@@ -66,7 +61,7 @@ impl History {
             };
             ours.sort_by_key(|parent| !is_next(parent));
         }
-        Ok(ours.first().or(there.first()).copied())
+        ours.first().or(there.first()).copied()
     }
 
     /// Whether a shallow clone ends before a commit.

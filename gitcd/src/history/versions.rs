@@ -52,7 +52,18 @@ pub struct Version {
     form: Option<Form>,
     /// The trees of this branch before and after it: of the data, or of the metadata for a key that is kept there. None if only its
     /// revision has changed.
-    trees: Option<[Option<Oid>; 2]>,
+    trees: Option<Trees>,
+}
+
+/// The trees of a branch before and after a commit.
+type Trees = [Option<Oid>; 2];
+
+/// A change of a file: in which commit of this branch, and in which it was brought.
+struct Walked {
+    what: What,
+    step: Step,
+    brought: CommitInfo,
+    trees: Trees,
 }
 
 /// A key, and where its value is.
@@ -153,7 +164,7 @@ impl History {
             return Ok(vec![last(what, commit, Some(trees))]);
         }
         let mut found = Vec::new();
-        for (what, step, commit, trees) in self.walk(odb, relative, window)? {
+        for Walked { what, step, brought: commit, trees } in self.walk(odb, relative, window)? {
             let revision = step.revisions.filter(|own| own.first == own.last).map(|own| own.last);
             found.push(if found.is_empty() && now.is_some() {
                 last(what, commit, Some(trees))
@@ -176,7 +187,7 @@ impl History {
         relative: &[u8],
         window: &Window<'_>,
         revision: i64,
-    ) -> Result<Option<(CommitInfo, [Option<Oid>; 2])>, HistoryError> {
+    ) -> Result<Option<(CommitInfo, Trees)>, HistoryError> {
         let until = window.older.map(|older| older.data);
         let blob = |tree: Oid| changes::find(&self.repository, tree, relative);
         let mut next = Some(window.newer.data);
@@ -201,12 +212,7 @@ impl History {
     }
 
     /// The commits of this branch between two flushes that changed a file, the newest first; each with the commit that brought the change.
-    fn walk(
-        &self,
-        odb: &Odb<'_>,
-        relative: &[u8],
-        window: &Window<'_>,
-    ) -> Result<Vec<(What, Step, CommitInfo, [Option<Oid>; 2])>, HistoryError> {
+    fn walk(&self, odb: &Odb<'_>, relative: &[u8], window: &Window<'_>) -> Result<Vec<Walked>, HistoryError> {
         let blob = |tree: Oid| changes::find(&self.repository, tree, relative);
         let mut steps = self.line(odb, window.older, window.newer.data, usize::MAX)?;
         let (mut found, mut known) = (Vec::new(), None);
@@ -230,7 +236,13 @@ impl History {
         if !found.is_empty() {
             self.judge(odb, &mut steps, window.older, window.newer)?;
         }
-        Ok(found.into_iter().map(|(what, at, commit, trees)| (what, steps[at].clone(), commit, trees)).collect())
+        let walked = found.into_iter().map(|(what, at, brought, trees)| Walked {
+            what,
+            step: steps[at].clone(),
+            brought,
+            trees,
+        });
+        Ok(walked.collect())
     }
 
     /// The commit that a merge took a file from; the merge itself, if it made it of both.

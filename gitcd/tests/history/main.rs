@@ -290,8 +290,9 @@ async fn what_cannot_be_told_is_refused_with_what_to_do() {
 }
 
 /// Two stores that pull from one another, all the time.
-async fn pair() -> [Store; 2] {
-    let folder = tempfile::tempdir().expect("the temporary folder is writable").keep();
+async fn pair() -> (tempfile::TempDir, [Store; 2]) {
+    let temporary = tempfile::tempdir().expect("the temporary folder is writable");
+    let folder = temporary.path();
     let path = |name: &str| folder.join(name).join("repo.git");
     let mut stores = Vec::new();
     for (name, other) in [("one", "other"), ("other", "one")] {
@@ -307,12 +308,12 @@ async fn pair() -> [Store; 2] {
         let client = server.client().await;
         all.push(Store { server, client, written: Written::new() });
     }
-    all.try_into().unwrap_or_else(|_| panic!("there are two"))
+    (temporary, all.try_into().unwrap_or_else(|_| panic!("there are two")))
 }
 
 #[tokio::test]
 async fn each_of_two_that_merge_one_another_tells_its_own_history() {
-    let [mut one, mut other] = pair().await;
+    let (_folder, [mut one, mut other]) = pair().await;
     let mut own: [Vec<i64>; 2] = Default::default();
     for round in 0..8 {
         let object =
