@@ -97,6 +97,11 @@ enum Command {
     Diff(Box<history::diff::Args>),
     /// Look at a branch as it was at a revision or a time
     At(Box<history::at::Args>),
+    /// Compare the metadata of a branch with its data, and every value with how it is stored
+    ///
+    /// Reads the repository only. Ends with code 0 if everything is as it should be, 1 if something is not, 2 if that cannot be told. Whether
+    /// Git's objects are whole `git fsck` says.
+    Verify(Box<history::verify::Args>),
     /// Merge a file by its fields, as `git merge-file` does by lines; Git can use it for all its merges
     ///
     /// Takes the changes from BASE to THEIRS into OURS, which gets the result. Where both sides changed the same field, whoever
@@ -219,6 +224,7 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
         Command::Log(args) => history::log::run(&args)?,
         Command::Show(args) => history::show::run(&args)?,
         Command::Diff(args) => return Ok(history::diff::run(&args)),
+        Command::Verify(args) => return Ok(history::verify::run(&args)),
         Command::At(args) => history::at::run(&args)?,
         Command::Health(args) => return health::run(&args),
         Command::Graph(args) => graph::run(&args)?,

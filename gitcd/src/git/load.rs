@@ -146,7 +146,7 @@ impl Snapshot {
     }
 }
 
-fn value(
+pub(super) fn value(
     reader: &Reader<'_>,
     tree: &Tree,
     space: &KeySpace,

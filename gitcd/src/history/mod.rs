@@ -20,7 +20,9 @@ use crate::git::changes::{self, TreeError};
 use crate::git::form::{self, Form};
 use crate::git::lookup::{self, Known, Lookup};
 use crate::git::object;
+use crate::git::reader::LoadError;
 use crate::git::refs::{RefError, Refs};
+use crate::git::verify::{Verified, verify};
 use crate::keyspace::{COMPACT_REVISION_KEY, KeySpace};
 use crate::recovery::git_dir;
 
@@ -64,6 +66,9 @@ pub enum HistoryError {
     /// A tree cannot be read.
     #[error(transparent)]
     Tree(#[from] TreeError),
+    /// The metadata cannot be read.
+    #[error(transparent)]
+    Load(#[from] LoadError),
     /// An object cannot be read.
     #[error("{oid}: {problem}")]
     Object {
@@ -142,6 +147,23 @@ impl History {
     /// The last revision in Git.
     pub fn revision(&self) -> i64 {
         self.tip.revision
+    }
+
+    /// Compares the metadata of now with the data, every value with how it is stored, and the data reference with what the metadata describes.
+    /// `progress` is told how many of how many keys were looked at.
+    ///
+    /// # Errors
+    /// [`HistoryError`] if the metadata cannot be read at all.
+    pub fn verify(&self, progress: impl FnMut(usize, usize)) -> Result<Verified, HistoryError> {
+        let mut verified = verify(&self.repository, &self.config, self.tip.metadata, progress)?;
+        let (data, head) = (self.tip.data, self.head);
+        if data != head && !self.repository.graph_descendant_of(head, data).unwrap_or(false) {
+            let reference = &self.config.data_reference;
+            verified
+                .findings
+                .push(format!("{reference} is at {head}, which does not follow {data}, which the metadata describes"));
+        }
+        Ok(verified)
     }
 
     /// Which keys are data.

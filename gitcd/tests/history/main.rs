@@ -160,6 +160,9 @@ async fn every_version_and_every_moment_is_what_clients_wrote() {
             assert_eq!(fields.is_empty(), at(revision) == at(revision - 1), "seed {seed}, {key}: {one:#}");
         }
     }
+    let verified = told(repository, &["verify", "--json"]);
+    let data = store.at(i64::MAX).keys().filter(|key| key.starts_with("/registry/")).count();
+    assert_eq!((&verified["findings"], &verified["keys"]), (&json!([]), &json!(data)), "seed {seed}: {verified:#}");
     let last = *store.written.keys().next_back().unwrap();
     for _ in 0..25 {
         let revision = rng.random_range(2..=last);
@@ -401,4 +404,55 @@ async fn what_is_gone_and_what_is_called_oddly_is_found() {
     let listed = told(repository.path(), &["at", &revision.to_string(), "list", "--json"]);
     assert_eq!(listed["keys"], json!(["/registry/a/b"]), "the prefix is known from before");
     assert_eq!(gitcd(repository.path(), &["show", "foo"]).stdout, b"bar");
+}
+
+#[tokio::test]
+async fn a_branch_that_is_not_what_its_metadata_says_is_found_out() {
+    let mut store = Store::start(&[]).await;
+    for key in ["/registry/a/b", "/registry/a/c", "/registry/d"] {
+        store.put(key, "{\"a\":1}\n").await;
+    }
+    let repository = store.committed().await;
+    drop(store.server.terminate().await);
+    let good = gitcd(repository.path(), &["verify"]);
+    assert!(good.status.success() && good.stdout.starts_with(b"as it should be: revision 4, 3 keys"), "{good:?}");
+    // Another data tree under the same metadata: a file less, one more, and one that is not in its form.
+    let blob = |text: &str| repository.blob(text);
+    let (odd, strange) = (blob("{ \"a\": [\n"), blob("x"));
+    let below = format!("100644 blob {odd}\tb\n100644 blob {strange}\tz\n");
+    let below = tree(&repository, &below);
+    let d = repository.git(&["rev-parse", "main:d"]);
+    let top = tree(&repository, &format!("040000 tree {below}\ta\n100644 blob {}\td\n", d.trim()));
+    let data = repository.git(&["commit-tree", "-m", "other", &top]);
+    let metadata = repository.git(&["rev-parse", "refs/gitcd/metadata/main^{tree}"]);
+    let metadata = repository.git(&["commit-tree", "-p", data.trim(), "-m", "metadata at revision 4", metadata.trim()]);
+    repository.git(&["update-ref", "refs/gitcd/metadata/main", metadata.trim()]);
+    let verified = told(repository.path(), &["verify", "--json", "--key-prefixes=/registry"]);
+    let findings: Vec<_> = verified["findings"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+    for words in [
+        "a/b",
+        "the metadata has the key \"/registry/a/c\"",
+        "the metadata has no key for the file \"a/z\"",
+        "does not follow",
+    ] {
+        assert!(findings.iter().any(|finding| finding.contains(words)), "{words}: {findings:#?}");
+    }
+    assert_eq!(gitcd(repository.path(), &["verify", "--key-prefixes=/registry"]).status.code(), Some(1));
+    assert_eq!(gitcd(repository.path(), &["verify", "--branch=other"]).status.code(), Some(2));
+}
+
+fn tree(repository: &Repository, listing: &str) -> String {
+    use std::io::Write as _;
+    let mut command = Command::new("git");
+    let path = repository.path().display().to_string();
+    let mut child = command
+        .args(["-C", &path, "mktree"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("git is installed");
+    child.stdin.take().expect("it is piped").write_all(listing.as_bytes()).expect("git reads it");
+    let output = child.wait_with_output().expect("git ends");
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).expect("it is an id").trim().to_owned()
 }

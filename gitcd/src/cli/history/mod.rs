@@ -1,10 +1,11 @@
-//! `gitcd log`, `show`, `diff` and `at`: the history of a branch for people.
+//! `gitcd log`, `show`, `diff`, `at` and `verify`: a branch and its history, for people.
 
 pub(super) mod at;
 pub(super) mod diff;
 pub(super) mod log;
 mod print;
 pub(super) mod show;
+pub(super) mod verify;
 
 use std::path::PathBuf;
 

@@ -1,0 +1,73 @@
+//! `gitcd verify`.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::print::{ADDED, REMOVED, plain};
+use super::{Place, print_json, printed};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(in super::super) struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  gitcd verify --repo=store.git
+  gitcd verify --repo=store.git --json | jq .findings";
+
+/// Progress is told so often, on terminals.
+const EVERY: Duration = Duration::from_secs(1);
+
+pub(in super::super) fn run(args: &Args) -> ExitCode {
+    match verify(args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("gitcd: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn verify(args: &Args) -> anyhow::Result<bool> {
+    let history = args.place.open()?;
+    let (is_told, mut told) = (std::io::stderr().is_terminal(), Instant::now());
+    let verified = history.verify(|done, all| {
+        if is_told && told.elapsed() >= EVERY {
+            told = Instant::now();
+            eprint!("\r{done} of {all} keys");
+        }
+    })?;
+    if is_told {
+        eprint!("\r");
+    }
+    if args.json {
+        print_json(&json!({
+            "revision": verified.revision, "keys": verified.keys, "local_keys": verified.local_keys,
+            "bytes": verified.bytes, "findings": verified.findings, "more": verified.more,
+        }))?;
+        return Ok(verified.is_good());
+    }
+    let mut out = anstream::stdout().lock();
+    for finding in &verified.findings {
+        printed(writeln!(out, "{REMOVED}{}{REMOVED:#}", plain(finding)))?;
+    }
+    if verified.more > 0 {
+        printed(writeln!(out, "and {} more", verified.more))?;
+    }
+    let (style, said) = if verified.is_good() { (ADDED, "as it should be") } else { (REMOVED, "not as it should be") };
+    printed(writeln!(
+        out,
+        "{style}{said}{style:#}: revision {}, {} keys, {} with the metadata, {} bytes",
+        verified.revision, verified.keys, verified.local_keys, verified.bytes
+    ))?;
+    Ok(verified.is_good())
+}
