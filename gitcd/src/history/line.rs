@@ -17,8 +17,16 @@ pub(super) struct Step {
     pub(super) commit: CommitInfo,
     /// The commit before it on this branch.
     pub(super) before: Option<Oid>,
-    /// Its revisions here, as far as they are known.
-    pub(super) revisions: Option<Revisions>,
+}
+
+/// Tells which of the commits between two flushes have revisions of this store. Each that is asked about costs a comparison of two trees.
+pub(super) struct Judge<'h> {
+    history: &'h History,
+    odb: &'h Odb<'h>,
+    floor: i64,
+    newer: &'h Flush,
+    /// Whether there are commits of another store, so that only what is sure counts.
+    has_others: bool,
 }
 
 /// Keys of a commit that are looked up to find out whose it is.
@@ -39,7 +47,7 @@ impl History {
             let commit = CommitInfo::read(odb, oid)?;
             let before = self.own_parent(odb, &commit, older);
             next = before.filter(|before| Some(*before) != until);
-            steps.push(Step { commit, before, revisions: None });
+            steps.push(Step { commit, before });
         }
         Ok(steps)
     }
@@ -69,39 +77,6 @@ impl History {
         self.repository.is_shallow() && !odb.exists(commit)
     }
 
-    /// Finds out which of the commits between two flushes have revisions of this store.
-    pub(super) fn judge(
-        &self,
-        odb: &Odb<'_>,
-        steps: &mut [Step],
-        older: Option<&Flush>,
-        newer: &Flush,
-    ) -> Result<(), HistoryError> {
-        let floor = older.map_or(0, |older| older.revision);
-        let (mut above, mut has_others) = (newer.revision + 1, false);
-        let mut sure = vec![false; steps.len()];
-        for (at, step) in steps.iter_mut().enumerate() {
-            let Some(own) = step.commit.revisions() else { continue };
-            if own.first <= floor || own.last >= above {
-                has_others = true;
-                continue;
-            }
-            match self.is_own(odb, step, own, newer)? {
-                Some(false) => has_others = true,
-                told => {
-                    (step.revisions, above) = (Some(own), own.first);
-                    sure[at] = told == Some(true);
-                }
-            }
-        }
-        if has_others {
-            for (step, sure) in steps.iter_mut().zip(sure) {
-                step.revisions = step.revisions.filter(|_| sure);
-            }
-        }
-        Ok(())
-    }
-
     /// Whether a commit has these revisions here; `None` if all that it changed has changed again since.
     fn is_own(&self, odb: &Odb<'_>, step: &Step, own: Revisions, newer: &Flush) -> Result<Option<bool>, HistoryError> {
         let before = step.before.map(|before| CommitInfo::read(odb, before)).transpose()?.map(|before| before.tree);
@@ -115,5 +90,36 @@ impl History {
             }
         }
         Ok(None)
+    }
+}
+
+impl<'h> Judge<'h> {
+    /// For these commits, the newest first.
+    pub(super) fn new(
+        history: &'h History,
+        odb: &'h Odb<'h>,
+        older: Option<&Flush>,
+        newer: &'h Flush,
+        steps: &[Step],
+    ) -> Result<Self, HistoryError> {
+        let floor = older.map_or(0, |older| older.revision);
+        let mut judge = Self { history, odb, floor, newer, has_others: false };
+        // Commits of another store came last, if any did.
+        if let Some(last) = steps.first() {
+            judge.revisions(last)?;
+        }
+        Ok(judge)
+    }
+
+    /// The revisions of a commit here, as far as they are known.
+    pub(super) fn revisions(&mut self, step: &Step) -> Result<Option<Revisions>, HistoryError> {
+        let Some(own) = step.commit.revisions() else { return Ok(None) };
+        let is_own = if own.first <= self.floor || own.last > self.newer.revision {
+            Some(false)
+        } else {
+            self.history.is_own(self.odb, step, own, self.newer)?
+        };
+        self.has_others |= is_own == Some(false);
+        Ok(Some(own).filter(|_| is_own.unwrap_or(!self.has_others)))
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use git2::Odb;
 
 use super::flush::Flush;
+use super::line::{Judge, Step};
 use super::versions::local;
 use super::{CommitInfo, History, HistoryError, Revisions};
 use crate::git::changes::{self, Changes};
@@ -124,24 +125,29 @@ impl History {
         older: &Flush,
         newer: &Flush,
     ) -> Result<Option<(i64, CommitInfo)>, HistoryError> {
-        let mut steps = self.line(odb, Some(older), newer.data, usize::MAX)?;
-        self.judge(odb, &mut steps, Some(older), newer)?;
-        for (at, step) in steps.iter().enumerate() {
-            // Of a merge, or a person's commit, it is known that it came after those below.
-            let known = steps[at..].iter().find_map(|step| step.revisions).map_or(older.revision, |own| own.last);
-            let is_in = match (when, step.revisions) {
-                (When::Revision(revision), Some(own)) => own.last <= revision,
-                (When::Revision(_), None) => false,
-                (When::Time(time), _) => {
-                    step.commit.time <= time && steps[at..].iter().all(|step| step.commit.time <= time)
+        let steps = self.line(odb, Some(older), newer.data, usize::MAX)?;
+        let mut judge = Judge::new(self, odb, Some(older), newer, &steps)?;
+        if let When::Revision(asked) = when {
+            let may_be = |step: &&Step| step.commit.revisions().is_some_and(|own| own.last <= asked);
+            for step in steps.iter().filter(may_be) {
+                if let Some(own) = judge.revisions(step)? {
+                    return Ok(Some((own.last, step.commit.clone())));
                 }
-                (When::Now, _) => true,
-            };
-            if is_in {
-                return Ok(Some((known, step.commit.clone())));
+            }
+            return Ok(None);
+        }
+        let is_after = |step: &Step| matches!(when, When::Time(time) if step.commit.time > time);
+        let count = steps.iter().rev().take_while(|step| !is_after(step)).count();
+        let Some(found) = steps[steps.len() - count..].first() else { return Ok(None) };
+        // Of a merge, or a person's commit, it is known that it came after those below.
+        let mut known = older.revision;
+        for step in &steps[steps.len() - count..] {
+            if let Some(own) = judge.revisions(step)? {
+                known = own.last;
+                break;
             }
         }
-        Ok(None)
+        Ok(Some((known, found.commit.clone())))
     }
 
     /// The value of a whole key at a moment.
@@ -160,29 +166,21 @@ impl History {
                 break;
             }
         }
-        let blob = match (self.relative(key), line) {
-            (Some(relative), _) => changes::find(&self.repository, moment.commit.tree, relative)?,
-            (None, Some((_, flush))) => local(&self.repository, flush.tree, key)?,
-            (None, None) => None,
+        let Some(relative) = self.relative(key) else {
+            let Some((known, flush)) = line else { return Ok(None) };
+            let blob = local(&self.repository, flush.tree, key)?;
+            let bytes = blob.map(|blob| self.value(blob, Some(known.form))).transpose()?;
+            return Ok(bytes.map(|bytes| Value { bytes, known: Some(known) }));
         };
-        if let (Some(relative), Some((known, flush))) = (self.relative(key), line)
-            && known.record.mod_revision > moment.revision
-        {
-            // It has no commit of its own, or shares one with later revisions; but this key has not changed since.
-            let tree = CommitInfo::read(&odb, flush.data)?.tree;
-            if let Some(blob) = changes::find(&self.repository, tree, relative)? {
-                return Ok(Some(Value { bytes: self.value(blob, Some(known.form))?, known: Some(known) }));
-            }
-        }
-        let Some(blob) = blob else { return Ok(None) };
-        let is_that = match (self.relative(key), line) {
-            (Some(relative), Some((_, flush))) => {
-                let tree = CommitInfo::read(&odb, flush.data)?.tree;
-                changes::find(&self.repository, tree, relative)? == Some(blob)
-            }
-            (_, line) => line.is_some(),
+        let blob = changes::find(&self.repository, moment.commit.tree, relative)?;
+        let in_flush = match line {
+            Some((_, flush)) => changes::find(&self.repository, CommitInfo::read(&odb, flush.data)?.tree, relative)?,
+            None => None,
         };
-        let known = line.map(|(known, _)| known).filter(|_| is_that);
+        // What changed it has no commit of its own, or shares one with later revisions; but it has not changed since.
+        let is_later = line.is_some_and(|(known, _)| known.record.mod_revision > moment.revision);
+        let Some(blob) = in_flush.filter(|_| is_later).or(blob) else { return Ok(None) };
+        let known = line.map(|(known, _)| known).filter(|_| in_flush == Some(blob));
         Ok(Some(Value { bytes: self.value(blob, known.map(|known| known.form))?, known }))
     }
 
@@ -217,18 +215,21 @@ impl History {
     ) -> Result<Vec<(Option<Revisions>, CommitInfo)>, HistoryError> {
         let odb = self.odb()?;
         // What people have committed since.
-        let mut found: Vec<_> = self.line(&odb, Some(&self.tip), self.head, limit)?;
+        let people = self.line(&odb, Some(&self.tip), self.head, limit)?;
+        let mut found: Vec<_> = people.into_iter().map(|step| (None, step.commit)).collect();
         let mut newer = Some(self.tip.clone());
         while let Some(flush) =
             newer.take().filter(|flush| found.len() < limit && !since.is_some_and(|since| flush.is_before(since)))
         {
             let older = self.before(&odb, &flush)?;
-            let mut steps = self.line(&odb, older.as_ref(), flush.data, limit - found.len())?;
-            self.judge(&odb, &mut steps, older.as_ref(), &flush)?;
-            found.extend(steps);
+            let steps = self.line(&odb, older.as_ref(), flush.data, limit - found.len())?;
+            let mut judge = Judge::new(self, &odb, older.as_ref(), &flush, &steps)?;
+            for step in steps {
+                found.push((judge.revisions(&step)?, step.commit));
+            }
             newer = older;
         }
-        Ok(found.into_iter().map(|step| (step.revisions, step.commit)).collect())
+        Ok(found)
     }
 }
 

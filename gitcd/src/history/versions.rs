@@ -8,9 +8,9 @@
 use git2::{Odb, Oid};
 
 use super::flush::Flush;
-use super::line::Step;
+use super::line::{Judge, Step};
 use super::moment::When;
-use super::{CommitInfo, History, HistoryError};
+use super::{CommitInfo, History, HistoryError, Revisions};
 use crate::git::changes;
 use crate::git::form::Form;
 use crate::git::lookup::{Known, Lookup};
@@ -61,7 +61,7 @@ type Trees = [Option<Oid>; 2];
 /// A change of a file: in which commit of this branch, and in which it was brought.
 struct Walked {
     what: What,
-    step: Step,
+    revisions: Option<Revisions>,
     brought: CommitInfo,
     trees: Trees,
 }
@@ -164,8 +164,8 @@ impl History {
             return Ok(vec![last(what, commit, Some(trees))]);
         }
         let mut found = Vec::new();
-        for Walked { what, step, brought: commit, trees } in self.walk(odb, relative, window)? {
-            let revision = step.revisions.filter(|own| own.first == own.last).map(|own| own.last);
+        for Walked { what, revisions, brought: commit, trees } in self.walk(odb, relative, window)? {
+            let revision = revisions.filter(|own| own.first == own.last).map(|own| own.last);
             found.push(if found.is_empty() && now.is_some() {
                 last(what, commit, Some(trees))
             } else {
@@ -214,7 +214,7 @@ impl History {
     /// The commits of this branch between two flushes that changed a file, the newest first; each with the commit that brought the change.
     fn walk(&self, odb: &Odb<'_>, relative: &[u8], window: &Window<'_>) -> Result<Vec<Walked>, HistoryError> {
         let blob = |tree: Oid| changes::find(&self.repository, tree, relative);
-        let mut steps = self.line(odb, window.older, window.newer.data, usize::MAX)?;
+        let steps = self.line(odb, window.older, window.newer.data, usize::MAX)?;
         let (mut found, mut known) = (Vec::new(), None);
         for (at, step) in steps.iter().enumerate() {
             let here = match known.take() {
@@ -233,16 +233,14 @@ impl History {
             let brought = self.brought(odb, relative, step, here)?;
             found.push((what, at, brought, [before, Some(step.commit.tree)]));
         }
-        if !found.is_empty() {
-            self.judge(odb, &mut steps, window.older, window.newer)?;
+        if found.is_empty() {
+            return Ok(Vec::new());
         }
-        let walked = found.into_iter().map(|(what, at, brought, trees)| Walked {
-            what,
-            step: steps[at].clone(),
-            brought,
-            trees,
+        let mut judge = Judge::new(self, odb, window.older, window.newer, &steps)?;
+        let walked = found.into_iter().map(|(what, at, brought, trees)| {
+            Ok(Walked { what, revisions: judge.revisions(&steps[at])?, brought, trees })
         });
-        Ok(walked.collect())
+        walked.collect()
     }
 
     /// The commit that a merge took a file from; the merge itself, if it made it of both.
