@@ -48,6 +48,7 @@ use git2::{Oid, Repository};
 
 use super::entries::Entries;
 use super::graph::Graph;
+use super::join::Join;
 use super::load::{Names, Snapshot};
 use super::pack::{self, Placed};
 use super::refs::Refs;
@@ -182,6 +183,8 @@ pub struct Branch {
     local_values: HashMap<Bytes, (Oid, Bytes)>,
     local_changed: bool,
     commits: usize,
+    /// What the next metadata commit has to say of histories that came together.
+    joins: Vec<Join>,
     overhead: usize,
     time: Option<SystemTime>,
     path: Vec<u8>,

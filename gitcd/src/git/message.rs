@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use super::join::Join;
+
 /// What happened to a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verb {
@@ -97,6 +99,16 @@ pub(super) fn trailers(first: i64, last: i64, clients: &[String]) -> String {
             writeln!(text, "Client: {client}").expect("a string takes everything");
             seen.push(client);
         }
+    }
+    text
+}
+
+/// The message of a metadata commit.
+pub(super) fn metadata(revision: i64, joins: &[Join]) -> String {
+    let mut text = format!("metadata at revision {revision}\n");
+    for (number, join) in joins.iter().enumerate() {
+        let blank = if number == 0 { "\n" } else { "" };
+        writeln!(text, "{blank}{join}").expect("a string takes everything");
     }
     text
 }

@@ -11,6 +11,7 @@ mod delta;
 mod entries;
 pub mod form;
 pub mod graph;
+pub(crate) mod join;
 mod line;
 mod load;
 pub mod lookup;

@@ -4,6 +4,7 @@ use git2::{ObjectType, Odb, Oid};
 
 use super::moment::When;
 use super::{History, HistoryError};
+use crate::git::join::Join;
 use crate::git::object;
 
 /// A metadata commit: what was written to Git at once.
@@ -18,6 +19,8 @@ pub(super) struct Flush {
     pub(super) revision: i64,
     /// In seconds since 1970.
     pub(super) time: i64,
+    /// The histories that came together in it.
+    pub(super) joins: Vec<Join>,
 }
 
 impl Flush {
@@ -33,7 +36,8 @@ impl Flush {
             Some(revision) => revision,
             None => in_state(odb, commit.tree)?,
         };
-        Ok(Self { metadata: oid, tree: commit.tree, previous, data, revision, time: commit.time })
+        let joins = Join::all(&commit.message);
+        Ok(Self { metadata: oid, tree: commit.tree, previous, data, revision, time: commit.time, joins })
     }
 
     /// Whether nothing of it is from a moment or after it.

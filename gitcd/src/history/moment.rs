@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use git2::Odb;
 
 use super::flush::Flush;
-use super::line::{Judge, Step};
+use super::line::Step;
 use super::versions::local;
 use super::{CommitInfo, History, HistoryError, Revisions};
 use crate::git::changes::{self, Changes};
@@ -125,29 +125,17 @@ impl History {
         older: &Flush,
         newer: &Flush,
     ) -> Result<Option<(i64, CommitInfo)>, HistoryError> {
-        let steps = self.line(odb, Some(older), newer.data, usize::MAX)?;
-        let mut judge = Judge::new(self, odb, Some(older), newer, &steps)?;
+        let steps = self.line(odb, Some(older), Some(newer), newer.data, usize::MAX)?;
         if let When::Revision(asked) = when {
-            let may_be = |step: &&Step| step.commit.revisions().is_some_and(|own| own.last <= asked);
-            for step in steps.iter().filter(may_be) {
-                if let Some(own) = judge.revisions(step)? {
-                    return Ok(Some((own.last, step.commit.clone())));
-                }
-            }
-            return Ok(None);
+            let own = |step: &Step| step.revisions().map(|own| own.last).filter(|last| *last <= asked);
+            return Ok(steps.into_iter().find_map(|step| Some((own(&step)?, step.commit))));
         }
         let is_after = |step: &Step| matches!(when, When::Time(time) if step.commit.time > time);
         let count = steps.iter().rev().take_while(|step| !is_after(step)).count();
         let Some(found) = steps[steps.len() - count..].first() else { return Ok(None) };
         // Of a merge, or a person's commit, it is known that it came after those below.
-        let mut known = older.revision;
-        for step in &steps[steps.len() - count..] {
-            if let Some(own) = judge.revisions(step)? {
-                known = own.last;
-                break;
-            }
-        }
-        Ok(Some((known, found.commit.clone())))
+        let known = steps[steps.len() - count..].iter().find_map(Step::revisions);
+        Ok(Some((known.map_or(older.revision, |own| own.last), found.commit.clone())))
     }
 
     /// The value of a whole key at a moment.
@@ -215,18 +203,15 @@ impl History {
     ) -> Result<Vec<(Option<Revisions>, CommitInfo)>, HistoryError> {
         let odb = self.odb()?;
         // What people have committed since.
-        let people = self.line(&odb, Some(&self.tip), self.head, limit)?;
+        let people = self.line(&odb, Some(&self.tip), None, self.head, limit)?;
         let mut found: Vec<_> = people.into_iter().map(|step| (None, step.commit)).collect();
         let mut newer = Some(self.tip.clone());
         while let Some(flush) =
             newer.take().filter(|flush| found.len() < limit && !since.is_some_and(|since| flush.is_before(since)))
         {
             let older = self.before(&odb, &flush)?;
-            let steps = self.line(&odb, older.as_ref(), flush.data, limit - found.len())?;
-            let mut judge = Judge::new(self, &odb, older.as_ref(), &flush, &steps)?;
-            for step in steps {
-                found.push((judge.revisions(&step)?, step.commit));
-            }
+            let steps = self.line(&odb, older.as_ref(), Some(&flush), flush.data, limit - found.len())?;
+            found.extend(steps.into_iter().map(|step| (step.revisions(), step.commit)));
             newer = older;
         }
         Ok(found)

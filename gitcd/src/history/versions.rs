@@ -8,7 +8,7 @@
 use git2::{Odb, Oid};
 
 use super::flush::Flush;
-use super::line::{Judge, Step};
+use super::line::Step;
 use super::moment::When;
 use super::{CommitInfo, History, HistoryError, Revisions};
 use crate::git::changes;
@@ -188,6 +188,9 @@ impl History {
         window: &Window<'_>,
         revision: i64,
     ) -> Result<Option<(CommitInfo, Trees)>, HistoryError> {
+        if !window.newer.joins.is_empty() {
+            return Ok(None);
+        }
         let until = window.older.map(|older| older.data);
         let blob = |tree: Oid| changes::find(&self.repository, tree, relative);
         let mut next = Some(window.newer.data);
@@ -199,12 +202,10 @@ impl History {
                     let before = CommitInfo::read(odb, commit.parents[0])?.tree;
                     let last = CommitInfo::read(odb, window.newer.data)?.tree;
                     let here = blob(commit.tree)?;
-                    // Commits of another store may have become ours, and its revisions are other ones.
                     let is_it = blob(before)? != here && blob(last)? == here;
                     let trees = [Some(before), Some(commit.tree)];
                     return Ok(is_it.then_some((commit, trees)));
                 }
-                // A merge has revisions of its own, which no message says.
                 _ => return Ok(None),
             }
         }
@@ -214,9 +215,9 @@ impl History {
     /// The commits of this branch between two flushes that changed a file, the newest first; each with the commit that brought the change.
     fn walk(&self, odb: &Odb<'_>, relative: &[u8], window: &Window<'_>) -> Result<Vec<Walked>, HistoryError> {
         let blob = |tree: Oid| changes::find(&self.repository, tree, relative);
-        let steps = self.line(odb, window.older, window.newer.data, usize::MAX)?;
+        let steps = self.line(odb, window.older, Some(window.newer), window.newer.data, usize::MAX)?;
         let (mut found, mut known) = (Vec::new(), None);
-        for (at, step) in steps.iter().enumerate() {
+        for step in &steps {
             let here = match known.take() {
                 Some((tree, blob)) if tree == step.commit.tree => blob,
                 _ => blob(step.commit.tree)?,
@@ -231,16 +232,10 @@ impl History {
                 (_, None) => What::Delete,
             };
             let brought = self.brought(odb, relative, step, here)?;
-            found.push((what, at, brought, [before, Some(step.commit.tree)]));
+            let trees = [before, Some(step.commit.tree)];
+            found.push(Walked { what, revisions: step.revisions(), brought, trees });
         }
-        if found.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut judge = Judge::new(self, odb, window.older, window.newer, &steps)?;
-        let walked = found.into_iter().map(|(what, at, brought, trees)| {
-            Ok(Walked { what, revisions: judge.revisions(&steps[at])?, brought, trees })
-        });
-        walked.collect()
+        Ok(found)
     }
 
     /// The commit that a merge took a file from; the merge itself, if it made it of both.

@@ -3,6 +3,7 @@
 use git2::{Oid, Repository};
 
 use super::super::entries::Entries;
+use super::super::join::Join;
 use super::super::line::{Home, Line, Record};
 use super::super::reader::{Problem, Reader};
 use super::super::refs::Refs;
@@ -48,6 +49,7 @@ impl Branch {
         let content = Content { data, local: Tree::default(), trie, root: Entries::default() };
         let pair = Pair { data: commit, metadata: Oid::ZERO_SHA1 };
         let mut branch = Branch::new(config, repository, refs, pair, State::default(), content);
+        branch.joins.push(Join::Adopted { data: commit });
         branch.begin(state, Some(commit), previous)?;
         Ok(branch)
     }

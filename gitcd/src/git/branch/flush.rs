@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use super::super::entries::Entry;
 use super::super::graph::Graph;
+use super::super::message;
 use super::super::pack::Kind;
 use super::super::refs::RefError;
 use super::super::state::FORMAT;
@@ -151,7 +152,7 @@ impl Branch {
         let (root, _) = self.root.write(&mut self.pack, &mut self.scratch);
         let time = self.time.unwrap_or_else(SystemTime::now);
         let parents: Vec<git2::Oid> = previous.into_iter().chain([self.data_commit]).collect();
-        let message = format!("metadata at revision {}\n", state.revision);
+        let message = message::metadata(state.revision, &std::mem::take(&mut self.joins));
         self.write_commit(root, &parents, time, &message)
     }
 }

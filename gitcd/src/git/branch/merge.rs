@@ -7,6 +7,7 @@ use bytes::Bytes;
 use git2::Oid;
 
 use super::super::graph::Graph;
+use super::super::join::Join;
 use super::super::line::{Home, Line};
 use super::super::message::{self, Subject, Verb};
 use super::super::{form, load};
@@ -89,6 +90,7 @@ impl Branch {
         self.overhead += self.data.take_overhead();
         if *fast_forward && follows && tree == their_commit.tree {
             self.data_commit = *theirs;
+            self.joins.push(Join::FastForward { ours, theirs: *theirs });
             return Ok(Joined::FastForward);
         }
         let mut parents = [ours, *theirs];
@@ -103,6 +105,7 @@ impl Branch {
         self.data_commit = self.write_commit(tree, &parents, at, &text);
         self.identity = own;
         self.commits += 1;
+        self.joins.push(Join::Merged { ours, theirs: *theirs });
         Ok(Joined::Merged)
     }
 

@@ -172,6 +172,7 @@ impl Branch {
             local_values: std::collections::HashMap::new(),
             local_changed: false,
             commits: 0,
+            joins: Vec::new(),
             overhead: 0,
             time: None,
             path: Vec::new(),
