@@ -212,7 +212,7 @@ opposite one. Everything is verified after it: objects, contents, owners, status
 - *Ready* is told by kube-apiserver's audit log: from the start of the process to the last object's first status. So are calls, of objects: gets and writes, not lists
   and watches.
 - A *restart* ends when as many reconciles have ended as there are objects; *resync* likewise, from the first of them. Both are told by the contestant's own
-  `controller_runtime_reconcile_total`, asked every 50 ms.
+  `controller_runtime_reconcile_total`, asked every 10 ms.
 - *Memory* is resident memory, programs included; *of it its own* is heap and stacks. CPU is that of the contestant, which shares the cores with kube-apiserver
   and gitcd.
 ",

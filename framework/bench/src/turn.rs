@@ -18,7 +18,7 @@ use crate::requests::{Counts, Requests};
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_mins(20);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Requests under way at once while objects are made for the contestant.
 const MAKERS: usize = 16;
 

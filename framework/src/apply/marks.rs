@@ -23,18 +23,27 @@ pub(super) fn id<O: Object>(kind: &Kind<O>, owner: &O) -> String {
     format!("applyset-{}-v1", BASE64_URL_SAFE_NO_PAD.encode(digest))
 }
 
-/// Writes the digest of everything else on it, and returns it, with everything else as a value.
-pub(super) fn sign<K: Object + Serialize>(wanted: &mut K) -> Result<(Fingerprint, Value), serde_json::Error> {
+/// Tells what is wanted from what was wanted before. Takes a microsecond or two; a type whose maps have another order each time has another one each time.
+pub(super) fn fingerprint<K: Object + Serialize>(wanted: &mut K) -> Result<Fingerprint, serde_json::Error> {
+    wanted.meta_mut().annotations.get_or_insert_default().remove(APPLIED);
+    Ok(digest(&serde_json::to_vec(wanted)?))
+}
+
+/// Writes the digest of everything else on it, and returns everything else as a value.
+pub(super) fn sign<K: Object + Serialize>(wanted: &mut K) -> Result<Value, serde_json::Error> {
     wanted.meta_mut().annotations.get_or_insert_default().remove(APPLIED);
     let mut content = serde_json::to_value(&*wanted)?;
     // Maps may have another order each time. With another digest each time nothing would ever be as it should be.
     content.sort_all_objects();
-    let whole = Sha256::digest(serde_json::to_vec(&content)?);
-    let mut digest = Fingerprint::default();
-    digest.copy_from_slice(&whole[..size_of::<Fingerprint>()]);
-    let text = BASE64_URL_SAFE_NO_PAD.encode(digest);
+    let text = BASE64_URL_SAFE_NO_PAD.encode(digest(&serde_json::to_vec(&content)?));
     wanted.meta_mut().annotations.get_or_insert_default().insert(APPLIED.to_owned(), text);
-    Ok((digest, content))
+    Ok(content)
+}
+
+fn digest(text: &[u8]) -> Fingerprint {
+    let (whole, mut digest) = (Sha256::digest(text), Fingerprint::default());
+    digest.copy_from_slice(&whole[..size_of::<Fingerprint>()]);
+    digest
 }
 
 /// Not part of the digest: who writes it says nothing about what is wanted.

@@ -50,7 +50,7 @@ pub use self::changes::{Change, changes};
 pub use self::differences::{Difference, differences};
 pub use self::error::ApplyError;
 pub use self::marks::{APPLIED, PART_OF};
-use self::marks::{id, sign, stamp};
+use self::marks::{fingerprint, id, sign, stamp};
 use crate::cache::Cache;
 use crate::{Key, Kind, Known, Object};
 
@@ -166,10 +166,11 @@ impl<'a, O: Object> Set<'a, O> {
         }
         self.applied.insert((cache.kind().path(), key.clone()));
         let encode = |source| ApplyError::Encode { kind: kind(), key: key.clone(), source };
-        let (digest, mut content) = sign(&mut wanted).map_err(encode)?;
-        if known.as_ref().is_some_and(|known| known.settled() == Some(digest)) {
+        let asked = fingerprint(&mut wanted).map_err(encode)?;
+        if known.as_ref().is_some_and(|known| known.settled() == Some(asked)) {
             return Ok(Applied::Unchanged);
         }
+        let mut content = sign(&mut wanted).map_err(encode)?;
         let live = || known.as_ref().map(|known| known.object().object());
         if self.stamps {
             stamp(&mut wanted, live().as_deref());
@@ -184,7 +185,7 @@ impl<'a, O: Object> Set<'a, O> {
             let differences = differences(&wanted, &known.object().value());
             if differences.is_empty() {
                 // Until it changes, or something else is wanted, nobody has to look again.
-                cache.settle(&key, known, digest);
+                cache.settle(&key, known, asked);
                 return Ok(Applied::Unchanged);
             }
             // Values may be secrets.
