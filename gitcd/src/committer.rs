@@ -235,6 +235,7 @@ impl Committer {
             self.stage_through(merge.before(), stopped)?;
             self.merge(&merge)?;
             self.store.merged();
+            self.heads.send_modify(|head| head.merges += 1);
         }
         self.stage_through(durable, stopped)?;
         if self.oldest.is_none() {

@@ -31,6 +31,7 @@ pub use self::work::Work;
 pub(crate) use self::work::{Applied, Timed};
 use crate::api::Member;
 use crate::committer;
+use crate::maintenance;
 use crate::status::Reporter;
 use crate::store::Store;
 
@@ -56,6 +57,8 @@ pub struct Source {
     pub store: Arc<Store>,
     /// Its committer.
     pub committer: Arc<committer::Counters>,
+    /// What keeps its repository in order.
+    pub maintenance: Arc<maintenance::Counters>,
     /// Its remotes.
     pub status: Arc<Reporter>,
     /// Its requests.

@@ -16,6 +16,7 @@ use crate::gateway::Origins;
 use crate::git::branch;
 use crate::http;
 use crate::listener::{Bound, Incoming, ListenError, Ports};
+use crate::maintenance::Maintenance;
 use crate::metrics::{Network, Requests, Scrapes, Source};
 use crate::pull::lease::{self, Lease, LeaseError};
 use crate::pull::owner::Served;
@@ -109,6 +110,7 @@ pub struct Server {
     compaction: Option<tokio::task::JoinHandle<()>>,
     puller: Arc<Puller>,
     pulling: tokio::task::JoinHandle<()>,
+    upkeep: tokio::task::JoinHandle<()>,
     lease: Option<Arc<Lease>>,
     _lock: StateLock,
 }
@@ -155,7 +157,8 @@ impl Server {
         let committer = committer.spawn().map_err(ServeError::Thread)?;
         let joiner = Joiner::new(store.clone(), heads, config.branch.clone())?;
         let puller = Arc::new(Puller::new(Arc::new(joiner), config.pull.clone()));
-        let backend = backend(&config, &store, &addresses);
+        let maintenance = Arc::new(Maintenance::new(recovery::git_dir(&config.branch.repository)));
+        let backend = backend(&config, &store, &addresses, &maintenance);
         let requests = Requests::default();
         let source = Arc::new(Source {
             member: backend.member.clone(),
@@ -163,6 +166,7 @@ impl Server {
             quota: config.limits.quota_backend_bytes,
             store: store.clone(),
             committer: counters,
+            maintenance: maintenance.counters().clone(),
             status: Arc::new(Reporter::new(puller.clone(), lease.clone())),
             requests: requests.clone(),
             network: Arc::default(),
@@ -190,18 +194,11 @@ impl Server {
         let compaction =
             config.retention.map(|retention| tokio::spawn(async move { compactor::run(&compacting, retention).await }));
         config.served.add(puller.joiner().clone(), puller.statuses().clone());
-        let pulling = {
-            let (puller, lease, stopped) = (puller.clone(), lease.clone(), stop.subscribe());
-            tokio::spawn(async move {
-                let people = pull::people::follow(puller.joiner().clone(), puller.statuses().clone(), stopped.clone());
-                let leased = async {
-                    if let Some(lease) = lease {
-                        lease.serve(puller.joiner(), puller.statuses(), stopped.clone()).await;
-                    }
-                };
-                tokio::join!(people, leased, puller.clone().run(stopped.clone()));
-            })
+        let upkeep = {
+            let stopped = stop.subscribe();
+            tokio::spawn(async move { maintenance.run(stopped).await })
         };
+        let pulling = tokio::spawn(follow(puller.clone(), lease.clone(), stop.subscribe()));
         Ok(Self {
             store,
             writer,
@@ -213,6 +210,7 @@ impl Server {
             compaction,
             puller,
             pulling,
+            upkeep,
             lease,
             _lock: opened.lock,
         })
@@ -252,7 +250,7 @@ impl Server {
         if let Some(compaction) = &self.compaction {
             compaction.abort();
         }
-        let _ended = self.pulling.await;
+        let _ended = tokio::join!(self.pulling, self.upkeep);
         // Writes that were accepted are answered before streams end.
         self.store.stop().await;
         for listener in self.listeners {
@@ -274,6 +272,17 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Follows people, the lease and the remotes, until it is told to stop.
+async fn follow(puller: Arc<Puller>, lease: Option<Arc<Lease>>, stopped: watch::Receiver<bool>) {
+    let people = pull::people::follow(puller.joiner().clone(), puller.statuses().clone(), stopped.clone());
+    let leased = async {
+        if let Some(lease) = lease {
+            lease.serve(puller.joiner(), puller.statuses(), stopped.clone()).await;
+        }
+    };
+    tokio::join!(people, leased, puller.clone().run(stopped.clone()));
 }
 
 /// Recovers the branch, after its lease was taken if there is to be one.
@@ -303,7 +312,7 @@ async fn give_up(lease: Option<&Arc<Lease>>) {
     }
 }
 
-fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr]) -> Backend {
+fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr], maintenance: &Arc<Maintenance>) -> Backend {
     let derived = |what: &str| {
         let digest = Sha1::digest(format!("{what} {} {}", config.branch.name, config.branch.data_reference));
         u64::from_be_bytes(digest[..8].try_into().expect("a SHA-1 has 20 bytes"))
@@ -327,6 +336,7 @@ fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr]) -> Bac
         progress_interval: config.progress_interval,
         repository: Arc::new(config.branch.repository.clone()),
         pages: Arc::default(),
+        maintenance: maintenance.clone(),
     }
 }
 

@@ -51,7 +51,8 @@ impl Maintenance for Backend {
 
     async fn defragment(&self, _: Request<pb::DefragmentRequest>) -> Result<Response<pb::DefragmentResponse>, Status> {
         let _timed = Timed::begin(self.store.counters.work.clone(), |work| &work.defragmentations);
-        // There are no free pages that could be given back: packs are written once and have no holes.
+        // It may take minutes, and clients wait for seconds: it goes on in the background.
+        self.maintenance.ask();
         Ok(Response::new(pb::DefragmentResponse { header: None }))
     }
 

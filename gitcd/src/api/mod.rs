@@ -31,6 +31,7 @@ use tonic_health::pb::health_server::HealthServer;
 
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 
+use crate::maintenance::Maintenance;
 use crate::proto::etcdserverpb::ResponseHeader;
 use crate::proto::etcdserverpb::auth_server::AuthServer;
 use crate::proto::etcdserverpb::cluster_server::ClusterServer;
@@ -90,6 +91,8 @@ pub struct Backend {
     pub repository: Arc<std::path::PathBuf>,
     /// Lists under way.
     pub pages: Arc<Pages>,
+    /// Keeps the repository in order.
+    pub maintenance: Arc<Maintenance>,
 }
 
 impl Backend {

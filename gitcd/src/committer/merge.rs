@@ -18,7 +18,6 @@ impl Committer {
     pub(super) fn merge(&mut self, merge: &Merge) -> Result<(), Failure> {
         if merge.writes > 0 && self.staged >= merge.last() {
             // It was committed before this process began.
-            self.heads.send_modify(|head| head.merges += 1);
             return Ok(());
         }
         let entries = self.store.log(merge.first, merge.writes as usize);
@@ -52,9 +51,7 @@ impl Committer {
         }
         self.counters.revisions.fetch_add(merge.writes.max(0) as u64, Ordering::Relaxed);
         self.staged = merge.last();
-        self.flush()?;
-        self.heads.send_modify(|head| head.merges += 1);
-        Ok(())
+        self.flush()
     }
 
     /// The last state of every key that entries change, and who changed them.

@@ -19,9 +19,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::Inner;
 use super::input::Input;
 use super::problem::Problem;
-use super::program::{Program, Running, complaint};
 use super::route::{Service, answer};
 use crate::git::pkt_line;
+use crate::program::{Program, Running, complaint};
 
 /// A negotiation names references and commits that both sides have.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;

@@ -22,7 +22,7 @@ mod input;
 mod name;
 mod owner;
 mod problem;
-mod program;
+
 mod push;
 mod recent;
 mod refusals;
@@ -45,7 +45,7 @@ pub(crate) use self::route::EVENTS_HEADER;
 
 use self::access::Gate;
 use self::problem::Problem;
-use self::program::Program;
+use crate::program::Program;
 
 /// More at once than this is no bound.
 const MAX_PERMITS: usize = 1 << 20;
@@ -148,7 +148,7 @@ impl Host {
     /// # Errors
     /// [`StartError`].
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        let git = Program::find().await?;
+        let git = Program::find().await.map_err(StartError::NoGit)?;
         let root_error = |source| StartError::Root { path: config.root.clone(), source };
         let root = config.root.canonicalize().map_err(root_error)?;
         if !root.is_dir() {

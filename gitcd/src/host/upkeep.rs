@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::Inner;
-use super::program::{Running, complaint};
+use crate::maintenance::sweep;
+use crate::program::{Running, complaint};
 
 /// Fewer are never worth it, whatever is configured.
 const FEW: usize = 10;
@@ -25,9 +26,6 @@ const NICE: i32 = 10;
 
 /// After a failure a repository is left alone for so long.
 const REST: Duration = Duration::from_mins(10);
-
-/// A file that nobody has written to for so long nobody will finish.
-const ABANDONED: Duration = Duration::from_hours(24);
 
 /// The repositories that are being repacked, and those that could not be, until when they are left alone.
 #[derive(Clone, Debug, Default)]
@@ -138,23 +136,6 @@ fn packs(folder: &Path) -> usize {
     packs.saturating_sub(kept)
 }
 
-/// Removes what an earlier `git` that was killed has not finished. Git itself removes such files only when somebody runs `git prune`,
-/// and some of them not even then.
-fn sweep(folder: &Path) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let is_unfinished = [".tmp-", "tmp_"].iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()));
-        let modified = || entry.metadata().and_then(|metadata| metadata.modified()).ok();
-        let is_old = || modified().and_then(|at| at.elapsed().ok()).is_some_and(|age| age > ABANDONED);
-        if is_unfinished && is_old() {
-            match std::fs::remove_file(entry.path()) {
-                Ok(()) => tracing::info!(file = %entry.path().display(), "removed what a killed git has left"),
-                Err(error) => tracing::debug!(file = %entry.path().display(), %error, "cannot remove an old file"),
-            }
-        }
-    }
-}
-
 /// `None` if it was stopped before its end.
 async fn repack(host: &Inner, repository: &Path, stop: impl Future<Output = ()>) -> Option<Result<(), String>> {
     let mut running = match start(host, repository) {
@@ -215,24 +196,6 @@ mod tests {
         assert!(are_many(folder.path()));
         std::fs::write(folder.path().join("objects/pack/pack-more.keep"), "").unwrap();
         assert!(!are_many(folder.path()), "one may not be joined");
-    }
-
-    #[test]
-    fn what_killed_programs_left_is_removed_when_it_is_old() {
-        let folder = with_packs(1);
-        let packs = folder.path().join("objects/pack");
-        let old = std::time::SystemTime::now() - ABANDONED - Duration::from_mins(1);
-        for (name, is_old) in [(".tmp-12-pack-ab.pack", true), ("tmp_pack_x", true), ("tmp_idx_y", false)] {
-            let file = std::fs::File::create(packs.join(name)).unwrap();
-            if is_old {
-                file.set_modified(old).unwrap();
-            }
-        }
-        std::fs::File::options().append(true).open(packs.join("pack-0.pack")).unwrap().set_modified(old).unwrap();
-        sweep(&packs);
-        let mut left: Vec<_> = std::fs::read_dir(&packs).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, ["pack-0.pack", "tmp_idx_y"]);
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl Source {
             ),
             (
                 "etcd_disk_backend_defrag_duration_seconds",
-                "The latency distribution of defragmentations, which have nothing to do",
+                "The latency distribution of requests to defragment, which is done in the background",
                 &work.defragmentations,
             ),
             (
@@ -155,7 +155,8 @@ impl Source {
             out.amounts(name, help, SECONDS_PER_NANO, amounts)?;
         }
         let help = "Whether or not defrag is active on the member. 1 means active, 0 means not";
-        out.gauge("etcd_disk_defrag_inflight", help, 0.0)?;
+        let running = self.maintenance.running.load(Ordering::Relaxed) as f64;
+        out.gauge("etcd_disk_defrag_inflight", help, running)?;
         let put = work.put_bytes.load(Ordering::Relaxed) as f64;
         let help = "The total size of put kv pairs seen by this member";
         out.gauge("etcd_debugging_mvcc_total_put_size_in_bytes", help, put)?;

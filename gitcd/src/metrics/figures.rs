@@ -94,6 +94,11 @@ impl Source {
         let (packs, bytes) = self.packs();
         out.gauge("gitcd_pack_files", "Packs in the repository", packs)?;
         out.gauge("gitcd_pack_files_bytes", "Size of the packs in the repository and their indices", bytes)?;
+        let upkeep = &self.maintenance;
+        out.counter("gitcd_pack_joins", "How often packs were joined in the background", load(&upkeep.joins))?;
+        out.counter("gitcd_pack_join_failures", "How often that failed", load(&upkeep.failures))?;
+        let help = "Time that it took in all, of a process that comes after all others";
+        out.counter("gitcd_pack_join_seconds", help, load(&upkeep.milliseconds) / 1000.0)?;
         let refused = f64::from(u8::from(store.unavailable().is_some()));
         out.gauge("gitcd_writes_refused", "1 while writes are refused", refused)?;
         let Some(lease) = self.status.lease() else { return Ok(()) };

@@ -218,6 +218,8 @@ impl Joiner {
     pub async fn join(&self, theirs: Oid, how: &How) -> Result<Joined, JoinError> {
         let _turn = self.turn.lock().await;
         let mut heads = self.heads.clone();
+        // What a former merge brought is in the store before it is in Git, also after a crash: until then it would be taken for what clients have written here.
+        self.settled(&mut heads).await?;
         let head = *heads.borrow_and_update();
         if how.on_top_of.is_some_and(|expected| expected != head.data) {
             return Ok(Joined::Moved);
@@ -275,11 +277,17 @@ impl Joiner {
             Err(store::Error::Conflict(_)) => return Ok(Joined::Moved),
             done => done?,
         };
-        while heads.borrow().merges <= head.merges {
-            self.changed(&mut heads).await?;
-        }
+        self.settled(&mut heads).await?;
         let keys = done.last.since(done.first) + usize::from(done.last >= done.first);
         Ok(Joined::Done { keys, conflicts: done.conflicts, rejected: plan.rejected })
+    }
+
+    /// Waits until all merges are in Git.
+    async fn settled(&self, heads: &mut watch::Receiver<Head>) -> Result<(), JoinError> {
+        while self.store.has_merges() {
+            self.changed(heads).await?;
+        }
+        Ok(())
     }
 
     async fn changed(&self, heads: &mut watch::Receiver<Head>) -> Result<(), JoinError> {

@@ -120,6 +120,11 @@ impl Store {
         self.progress.lock().merges.front().cloned()
     }
 
+    /// Whether there are merges that are not in Git.
+    pub(crate) fn has_merges(&self) -> bool {
+        !self.progress.lock().merges.is_empty()
+    }
+
     /// The oldest merge is in Git.
     pub(crate) fn merged(&self) {
         self.progress.lock().merges.pop_front();

@@ -20,4 +20,5 @@ mod restore;
 mod traces;
 mod transport;
 mod trim;
+mod upkeep;
 mod wire;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use gitcd::api::{Backend, Limits, Member};
+use gitcd::maintenance::Maintenance;
 use gitcd::proto::etcdserverpb as pb;
 use gitcd::proto::etcdserverpb::kv_server::Kv;
 use gitcd::proto::etcdserverpb::lease_server::Lease;
@@ -27,6 +28,7 @@ impl Service {
             progress_interval: Duration::from_hours(1),
             repository: Arc::default(),
             pages: Arc::default(),
+            maintenance: Arc::new(Maintenance::new("/nowhere".into())),
         })
     }
 

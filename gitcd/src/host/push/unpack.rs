@@ -9,11 +9,11 @@ use tokio::io::AsyncWriteExt;
 use super::super::Inner;
 use super::super::input::Input;
 use super::super::problem::Problem;
-use super::super::program::{Running, complaint};
 use super::commands::Push;
 use super::plain;
 use super::quarantine::Quarantine;
 use super::report::Report;
+use crate::program::{Running, complaint};
 
 /// Why a pack is not taken.
 #[derive(Debug)]

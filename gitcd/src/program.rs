@@ -9,8 +9,6 @@ use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
-use super::StartError;
-
 /// What is kept of what a program complains about.
 const COMPLAINT_BYTES: usize = 4 << 10;
 
@@ -19,27 +17,26 @@ const MANNERS: Duration = Duration::from_secs(5);
 
 /// How to run `git`.
 #[derive(Clone, Debug)]
-pub(super) struct Program {
+pub(crate) struct Program {
     path: OsString,
 }
 
 impl Program {
     /// Looks whether there is one.
-    pub(super) async fn find() -> Result<Self, StartError> {
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub(crate) async fn find() -> io::Result<Self> {
         let program = Self { path: std::env::var_os("PATH").unwrap_or_default() };
-        let output = program.command(&["--version"]).output().await.map_err(StartError::NoGit)?;
+        let output = program.command(&["--version"]).output().await?;
         let said = String::from_utf8_lossy(&output.stdout);
         tracing::debug!(version = said.trim(), "found git");
-        if output.status.success() {
-            Ok(program)
-        } else {
-            Err(StartError::NoGit(io::Error::other(output.status.to_string())))
-        }
+        if output.status.success() { Ok(program) } else { Err(io::Error::other(output.status.to_string())) }
     }
 
     /// `git ARGUMENTS`. Nobody's configuration but the repository's counts; no hook, no helper and no shell is run. It is killed
     /// when it is dropped, and so is whatever it has started ([`Running`]).
-    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("git");
         command
             // The folders belong to whoever runs the host or to gitcd: --root says whose they are trusted to be.
@@ -66,26 +63,26 @@ impl Program {
 
 /// A program and those that it has started. Dropping it kills them all.
 #[derive(Debug)]
-pub(super) struct Running(Child);
+pub(crate) struct Running(Child);
 
 impl Running {
-    pub(super) fn start(command: &mut Command) -> io::Result<Self> {
+    pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
         command.spawn().map(Self)
     }
 
-    pub(super) fn child(&mut self) -> &mut Child {
+    pub(crate) fn child(&mut self) -> &mut Child {
         &mut self.0
     }
 
     /// Kills it and waits until it is gone, so that it writes no file any more.
-    pub(super) async fn end(mut self) {
+    pub(crate) async fn end(mut self) {
         self.kill_group();
         // It is killed; an error could only say that it has been waited for.
         let _ended = self.0.wait().await;
     }
 
     /// Lets it remove what it has not finished, and kills it if it takes long.
-    pub(super) async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         self.signal(Signal::TERM);
         let _late = tokio::time::timeout(MANNERS, self.0.wait()).await;
         self.end().await;
@@ -112,7 +109,7 @@ impl Drop for Running {
 }
 
 /// The beginning of what a program writes to standard error; the rest is read and forgotten.
-pub(super) async fn complaint(mut stream: impl AsyncRead + Unpin) -> String {
+pub(crate) async fn complaint(mut stream: impl AsyncRead + Unpin) -> String {
     let (mut kept, mut buffer) = (Vec::new(), [0; 1024]);
     while let Ok(read @ 1..) = stream.read(&mut buffer).await {
         let room = COMPLAINT_BYTES - kept.len();

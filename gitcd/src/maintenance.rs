@@ -1,0 +1,234 @@
+//! Keeps the repository of a served branch in order, in the background.
+//!
+//! Every flush brings a pack, and each makes what is read later a little slower. When there are more than Git's own `gc.autoPackLimit`, the small ones become
+//! one ([`choose`]), with deltas across all of them ([`join`]): a value or a directory that was whole at the beginning of each pack becomes a small change. Then Git's
+//! commit-graph is written, which makes `git log` quick.
+//!
+//! `git` does the work in a process of its own that comes after everybody else; writes never wait for it. `gc.auto = 0` in the repository's configuration turns it off.
+
+mod choose;
+mod index;
+mod join;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::fs::FlockOperation;
+use tokio::sync::{Notify, watch};
+
+use self::choose::Pack;
+use self::join::{JoinError, Place};
+use crate::durable;
+use crate::program::Program;
+
+/// How often the packs are counted.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// After a failure the repository is left alone for so long.
+const REST: Duration = Duration::from_mins(10);
+/// `gc.autoPackLimit`, unless the repository says otherwise: Git's own default.
+const PACK_LIMIT: i64 = 50;
+/// Fewer are never worth it, whatever is configured.
+const FEW: usize = 10;
+/// A `git gc` that began so long ago is not running any more, as Git itself sees it.
+const GC_LIMIT: Duration = Duration::from_hours(12);
+/// A file that nobody has written to for so long nobody will finish.
+const ABANDONED: Duration = Duration::from_hours(24);
+
+/// Figures for metrics.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// How often packs were joined.
+    pub joins: AtomicU64,
+    /// How often that failed.
+    pub failures: AtomicU64,
+    /// How long it took in all, in milliseconds.
+    pub milliseconds: AtomicU64,
+    /// Whether it is being done.
+    pub running: AtomicU64,
+}
+
+/// Keeps one repository in order.
+#[derive(Debug)]
+pub struct Maintenance {
+    repository: PathBuf,
+    counters: Arc<Counters>,
+    /// Somebody wants it now, and all of it.
+    asked: Notify,
+    rests_until: Mutex<Option<Instant>>,
+}
+
+/// Nobody else keeps the repository in order as long as this is there.
+struct Turn {
+    place: Place,
+    _lock: File,
+}
+
+impl Maintenance {
+    /// Of the repository with this folder, such as `store.git`.
+    pub fn new(repository: PathBuf) -> Self {
+        Self { repository, counters: Arc::default(), asked: Notify::new(), rests_until: Mutex::default() }
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// Makes one pack of all soon, in the background, however few they are.
+    pub fn ask(&self) {
+        self.asked.notify_one();
+    }
+
+    /// Works until `stopped` is true.
+    pub async fn run(&self, mut stopped: watch::Receiver<bool>) {
+        tokio::select! {
+            () = self.rounds() => {}
+            // What is under way is dropped: it leaves files that the next round removes.
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+        }
+    }
+
+    async fn rounds(&self) {
+        let git = match Program::find().await {
+            Ok(git) => git,
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "there is no git program, so packs are not joined and reading becomes slower over time; install Git 2.32 or later"
+                );
+                return std::future::pending().await;
+            }
+        };
+        loop {
+            let all = tokio::select! {
+                () = tokio::time::sleep(LOOK_EVERY) => false,
+                () = self.asked.notified() => true,
+            };
+            self.round(&git, all).await;
+        }
+    }
+
+    async fn round(&self, git: &Program, all: bool) {
+        let rests =
+            self.rests_until.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| Instant::now() < until);
+        if rests && !all {
+            return;
+        }
+        let repository = self.repository.clone();
+        let look = tokio::task::spawn_blocking(move || look(&repository, all)).await;
+        let (turn, packs) = match look.unwrap_or_else(|_| Ok(None)) {
+            Ok(Some(found)) => found,
+            Ok(None) => return,
+            Err(error) => return self.failed(&error.into()),
+        };
+        let (started, count) = (Instant::now(), packs.len());
+        let running = Running::of(&self.counters);
+        let joined = async {
+            join::join(git, &turn.place, &packs).await?;
+            join::write_commit_graph(git, &turn.place).await
+        };
+        let joined = joined.await;
+        drop(running);
+        let took = started.elapsed();
+        self.counters.milliseconds.fetch_add(u64::try_from(took.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        match joined {
+            Ok(()) => {
+                self.counters.joins.fetch_add(1, Ordering::Relaxed);
+                tracing::info!(repository = %self.repository.display(), packs = count, ?took, "joined packs");
+            }
+            Err(error) if packs.iter().any(|pack| !turn.place.packs().join(format!("{}.pack", pack.name)).exists()) => {
+                tracing::debug!(%error, "a pack went while it was to be joined; the next round does not know it");
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn failed(&self, error: &JoinError) {
+        self.counters.failures.fetch_add(1, Ordering::Relaxed);
+        *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REST);
+        let repository = self.repository.display();
+        tracing::warn!(%repository, %error, again_in = ?REST, "cannot join packs; nothing is lost, but reading becomes slower");
+    }
+}
+
+/// It is being done, until this is dropped.
+struct Running(Arc<Counters>);
+
+impl Running {
+    fn of(counters: &Arc<Counters>) -> Self {
+        counters.running.store(1, Ordering::Relaxed);
+        Self(counters.clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.store(0, Ordering::Relaxed);
+    }
+}
+
+/// What is to be done, if there is something, and nobody else does it.
+fn look(repository: &Path, all: bool) -> Result<Option<(Turn, Vec<Pack>)>, durable::Error> {
+    let folder = repository.join("objects/pack");
+    let mut packs = choose::ordinary(&folder, SystemTime::now());
+    if !all {
+        let Some(limit) = limit(repository) else { return Ok(None) };
+        if packs.len() <= limit.max(FEW) {
+            return Ok(None);
+        }
+        packs = choose::geometric(packs);
+    }
+    if packs.len() < 2 || is_being_collected(repository, SystemTime::now()) {
+        return Ok(None);
+    }
+    let own = repository.join("gitcd-maintenance");
+    durable::make_folder(&own)?;
+    let path = own.join("lock");
+    let failed = |source| durable::Error::of("lock", &path)(source);
+    let lock = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+        Err(error) => return Err(failed(error.into())),
+    }
+    sweep(&folder);
+    let place = Place { repository: repository.to_owned(), draft: own.join("pack") };
+    Ok(Some((Turn { place, _lock: lock }, packs)))
+}
+
+/// How many packs may be there; `None` if the repository is to be left alone.
+fn limit(repository: &Path) -> Option<usize> {
+    let config = git2::Config::open(&repository.join("config")).ok()?;
+    let is_on = config.get_i64("gc.auto").unwrap_or(1) > 0;
+    let limit = config.get_i64("gc.autopacklimit").unwrap_or(PACK_LIMIT);
+    usize::try_from(limit).ok().filter(|limit| is_on && *limit > 0)
+}
+
+/// Whether somebody runs `git gc`.
+fn is_being_collected(repository: &Path, now: SystemTime) -> bool {
+    let began = repository.join("gc.pid").metadata().and_then(|metadata| metadata.modified());
+    began.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age < GC_LIMIT))
+}
+
+/// Removes what a program that was killed has not finished. Git itself removes such files only when somebody runs `git prune`, and some of
+/// them not even then.
+pub(crate) fn sweep(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_unfinished = [".tmp-", "tmp_"].iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()));
+        let modified = || entry.metadata().and_then(|metadata| metadata.modified()).ok();
+        let is_old = || modified().and_then(|at| at.elapsed().ok()).is_some_and(|age| age > ABANDONED);
+        if is_unfinished && is_old() {
+            match std::fs::remove_file(entry.path()) {
+                Ok(()) => tracing::info!(file = %entry.path().display(), "removed what a killed program has left"),
+                Err(error) => tracing::debug!(file = %entry.path().display(), %error, "cannot remove an old file"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! Which packs become one.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// A pack that was written a moment ago may be the one that its branch goes on with.
+const SETTLED: Duration = Duration::from_secs(30);
+/// Each pack that stays is at least so many times as large as all smaller ones together.
+const FACTOR: u64 = 2;
+/// Files beside a pack that say that it is not an ordinary one: somebody keeps it, fetches the rest of it when needed, or waits for the end of what is in it.
+const SET_APART: [&str; 3] = ["keep", "promisor", "mtimes"];
+
+/// A pack in a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pack {
+    /// Its file name without an extension: `pack-<checksum>`.
+    pub(super) name: String,
+    /// Its size.
+    pub(super) bytes: u64,
+}
+
+/// The packs of a folder that may be joined.
+pub(super) fn ordinary(folder: &Path, now: SystemTime) -> Vec<Pack> {
+    let mut found: HashMap<String, (Option<u64>, bool, bool)> = HashMap::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some((stem, extension)) = name.to_str().and_then(|name| name.rsplit_once('.')) else { continue };
+        if !stem.starts_with("pack-") {
+            continue;
+        }
+        let (bytes, has_index, is_apart) = found.entry(stem.to_owned()).or_default();
+        match extension {
+            "idx" => *has_index = true,
+            "pack" => {
+                let Ok(metadata) = entry.metadata() else { continue };
+                let age = metadata.modified().ok().and_then(|at| now.duration_since(at).ok());
+                *bytes = age.filter(|age| *age >= SETTLED).map(|_| metadata.len());
+            }
+            other => *is_apart |= SET_APART.contains(&other),
+        }
+    }
+    let ordinary = found.into_iter().filter_map(|(name, (bytes, has_index, is_apart))| {
+        bytes.filter(|_| has_index && !is_apart).map(|bytes| Pack { name, bytes })
+    });
+    ordinary.collect()
+}
+
+/// Those that become one: the small ones, so that what is left are packs each of which is at least twice as large as all smaller ones together.
+/// So over time every object is written again a logarithmic number of times.
+pub(super) fn geometric(mut packs: Vec<Pack>) -> Vec<Pack> {
+    packs.sort_by(|one, other| (one.bytes, &one.name).cmp(&(other.bytes, &other.name)));
+    // How many of the smallest ones must go for the rest to be in proportion …
+    let in_proportion = |larger: &Pack, smaller: &Pack| larger.bytes >= FACTOR * smaller.bytes;
+    let broken = packs.windows(2).rposition(|pair| !in_proportion(&pair[1], &pair[0]));
+    let Some(mut count) = broken.map(|at| at + 2) else { return Vec::new() };
+    // … also to the one that they become.
+    let mut bytes: u64 = packs[..count].iter().map(|pack| pack.bytes).sum();
+    while let Some(next) = packs.get(count).filter(|next| next.bytes < FACTOR * bytes) {
+        bytes += next.bytes;
+        count += 1;
+    }
+    packs.truncate(count);
+    packs
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn packs(sizes: &[u64]) -> Vec<Pack> {
+        sizes.iter().enumerate().map(|(at, bytes)| Pack { name: format!("pack-{at}"), bytes: *bytes }).collect()
+    }
+
+    fn joined(sizes: &[u64]) -> Vec<u64> {
+        geometric(packs(sizes)).iter().map(|pack| pack.bytes).collect()
+    }
+
+    #[test]
+    fn small_packs_are_joined_and_large_ones_are_left_alone() {
+        assert_eq!(joined(&[]), [0; 0]);
+        assert_eq!(joined(&[5]), [0; 0]);
+        assert_eq!(joined(&[1, 2, 4, 8]), [0; 0], "they are in proportion");
+        assert_eq!(joined(&[1000, 1, 1, 1]), [1, 1, 1]);
+        assert_eq!(joined(&[1, 1, 4, 8]), [1, 1], "what they become is half of the next one");
+        assert_eq!(joined(&[1, 1, 3, 7]), [1, 1, 3, 7], "one leads to the next");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_left_is_in_proportion_and_many_are_few_then(sizes in prop::collection::vec(1_u64..1_000_000, 0..80)) {
+            let joined = geometric(packs(&sizes));
+            prop_assert_ne!(joined.len(), 1);
+            let sum: u64 = joined.iter().map(|pack| pack.bytes).sum();
+            let mut left: Vec<u64> = packs(&sizes).iter().filter(|pack| !joined.contains(pack)).map(|pack| pack.bytes).collect();
+            left.extend((sum > 0).then_some(sum));
+            left.sort_unstable();
+            prop_assert!(left.windows(2).all(|pair| pair[1] >= FACTOR * pair[0]), "{left:?}");
+            prop_assert!(left.len() <= 21);
+        }
+    }
+
+    #[test]
+    fn packs_that_are_new_unfinished_or_set_apart_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str| std::fs::write(folder.path().join(name), "12345").unwrap();
+        for name in
+            ["pack-a.pack", "pack-a.idx", "pack-a.rev", "pack-b.pack", "pack-c.pack", "pack-c.idx", "pack-c.keep"]
+        {
+            write(name);
+        }
+        for name in ["pack-d.pack", "pack-d.idx", "pack-d.promisor", "tmp_pack_e", "multi-pack-index", "pack-f.idx"] {
+            write(name);
+        }
+        let now = SystemTime::now();
+        assert_eq!(ordinary(folder.path(), now), []);
+        let found = ordinary(folder.path(), now + SETTLED + Duration::from_secs(5));
+        assert_eq!(found, [Pack { name: "pack-a".into(), bytes: 5 }]);
+        assert_eq!(ordinary(&folder.path().join("none"), now), []);
+    }
+}

@@ -1,0 +1,184 @@
+//! Makes one pack of several.
+//!
+//! `git pack-objects` writes it into a folder of its own, looking for deltas among all objects. It gets its place when it is durable and
+//! each object of the others is in it; then these go. A crash at any point leaves copies, never a gap.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+
+use super::choose::Pack;
+use super::index;
+use crate::durable;
+use crate::program::{Program, Running, complaint};
+
+/// Others come first.
+const NICE: i32 = 10;
+/// One that takes so long hangs.
+const LIMIT: Duration = Duration::from_hours(6);
+/// What bounds the processor and the memory that it takes.
+const BOUNDS: [&str; 8] = [
+    "-c",
+    "pack.threads=1",
+    "-c",
+    "pack.windowMemory=64m",
+    "-c",
+    "pack.deltaCacheSize=32m",
+    "-c",
+    "core.fsync=pack,pack-metadata,commit-graph",
+];
+
+/// Why packs were not joined. They are as they were.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum JoinError {
+    #[error("git {command}: {said}")]
+    Git { command: &'static str, said: String },
+    #[error("git cannot be run: {0}")]
+    Run(#[source] io::Error),
+    #[error(transparent)]
+    Durable(#[from] durable::Error),
+    #[error("cannot read what was joined: {0}")]
+    Read(#[source] io::Error),
+    #[error("the new pack lacks objects of {0}")]
+    Lacks(String),
+}
+
+/// Where a repository is kept in order.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The repository's own folder.
+    pub(super) repository: PathBuf,
+    /// Where a pack is written; nobody else uses it as long as the lock is held.
+    pub(super) draft: PathBuf,
+}
+
+impl Place {
+    pub(super) fn packs(&self) -> PathBuf {
+        self.repository.join("objects/pack")
+    }
+}
+
+/// Makes one of several packs.
+pub(super) async fn join(git: &Program, place: &Place, packs: &[Pack]) -> Result<(), JoinError> {
+    clear(&place.draft)?;
+    let names = packs.iter().flat_map(|pack| [&pack.name, ".pack\n"]).collect::<String>();
+    let base = place.draft.join("pack");
+    let base = base.to_str().ok_or_else(|| JoinError::Run(io::Error::other("the repository's path is not UTF-8")))?;
+    let words = ["pack-objects", "--stdin-packs", "--delta-base-offset", "--non-empty", "-q", base];
+    let said = run(git, place, "pack-objects", &words, names.into_bytes()).await?;
+    let (place, packs, name) = (place.clone(), packs.to_vec(), format!("pack-{}", said.trim()));
+    let published = tokio::task::spawn_blocking(move || publish(&place, &packs, &name));
+    published.await.expect("publishing a pack does not panic")
+}
+
+/// Writes down what commits follow which, for those who read the history.
+pub(super) async fn write_commit_graph(git: &Program, place: &Place) -> Result<(), JoinError> {
+    let words = ["commit-graph", "write", "--reachable", "--split", "--no-progress"];
+    run(git, place, "commit-graph", &words, Vec::new()).await.map(drop)
+}
+
+/// What a `git` that was killed has left. Nothing in there is anybody's.
+fn clear(draft: &Path) -> Result<(), durable::Error> {
+    durable::make_folder(draft)?;
+    for entry in std::fs::read_dir(draft).map_err(durable::Error::of("read", draft))?.flatten() {
+        let path = entry.path();
+        std::fs::remove_file(&path).map_err(durable::Error::of("remove", &path))?;
+    }
+    Ok(())
+}
+
+/// Puts a drafted pack into its place, and removes those that it was made of.
+fn publish(place: &Place, packs: &[Pack], name: &str) -> Result<(), JoinError> {
+    let (draft, folder) = (&place.draft, place.packs());
+    let index = draft.join(format!("{name}.idx"));
+    for pack in packs {
+        let part = folder.join(format!("{}.idx", pack.name));
+        if !index::has_all(&index, &part).map_err(JoinError::Read)? {
+            return Err(JoinError::Lacks(pack.name.clone()));
+        }
+    }
+    let mut files: Vec<PathBuf> = std::fs::read_dir(draft)
+        .map_err(durable::Error::of("read", draft))?
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    // The index last: who sees it finds the rest.
+    files.sort_by_key(|path| path.extension().is_some_and(|extension| extension == "idx"));
+    durable::sync_all(&files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+    for file in files.iter().filter(|file| file.file_stem().is_some_and(|stem| stem == name)) {
+        let to = folder.join(file.file_name().unwrap_or_default());
+        std::fs::rename(file, &to).map_err(durable::Error::of("rename", file))?;
+    }
+    durable::sync(&folder)?;
+    // It names packs that go now. Without it Git looks into each.
+    remove(&folder.join("multi-pack-index"));
+    for pack in packs.iter().filter(|pack| pack.name != name) {
+        // The index first: nobody begins to use a pack without one.
+        for extension in ["idx", "pack", "rev", "bitmap"] {
+            remove(&folder.join(format!("{}.{extension}", pack.name)));
+        }
+    }
+    Ok(())
+}
+
+/// What stays is only a copy, and goes with the next round.
+fn remove(path: &Path) {
+    if let Err(error) = std::fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(file = %path.display(), %error, "cannot remove a pack that is part of a larger one");
+    }
+}
+
+/// Runs `git` after everybody else, and returns what it said. Dropping this ends it.
+async fn run(
+    git: &Program,
+    place: &Place,
+    command: &'static str,
+    words: &[&str],
+    input: Vec<u8>,
+) -> Result<String, JoinError> {
+    let mut started = git.command(&[&BOUNDS[..], words].concat());
+    started.env("GIT_DIR", &place.repository).stdin(Stdio::piped());
+    let mut running = Running::start(&mut started).map_err(JoinError::Run)?;
+    if let Some(pid) = running.child().id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
+        // It is as good without.
+        let _ended = rustix::process::setpriority_process(Some(pid), NICE);
+    }
+    let child = running.child();
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let work = async {
+        let feed = async {
+            if let Some(mut stdin) = stdin {
+                // One that ends early says why.
+                let _ended = stdin.write_all(&input).await;
+            }
+        };
+        let listen = async {
+            match stdout {
+                Some(stdout) => complaint(stdout).await,
+                None => String::new(),
+            }
+        };
+        let complain = async {
+            match stderr {
+                Some(stderr) => complaint(stderr).await,
+                None => String::new(),
+            }
+        };
+        let ((), said, complaint) = tokio::join!(feed, listen, complain);
+        match running.child().wait().await {
+            Ok(status) if status.success() => Ok(said),
+            Ok(status) if complaint.is_empty() => Err(JoinError::Git { command, said: status.to_string() }),
+            Ok(_) => Err(JoinError::Git { command, said: complaint }),
+            Err(error) => Err(JoinError::Run(error)),
+        }
+    };
+    let late = |_| Err(JoinError::Git { command, said: format!("no end within {LIMIT:?}") });
+    let outcome = tokio::time::timeout(LIMIT, work).await.unwrap_or_else(late);
+    running.stop().await;
+    outcome
+}
