@@ -308,3 +308,6 @@ impl Joiner {
 fn keep(refs: &Refs, config: &Config, theirs: Oid) -> Result<(), RefError> {
     refs.note(&format!("refs/gitcd/merging/{}", config.name), theirs)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+use std::time::SystemTime;
+
+use git2::Signature;
+
+use super::*;
+use crate::committer::{Committer, Settings};
+use crate::git::branch::{Action, Branch, Change, Record, Revisions, State};
+use crate::keyspace::KeySpace;
+use crate::recovery;
+
+const KEY: &str = "/registry/k";
+
+fn config(repository: &std::path::Path) -> Config {
+    Config {
+        repository: repository.to_owned(),
+        name: "default".into(),
+        data_reference: "refs/heads/main".into(),
+        metadata_reference: "refs/gitcd/metadata/main".into(),
+        keys: KeySpace::new("/registry", [""; 0]),
+        committer_name: "gitcd".into(),
+        committer_email: "gitcd@localhost".into(),
+    }
+}
+
+/// A branch in which a key has a value.
+fn branch(config: &Config) {
+    let state = State { revision: 2, incarnation: "a".into(), ..State::default() };
+    let record = Record { create_revision: 2, mod_revision: 2, version: 1, lease: 0 };
+    let change = Change { key: KEY.into(), action: Action::Put { value: "{\"n\":0}\n".into(), record } };
+    let revisions =
+        Revisions { first: 2, last: 2, time: SystemTime::now(), clients: Vec::new(), changes: vec![change] };
+    let mut branch = Branch::create(config.clone(), &State { revision: 1, ..state.clone() }).unwrap();
+    branch.commit(&revisions).unwrap();
+    branch.flush(&state).unwrap();
+}
+
+/// What somebody else made of the key.
+fn theirs(repository: &Repository, before: Oid, number: u32) -> Oid {
+    let before = repository.find_commit(before).unwrap();
+    let blob = repository.blob(format!("{{\n  \"n\": {number}\n}}\n").as_bytes()).unwrap();
+    let mut tree = repository.treebuilder(Some(&before.tree().unwrap())).unwrap();
+    tree.insert("k", blob, 0o100_644).unwrap();
+    let tree = repository.find_tree(tree.write().unwrap()).unwrap();
+    let author = Signature::now("other", "other@localhost").unwrap();
+    repository.commit(None, &author, &author, "update k", &tree, &[&before]).unwrap()
+}
+
+#[tokio::test]
+async fn what_a_merge_brought_before_a_crash_is_not_taken_for_what_clients_wrote_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("repo.git");
+    let config = config(&path);
+    branch(&config);
+    let opened = recovery::open(&config, 1 << 20).unwrap();
+    let (store, writer) = Store::start(opened.start, store::Limits::default()).unwrap();
+    let (settings, counters) = (Settings::default(), Arc::default());
+    let committer = Committer::new(
+        store.clone(),
+        opened.branch,
+        config.clone(),
+        settings,
+        opened.incarnation,
+        opened.bases,
+        counters,
+    );
+    let joiner = Joiner::new(store.clone(), committer.heads(), config).unwrap();
+    let repository = Repository::open(&path).unwrap();
+    let first = theirs(&repository, joiner.head().data, 1);
+    let second = theirs(&repository, first, 2);
+    let how = How {
+        policy: Policy::Later,
+        scope: Scope::default(),
+        fast_forward: false,
+        impatient: true,
+        histories: Histories::Now,
+        on_top_of: None,
+        strict: false,
+        by: "test".into(),
+    };
+    // It is durable and not in Git when whoever waits for it ends.
+    let before = store.revision();
+    tokio::select! {
+        early = joiner.join(first, &how) => panic!("nobody commits yet: {early:?}"),
+        () = async {
+            while store.revision() == before {
+                tokio::task::yield_now().await;
+            }
+        } => {}
+    }
+    let mut joining = Box::pin(joiner.join(second, &how));
+    let planned = tokio::time::timeout(Duration::from_millis(200), &mut joining).await;
+    assert!(planned.is_err(), "{planned:?}");
+    assert_eq!(store.revision(), before.next(), "it waits for the first one");
+    let committer = committer.spawn().unwrap();
+    assert!(matches!(joining.await.unwrap(), Joined::Done { keys: 1, conflicts: 0, .. }));
+    let tree = repository.find_commit(joiner.head().data).unwrap().tree().unwrap();
+    let value = repository.find_blob(tree.get_name("k").unwrap().id()).unwrap();
+    assert_eq!(value.content(), b"{\n  \"n\": 2\n}\n");
+    store.stop().await;
+    let ended = tokio::task::spawn_blocking(move || {
+        writer.join();
+        committer.join().unwrap()
+    });
+    assert!(ended.await.unwrap());
+}
