@@ -91,10 +91,10 @@ impl Console {
 
     fn notice(&mut self, notice: &Notice) {
         match notice {
-            Notice::Ready { component, port, after } => self.say(&format_args!(
-                "  {component:<24} {GOOD}ready{GOOD:#} {:>6}  {DIM}127.0.0.1:{port}{DIM:#}",
-                seconds(*after)
-            )),
+            Notice::Ready { component, port, after } => {
+                let port = port.map(|port| format!("  {DIM}127.0.0.1:{port}{DIM:#}")).unwrap_or_default();
+                self.say(&format_args!("  {component:<24} {GOOD}ready{GOOD:#} {:>6}{port}", seconds(*after)));
+            }
             Notice::AllReady { after } => {
                 self.say(&format_args!("{GOOD}Ready{GOOD:#} in {STRONG}{}{STRONG:#}", seconds(*after)));
             }
@@ -112,6 +112,10 @@ impl Console {
             }
             Notice::StateNotWritten(error) => {
                 self.say(&format_args!("{WARN}warning:{WARN:#} {error}; `trishanku status` is out of date"));
+            }
+            Notice::LogNotRotated(log, error) => {
+                let log = log.display();
+                self.say(&format_args!("{WARN}warning:{WARN:#} {log} is large and cannot be put aside: {error}"));
             }
             _ => self.say(&format_args!("{notice:?}")),
         }

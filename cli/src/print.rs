@@ -100,7 +100,7 @@ fn row(out: &mut impl Write, component: &ComponentReport) -> std::io::Result<()>
         "{:<24} {:>8}  {style}{word:<12}{style:#} {:>5}  {:>8}  {:>8}",
         component.name,
         or_dash(component.pid.map(|pid| pid.to_string())),
-        component.port,
+        or_dash(component.port.map(|port| port.to_string())),
         or_dash(component.uptime_seconds.map(span)),
         component.restarts,
     )

@@ -56,8 +56,8 @@ pub struct ComponentReport {
     pub pid: Option<u32>,
     /// What it does.
     pub condition: Condition,
-    /// Its loopback port.
-    pub port: u16,
+    /// Its loopback port, if it has one.
+    pub port: Option<u16>,
     /// How long it has been running.
     pub uptime_seconds: Option<u64>,
     /// How often it was started again after it ended unasked.
@@ -99,7 +99,7 @@ impl Report {
     #[must_use]
     pub async fn with_store_figures(mut self) -> Self {
         let store = self.components.first().filter(|store| store.pid.is_some());
-        if let Some(port) = store.map(|store| store.port) {
+        if let Some(port) = store.and_then(|store| store.port) {
             let metrics = Endpoint::plain(port).ask("/metrics").await.ok();
             self.store = metrics.map(|text| StoreFigures::parse(&String::from_utf8_lossy(&text)));
         }
@@ -199,7 +199,7 @@ mod tests {
             phase: Phase::Ready,
             components: vec![Component {
                 name: "gitcd".into(),
-                port: 1,
+                port: Some(1),
                 condition: Condition::Ready,
                 process: Identity::of(std::process::id()).unwrap(),
                 started_unix_seconds: Some(0),

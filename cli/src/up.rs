@@ -134,14 +134,15 @@ impl Up {
             tell(Progress::Issued(issued));
         }
         state.supervisor = Identity::of(std::process::id()).map_err(UpError::Identity)?;
-        let stages = Blueprint { home, assets: &assets, store: &store, ports, settings: &state.settings }.stages();
-        for component in stages.iter().flatten() {
+        let components =
+            Blueprint { home, assets: &assets, store: &store, ports, settings: &state.settings }.components();
+        for component in &components {
             log::rotate(&component.log).map_err(|source| UpError::Log { path: component.log.clone(), source })?;
         }
         // Later failures to write are only told; but without this first one nobody could find what is about to start.
         state.save(&home.state_file())?;
         let mut tell_notice = |notice| tell(Progress::Plane(notice));
-        Supervisor::new(stages, state, home.state_file(), &mut tell_notice).run(stops, self.ready_within).await?;
+        Supervisor::new(components, state, home.state_file(), &mut tell_notice)?.run(stops, self.ready_within).await?;
         Ok(())
     }
 

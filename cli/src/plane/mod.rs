@@ -15,6 +15,7 @@ mod keeper;
 pub mod kubeconfig;
 pub mod leftovers;
 pub mod log;
+mod look;
 pub mod ports;
 pub mod process;
 pub mod state;

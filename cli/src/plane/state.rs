@@ -85,8 +85,8 @@ impl Store {
 pub struct Component {
     /// Its name, such as `kube-apiserver`.
     pub name: String,
-    /// Its loopback port.
-    pub port: u16,
+    /// Its loopback port, if it has one.
+    pub port: Option<u16>,
     /// What it does.
     pub condition: Condition,
     /// The process, while there is one.
@@ -211,7 +211,7 @@ mod tests {
             supervisor: Identity::of(std::process::id()).unwrap(),
             components: vec![Component {
                 name: "gitcd".into(),
-                port: 7,
+                port: Some(7),
                 condition: Condition::BackingOff,
                 process: None,
                 started_unix_seconds: Some(1),
