@@ -9,10 +9,12 @@ use std::time::Duration;
 use anstream::AutoStream;
 use anstream::stream::{AsLockedWrite, RawStream};
 use anstyle::{AnsiColor, Style};
+use trishanku::headless::Topology;
+use trishanku::heavens::{Ignored, Remark};
 use trishanku::plane::process::Ended;
-use trishanku::plane::state::Store;
+use trishanku::plane::state::{Form, Store};
 use trishanku::plane::supervisor::Notice;
-use trishanku::plane::{Home, Ports};
+use trishanku::plane::{Home, State};
 use trishanku::up::Progress;
 
 use crate::args::Colour;
@@ -84,8 +86,28 @@ impl Console {
             Progress::Issued(subjects) => {
                 self.say(&format_args!("  {DIM}certificates issued: {}{DIM:#}", subjects.join(", ")));
             }
+            Progress::Remark(remark) => self.remark(remark),
             Progress::Plane(notice) => self.notice(notice),
             _ => self.say(&format_args!("{progress:?}")),
+        }
+    }
+
+    fn remark(&mut self, remark: &Remark) {
+        match remark {
+            Remark::Ignored(Ignored { kind, name, remedy }) => {
+                self.say(&format_args!("  {DIM}ignored {kind} {name}: {remedy}{DIM:#}"));
+            }
+            Remark::Rests(what) => self.say(&format_args!("  {DIM}{what} rests: it is suspended or has no replicas{DIM:#}")),
+            Remark::OneReplica(what) => {
+                self.say(&format_args!("  {DIM}{what} runs once: replicas are for a cluster{DIM:#}"));
+            }
+            Remark::RepositoryMade(folder) => {
+                self.say(&format_args!("  {DIM}made the repository {}{DIM:#}", folder.display()));
+            }
+            Remark::NoCredentials { of, secret } => {
+                self.say(&format_args!("  {DIM}{of} goes without Secret {secret}: its remotes are on this machine{DIM:#}"));
+            }
+            _ => self.say(&format_args!("{remark:?}")),
         }
     }
 
@@ -101,6 +123,7 @@ impl Console {
             Notice::Restarting(failure, pause) => {
                 self.say(&format_args!("{WARN}restarting{WARN:#} in {}: {failure}", seconds(*pause)));
             }
+            Notice::Late(failure) => self.say(&format_args!("{WARN}not ready{WARN:#} yet: {failure}")),
             Notice::Stopping if self.in_background => self.say(&"Stopping"),
             Notice::Stopping => self.say(&"Stopping; Ctrl-C kills"),
             Notice::Ended { component, how, after } => {
@@ -129,29 +152,52 @@ fn stream<S: RawStream + AsLockedWrite + 'static>(raw: S, choice: anstream::Colo
 /// What to do with a control plane that is ready.
 pub(crate) struct Tour<'a> {
     pub(crate) home: &'a Home,
-    pub(crate) ports: Option<Ports>,
-    pub(crate) store: Store,
+    pub(crate) state: &'a State,
     /// The command line that names this control plane, such as `trishanku --name b`.
     pub(crate) program: String,
     pub(crate) in_background: bool,
 }
 
+impl Tour<'_> {
+    /// The repository in which everything is to be found.
+    fn repository(&self) -> Option<PathBuf> {
+        match self.state.settings.form {
+            Form::Headless(Topology::Star) => Some(self.home.upstream()),
+            Form::Headless(Topology::Mesh) | Form::Manifests => {
+                self.state.heavens.first().map(|heaven| heaven.repository.clone())
+            }
+            Form::Central | Form::Undecided => {
+                (self.state.settings.store == Store::Gitcd).then(|| self.home.repository())
+            }
+        }
+    }
+}
+
 impl Display for Tour<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { home, program, .. } = self;
-        if let Some(ports) = self.ports {
+        let Self { home, state, program, .. } = self;
+        let form = state.settings.form;
+        let is_central = matches!(form, Form::Central | Form::Undecided);
+        if let Some(ports) = state.ports.filter(|_| is_central) {
             writeln!(f, "\n  kubernetes  https://127.0.0.1:{}", ports.apiserver)?;
+        } else {
+            writeln!(f)?;
         }
         writeln!(f, "  kubeconfig  {}", home.kubeconfig().display())?;
-        if self.store == Store::Gitcd {
-            writeln!(f, "  repository  {}", home.repository().display())?;
+        if let Some(repository) = self.repository() {
+            writeln!(f, "  repository  {}", repository.display())?;
         }
         writeln!(f, "\n{STRONG}Try{STRONG:#}")?;
+        if matches!(form, Form::Headless(_)) {
+            writeln!(f, "  {program} demo")?;
+        }
         writeln!(f, "  {program} kubectl create deployment hello --image=nginx")?;
         writeln!(f, "  {program} kubectl get deployments,replicasets,pods")?;
-        if self.store == Store::Gitcd {
-            let repository = quoted(&home.repository());
-            writeln!(f, "  git -C {repository} log --oneline main")?;
+        if !is_central {
+            writeln!(f, "  {program} status")?;
+            writeln!(f, "  {program} graph")?;
+        } else if let Some(repository) = self.repository() {
+            writeln!(f, "  git -C {} log --oneline main", quoted(&repository))?;
         }
         if self.in_background {
             write!(f, "\n`{program} down` ends it; the data stays.")

@@ -14,6 +14,8 @@
 //! ```
 
 pub mod down;
+pub mod headless;
+pub mod heavens;
 pub mod plane;
 pub mod scaffold;
 pub mod status;

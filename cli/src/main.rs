@@ -37,6 +37,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let program = console::program_line(arguments.which.selector());
     match &arguments.command {
         Command::Up(options) => start::up(options, home()?, program).await,
+        Command::Run(options) => start::run(options, home()?, program).await,
         Command::Down => {
             let home = home()?;
             let outcome = tokio::task::spawn_blocking(move || trishanku::down::down(&home));

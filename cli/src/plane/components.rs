@@ -29,6 +29,8 @@ pub struct Component {
     pub prepare: Vec<Invocation>,
     /// Whether a preparation that fails is tried again for as long as the component may take to get ready.
     pub prepare_again: bool,
+    /// Whether nothing is ready without it. Another one may take its time, and end in between.
+    pub is_essential: bool,
     /// The process itself.
     pub run: Invocation,
     /// How to learn that it is ready.
@@ -158,6 +160,7 @@ impl Blueprint<'_> {
             after: Vec::new(),
             prepare: vec![Invocation { program: self.store.into(), args: init, ..Invocation::default() }],
             prepare_again: false,
+            is_essential: true,
             run: Invocation { program: self.store.into(), args: serve, ..Invocation::default() },
             probe: Probe::Http { port: self.ports.store, path: "/health".to_owned(), trust: Trust::Plain },
             alive: None,
@@ -176,6 +179,7 @@ impl Blueprint<'_> {
             after: Vec::new(),
             prepare: Vec::new(),
             prepare_again: false,
+            is_essential: true,
             run: Invocation {
                 program: self.store.into(),
                 args: vec![
@@ -274,6 +278,7 @@ impl Blueprint<'_> {
             after: vec![after.to_owned()],
             prepare: Vec::new(),
             prepare_again: false,
+            is_essential: true,
             run: Invocation { program: self.assets.program(name), args, ..Invocation::default() },
             probe: Probe::Http { port, path: path.to_owned(), trust },
             alive: None,

@@ -8,7 +8,7 @@
 pub mod assets;
 pub mod certs;
 pub mod components;
-mod file;
+pub(crate) mod file;
 pub mod home;
 pub mod http;
 mod keeper;

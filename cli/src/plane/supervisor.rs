@@ -41,6 +41,8 @@ pub enum Notice {
     },
     /// A component ended unasked and is started again after the pause.
     Restarting(Failure, Duration),
+    /// A component without which all others are ready is not ready in time. It goes on being tried.
+    Late(Failure),
     /// Everything is about to be ended, last started first.
     Stopping,
     /// A component has ended as told.
@@ -71,6 +73,20 @@ pub struct Failure {
     pub tail: Vec<String>,
 }
 
+impl Failure {
+    /// The flag that the program says that it does not know.
+    #[must_use]
+    pub fn unknown_flag(&self) -> Option<&str> {
+        // As Go's two libraries for flags, and clap, say it.
+        let says = ["unknown flag: ", "flag provided but not defined: ", "unexpected argument '"];
+        self.tail.iter().rev().find_map(|line| {
+            let rest = says.iter().find_map(|say| line.split_once(say))?.1;
+            let flag = rest.split(|letter: char| letter.is_whitespace() || "'=,".contains(letter)).next()?;
+            flag.starts_with('-').then_some(flag)
+        })
+    }
+}
+
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let log = self.log.display();
@@ -79,7 +95,16 @@ impl std::fmt::Display for Failure {
             return write!(f, " is empty");
         }
         write!(f, " ends with")?;
-        self.tail.iter().try_for_each(|line| write!(f, "\n  | {line}"))
+        self.tail.iter().try_for_each(|line| write!(f, "\n  | {line}"))?;
+        match self.unknown_flag().filter(|_| self.component.contains('/')) {
+            None => Ok(()),
+            Some(flag) => write!(
+                f,
+                "\nThis version does not know {flag}: leave it out with --drop-flag={component}={flag}, and give another one with \
+                 --add-flag={component}=--FLAG=VALUE if need be",
+                component = self.component
+            ),
+        }
     }
 }
 
@@ -94,7 +119,7 @@ pub enum StartError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// A component waits for something that does not come before it.
-    #[error("{component} is to start after {after}, which is not there before it")]
+    #[error("{component} is to start after {after}, which is not there, or comes after it itself")]
     Order {
         /// The component.
         component: String,
@@ -124,21 +149,40 @@ struct Running {
     /// Those that it comes after.
     after: Vec<usize>,
     /// Since when it has been kept; nobody keeps it before.
-    kept: Option<(Keeper, Instant)>,
+    kept: Option<Kept>,
     /// Since when it has been told to end.
     told: Option<Instant>,
     /// Whether it has been ready once: from then on a death is an incident, before it is a failed start.
     has_been_ready: bool,
+    /// Whether nobody waits any longer for it to be ready; it goes on being tried.
+    given_up: bool,
     /// Why it could not be started yet.
     not_prepared: Option<String>,
     ended: bool,
+}
+
+struct Kept {
+    keeper: Keeper,
+    since: Instant,
+}
+
+impl Running {
+    /// Whether those that come after it have to wait.
+    fn is_in_the_way(&self) -> bool {
+        !self.has_been_ready && !self.given_up
+    }
+
+    /// Whether the start has to wait for it. What is not kept yet waits for others, which are.
+    fn is_waited_for(&self) -> bool {
+        self.is_in_the_way() && self.kept.is_some()
+    }
 }
 
 impl<'a> Supervisor<'a> {
     /// A supervisor for these components. It owns the state from now on, and writes every change to `state_file`.
     ///
     /// # Errors
-    /// [`StartError::Trust`] if an authority's certificate cannot be read, [`StartError::Order`] if a component comes after one that is not there before it.
+    /// [`StartError::Order`] if a component comes after one that is not there, or after itself.
     pub fn new(
         components: Vec<Component>,
         mut state: State,
@@ -147,12 +191,8 @@ impl<'a> Supervisor<'a> {
     ) -> Result<Self, StartError> {
         let (sender, reports) = mpsc::channel(REPORTS);
         let mut running: Vec<Running> = Vec::new();
-        for component in components {
-            let find = |name: &String| {
-                let found = running.iter().position(|running| running.component.name == *name);
-                found.ok_or_else(|| StartError::Order { component: component.name.clone(), after: name.clone() })
-            };
-            let after = component.after.iter().map(find).collect::<Result<_, _>>()?;
+        let orders = order(&components)?;
+        for (component, after) in components.into_iter().zip(orders) {
             let alive = component.alive.as_ref().map(|alive| Look::of(&alive.probe)).transpose()?;
             let looks = Looks { ready: Look::of(&component.probe)?, alive };
             running.push(Running {
@@ -162,6 +202,7 @@ impl<'a> Supervisor<'a> {
                 kept: None,
                 told: None,
                 has_been_ready: false,
+                given_up: false,
                 not_prepared: None,
                 ended: false,
             });
@@ -206,11 +247,11 @@ impl<'a> Supervisor<'a> {
 
     async fn start(&mut self, stops: &mut mpsc::Receiver<Stop>, ready_within: Duration) -> Result<Started, StartError> {
         let since = Instant::now();
-        while self.running.iter().any(|running| !running.has_been_ready) {
+        loop {
             self.launch();
-            let late = self.running.iter().enumerate().filter(|(_, running)| !running.has_been_ready);
-            let late = late.filter_map(|(at, running)| Some((running.kept.as_ref()?.1 + ready_within, at)));
-            let (deadline, at) = late.min().expect("a component whose forerunners are ready is kept");
+            let late = self.running.iter().enumerate().filter(|(_, running)| running.is_waited_for());
+            let late = late.filter_map(|(at, running)| Some((running.kept.as_ref()?.since + ready_within, at)));
+            let Some((deadline, at)) = late.min() else { break };
             tokio::select! {
                 Some((index, report)) = self.reports.recv() => {
                     if let Some(failure) = self.note(index, report) {
@@ -218,7 +259,14 @@ impl<'a> Supervisor<'a> {
                     }
                 }
                 Some(Stop) = stops.recv() => return Ok(Started::Stopped),
-                () = tokio::time::sleep_until(deadline.into()) => return Err(self.not_ready(at, ready_within).await),
+                () = tokio::time::sleep_until(deadline.into()) => {
+                    let failure = self.not_ready(at, ready_within).await;
+                    if self.running[at].component.is_essential {
+                        return Err(StartError::Failed(failure));
+                    }
+                    self.running[at].given_up = true;
+                    (self.tell)(Notice::Late(failure));
+                }
             }
         }
         Ok(Started::AllReady { after: since.elapsed() })
@@ -228,14 +276,14 @@ impl<'a> Supervisor<'a> {
     fn launch(&mut self) {
         for index in 0..self.running.len() {
             let running = &self.running[index];
-            let is_free = running.after.iter().all(|&before| self.running[before].has_been_ready);
+            let is_free = running.after.iter().all(|&before| !self.running[before].is_in_the_way());
             if running.kept.is_some() || !is_free {
                 continue;
             }
             self.state.components[index].condition = Condition::Starting;
             let (component, looks) = (running.component.clone(), running.looks.clone());
             let keeper = Keeper::start(component, looks, index, self.sender.clone());
-            self.running[index].kept = Some((keeper, Instant::now()));
+            self.running[index].kept = Some(Kept { keeper, since: Instant::now() });
         }
     }
 
@@ -272,8 +320,8 @@ impl<'a> Supervisor<'a> {
                 if self.running[index].told.is_none() && !self.running.iter().any(is_needed) {
                     let running = &mut self.running[index];
                     running.told = Some(Instant::now());
-                    if let Some((keeper, _)) = &running.kept {
-                        keeper.end();
+                    if let Some(kept) = &running.kept {
+                        kept.keeper.end();
                     }
                 }
             }
@@ -283,7 +331,7 @@ impl<'a> Supervisor<'a> {
             tokio::select! {
                 Some((index, report)) = self.reports.recv() => self.note_end(index, report),
                 Some(Stop) = stops.recv() => {
-                    self.running.iter().filter_map(|running| running.kept.as_ref()).for_each(|(keeper, _)| keeper.kill());
+                    self.running.iter().filter_map(|running| running.kept.as_ref()).for_each(|kept| kept.keeper.kill());
                 }
             }
         }
@@ -318,7 +366,9 @@ impl<'a> Supervisor<'a> {
                 recorded.started_unix_seconds = None;
                 recorded.restarts += 1;
                 let failure = failure(&component, cause);
-                if running.has_been_ready {
+                // One that does not know its flags never will.
+                let may_recover = !component.is_essential && failure.unknown_flag().is_none();
+                if running.has_been_ready || may_recover || running.given_up {
                     (self.tell)(Notice::Restarting(failure, pause));
                 } else {
                     failed = Some(failure);
@@ -351,15 +401,15 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    async fn not_ready(&self, at: usize, within: Duration) -> StartError {
+    async fn not_ready(&self, at: usize, within: Duration) -> Failure {
         let late = &self.running[at];
         let seconds = within.as_secs();
         if let Some(cause) = &late.not_prepared {
-            return StartError::Failed(failure(&late.component, format!("was not ready within {seconds}s: {cause}")));
+            return failure(&late.component, format!("was not ready within {seconds}s: {cause}"));
         }
         let answer = late.looks.ready.take(Instant::now()).await;
         let reason = answer.map_or_else(|error| error, |()| "it is ready now".into());
-        StartError::Failed(failure(&late.component, format!("was not ready within {seconds}s ({reason})")))
+        failure(&late.component, format!("was not ready within {seconds}s ({reason})"))
     }
 
     fn enter(&mut self, phase: Phase) {
@@ -371,6 +421,32 @@ impl<'a> Supervisor<'a> {
         if let Err(error) = self.state.save(&self.state_file) {
             (self.tell)(Notice::StateNotWritten(error));
         }
+    }
+}
+
+/// Which components each one comes after, if that can be.
+fn order(components: &[Component]) -> Result<Vec<Vec<usize>>, StartError> {
+    let wrong = |of: &Component, after: &str| StartError::Order { component: of.name.clone(), after: after.to_owned() };
+    let mut orders: Vec<Vec<usize>> = Vec::new();
+    for component in components {
+        let find = |name: &String| {
+            let found = components.iter().position(|other| other.name == *name);
+            found.ok_or_else(|| wrong(component, name))
+        };
+        orders.push(component.after.iter().map(find).collect::<Result<_, _>>()?);
+    }
+    // What is in a circle is never free.
+    let mut free = vec![false; components.len()];
+    loop {
+        let next = (0..free.len()).find(|&at| !free[at] && orders[at].iter().all(|&before| free[before]));
+        match next {
+            Some(next) => free[next] = true,
+            None => break,
+        }
+    }
+    match free.iter().position(|free| !free) {
+        Some(at) => Err(wrong(&components[at], &components[at].after.join(", "))),
+        None => Ok(orders),
     }
 }
 
