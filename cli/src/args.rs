@@ -53,6 +53,9 @@ pub(crate) struct Which {
     /// The folder of its state, in place of a name
     #[arg(long, global = true, env = "TRISHANKU_DIR", value_name = "DIR", conflicts_with = "name")]
     dir: Option<PathBuf>,
+    /// The heaven whose kube-apiserver or repository is meant [default: the desk, or the first]
+    #[arg(long, global = true, env = "TRISHANKU_HEAVEN", value_name = "HEAVEN")]
+    pub(crate) heaven: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -65,6 +68,15 @@ pub(crate) enum Command {
     Down,
     /// Tell what runs; exits with 0 if everything is ready, otherwise with 3
     Status(Status),
+    /// Draw how the branches were merged
+    #[command(disable_help_flag = true)]
+    Graph {
+        /// Arguments for `gitcd graph`, such as --all and --limit=200
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Make a Deployment at the desk, and tell which branch did what, and when
+    Demo(Demo),
     /// Run kubectl as this control plane's administrator
     #[command(disable_help_flag = true)]
     Kubectl {
@@ -223,6 +235,25 @@ const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "applica
 pub(crate) enum Colour {
     Always,
     Never,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trishanku demo
+  trishanku demo --replicas=10 --keep
+
+Where there is no node, a Node object stands in: pods are bound to it and run nowhere.")]
+pub(crate) struct Demo {
+    /// How many pods
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) replicas: u32,
+    /// Leave the Deployment and the node that stands in
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

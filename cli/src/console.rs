@@ -9,10 +9,9 @@ use std::time::Duration;
 use anstream::AutoStream;
 use anstream::stream::{AsLockedWrite, RawStream};
 use anstyle::{AnsiColor, Style};
-use trishanku::headless::Topology;
 use trishanku::heavens::{Ignored, Remark};
 use trishanku::plane::process::Ended;
-use trishanku::plane::state::{Form, Store};
+use trishanku::plane::state::Form;
 use trishanku::plane::supervisor::Notice;
 use trishanku::plane::{Home, State};
 use trishanku::up::Progress;
@@ -158,25 +157,11 @@ pub(crate) struct Tour<'a> {
     pub(crate) in_background: bool,
 }
 
-impl Tour<'_> {
-    /// The repository in which everything is to be found.
-    fn repository(&self) -> Option<PathBuf> {
-        match self.state.settings.form {
-            Form::Headless(Topology::Star) => Some(self.home.upstream()),
-            Form::Headless(Topology::Mesh) | Form::Manifests => {
-                self.state.heavens.first().map(|heaven| heaven.repository.clone())
-            }
-            Form::Central | Form::Undecided => {
-                (self.state.settings.store == Store::Gitcd).then(|| self.home.repository())
-            }
-        }
-    }
-}
-
 impl Display for Tour<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { home, state, program, .. } = self;
         let form = state.settings.form;
+        let repository = trishanku::status::repository(home, state);
         let is_central = matches!(form, Form::Central | Form::Undecided);
         if let Some(ports) = state.ports.filter(|_| is_central) {
             writeln!(f, "\n  kubernetes  https://127.0.0.1:{}", ports.apiserver)?;
@@ -184,7 +169,7 @@ impl Display for Tour<'_> {
             writeln!(f)?;
         }
         writeln!(f, "  kubeconfig  {}", home.kubeconfig().display())?;
-        if let Some(repository) = self.repository() {
+        if let Some(repository) = &repository {
             writeln!(f, "  repository  {}", repository.display())?;
         }
         writeln!(f, "\n{STRONG}Try{STRONG:#}")?;
@@ -196,8 +181,8 @@ impl Display for Tour<'_> {
         if !is_central {
             writeln!(f, "  {program} status")?;
             writeln!(f, "  {program} graph")?;
-        } else if let Some(repository) = self.repository() {
-            writeln!(f, "  git -C {} log --oneline main", quoted(&repository))?;
+        } else if let Some(repository) = &repository {
+            writeln!(f, "  git -C {} log --oneline main", quoted(repository))?;
         }
         if self.in_background {
             write!(f, "\n`{program} down` ends it; the data stays.")
