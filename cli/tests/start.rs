@@ -52,7 +52,7 @@ impl Sandbox {
 
     /// Runs `up`, expects it to fail with nothing left running, and answers with what it printed.
     fn failing_up(&self, args: &[&str]) -> String {
-        let output = self.trishanku(&[&["up"], args].concat());
+        let output = self.trishanku(&[&["up", "--central"], args].concat());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert_eq!(status::read(&self.home()).expect("it is readable").health, Health::Stopped);
         printed(&output)

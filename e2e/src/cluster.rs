@@ -90,7 +90,7 @@ impl Cluster {
         let store = if Self::is_on_git() { "gitcd" } else { "etcd" };
         let mut process = self
             .trishanku()
-            .args(["up", "--until-stdin-closes", "--store", store])
+            .args(["up", "--central", "--until-stdin-closes", "--store", store])
             .args(options.storage_media_type.map(|t| format!("--storage-media-type={t}")))
             .stdin(Stdio::piped())
             .stdout(output.try_clone()?)
