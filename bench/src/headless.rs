@@ -157,7 +157,7 @@ fn deployment(kubectl: &Kubectl, name: &str, replicas: usize) -> Result<f64> {
     let found = pods.until_bound(replicas, PATIENCE);
     let took = since.elapsed().as_secs_f64();
     ensure!(found == replicas, "{found} of {replicas} pods of {name} have a node");
-    kubectl.run(&["delete", "deployment", name])?;
+    kubectl.remove_deployment(name)?;
     Ok(took)
 }
 

@@ -7,6 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+/// How long what was deleted may stay.
+const REMOVED_WITHIN: Duration = Duration::from_secs(30);
+
 /// kubectl with a kubeconfig.
 #[derive(Clone, Debug)]
 pub struct Kubectl {
@@ -81,6 +84,28 @@ impl Kubectl {
         }
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         Err(KubectlError::Failed { arguments: arguments.join(" "), said })
+    }
+
+    /// Deletes a Deployment that `kubectl create deployment` made, if it is there, and its pods. Where no kubelet is, these would wait for one.
+    ///
+    /// # Errors
+    /// See [`KubectlError`]; also if pods are still there after half a minute.
+    pub fn remove_deployment(&self, name: &str) -> Result<(), KubectlError> {
+        self.run(&["delete", "deployment", name, "--ignore-not-found"])?;
+        let select = format!("--selector=app={name}");
+        let deadline = Instant::now() + REMOVED_WITHIN;
+        loop {
+            self.run(&["delete", "pods", &select, "--force", "--grace-period=0", "--wait=false"])?;
+            let left = self.run(&["get", "replicasets,pods", &select, "--output=name"])?;
+            if left.trim().is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let said = format!("{} objects of {name} are still there", left.lines().count());
+                return Err(KubectlError::Failed { arguments: format!("delete pods {select}"), said });
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// Follows the pods of an app: sees each change when the API server tells it.

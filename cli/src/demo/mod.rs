@@ -108,11 +108,11 @@ impl Demo {
         }
         let kubectl = Kubectl::new(Assets::find(None)?.program("kubectl"), self.home.kubeconfig());
         // What an earlier one left, if it was interrupted.
-        kubectl.run(&["delete", "deployment", NAME, "--ignore-not-found"])?;
+        kubectl.remove_deployment(NAME)?;
         let node = StandIn::ensure(&kubectl)?;
         let outcome = self.show(&kubectl, &heavens);
         if !self.keep {
-            kubectl.run(&["delete", "deployment", NAME, "--ignore-not-found"])?;
+            kubectl.remove_deployment(NAME)?;
             node.remove(&kubectl)?;
         }
         outcome

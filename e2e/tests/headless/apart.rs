@@ -61,7 +61,7 @@ fn cut_off_while_both_work(cluster: &Cluster, name: &str) -> anyhow::Result<()> 
         let pods = cluster.kubectl_at(heaven, ["get", "pods", &select, "-o", "name"])?;
         ensure!(!pods.contains(first), "{heaven} still has {first}");
     }
-    cluster.kubectl(["delete", "deployment", name])?;
+    kubectl.remove_deployment(name)?;
     node.remove(&kubectl)?;
     cluster.wait_agreed()?;
     Ok(())
