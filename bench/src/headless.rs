@@ -224,9 +224,8 @@ impl Plane {
     /// How many commits lead to the first branch, which by then has everything: others, and merges.
     fn commits(&self) -> Result<(u64, u64)> {
         let (repository, branch) = self.branches()?.into_iter().next().context("there is a branch")?;
-        let count = |which: &str| -> Result<u64> {
-            Ok(git(&repository, &["rev-list", "--count", which, &branch])?.parse()?)
-        };
+        let count =
+            |which: &str| -> Result<u64> { Ok(git(&repository, &["rev-list", "--count", which, &branch])?.parse()?) };
         Ok((count("--no-merges")?, count("--merges")?))
     }
 }

@@ -12,7 +12,7 @@ use anstyle::{AnsiColor, Style};
 use trishanku::heavens::{Ignored, Remark};
 use trishanku::plane::process::Ended;
 use trishanku::plane::state::Form;
-use trishanku::plane::supervisor::Notice;
+use trishanku::plane::supervisor::{Failure, Notice};
 use trishanku::plane::{Home, State};
 use trishanku::up::Progress;
 
@@ -28,12 +28,14 @@ const DIM: Style = Style::new().dimmed();
 pub(crate) struct Console {
     sinks: Vec<Box<dyn Write>>,
     in_background: bool,
+    /// Which component was started again last, and why.
+    last_restart: Option<(String, String)>,
 }
 
 impl Console {
     /// Standard output, with colours if it is a terminal.
     pub(crate) fn terminal() -> Self {
-        Self { sinks: vec![Box::new(anstream::stdout())], in_background: false }
+        Self { sinks: vec![Box::new(anstream::stdout())], in_background: false, last_restart: None }
     }
 
     /// A supervisor in the background: the pipe to whoever started it, and its own log.
@@ -45,6 +47,7 @@ impl Console {
         Self {
             sinks: vec![stream(io::stdout(), choice), stream(log, anstream::ColorChoice::Never)],
             in_background: true,
+            last_restart: None,
         }
     }
 
@@ -96,7 +99,9 @@ impl Console {
             Remark::Ignored(Ignored { kind, name, remedy }) => {
                 self.say(&format_args!("  {DIM}ignored {kind} {name}: {remedy}{DIM:#}"));
             }
-            Remark::Rests(what) => self.say(&format_args!("  {DIM}{what} rests: it is suspended or has no replicas{DIM:#}")),
+            Remark::Rests(what) => {
+                self.say(&format_args!("  {DIM}{what} rests: it is suspended or has no replicas{DIM:#}"));
+            }
             Remark::OneReplica(what) => {
                 self.say(&format_args!("  {DIM}{what} runs once: replicas are for a cluster{DIM:#}"));
             }
@@ -104,7 +109,9 @@ impl Console {
                 self.say(&format_args!("  {DIM}made the repository {}{DIM:#}", folder.display()));
             }
             Remark::NoCredentials { of, secret } => {
-                self.say(&format_args!("  {DIM}{of} goes without Secret {secret}: its remotes are on this machine{DIM:#}"));
+                self.say(&format_args!(
+                    "  {DIM}{of} goes without Secret {secret}: its remotes are on this machine{DIM:#}"
+                ));
             }
             _ => self.say(&format_args!("{remark:?}")),
         }
@@ -120,7 +127,16 @@ impl Console {
                 self.say(&format_args!("{GOOD}Ready{GOOD:#} in {STRONG}{}{STRONG:#}", seconds(*after)));
             }
             Notice::Restarting(failure, pause) => {
-                self.say(&format_args!("{WARN}restarting{WARN:#} in {}: {failure}", seconds(*pause)));
+                let Failure { component, cause, .. } = failure;
+                let pause = seconds(*pause);
+                // The same once more is told shortly.
+                let again = (component.clone(), cause.clone());
+                if self.last_restart.as_ref() == Some(&again) {
+                    self.say(&format_args!("{WARN}restarting{WARN:#} in {pause}: {component} {cause}"));
+                } else {
+                    self.say(&format_args!("{WARN}restarting{WARN:#} in {pause}: {failure}"));
+                }
+                self.last_restart = Some(again);
             }
             Notice::Late(failure) => self.say(&format_args!("{WARN}not ready{WARN:#} yet: {failure}")),
             Notice::Stopping if self.in_background => self.say(&"Stopping"),

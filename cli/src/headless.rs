@@ -15,10 +15,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use trishanku_api::{Certificates, Gitcd, TrishankuHeavenSpec};
 
-use crate::heavens::SecretError;
+use crate::heavens::{self, Manifests, SecretError};
 use crate::plane::{Home, file};
 
 /// How the branches of a headless cluster reach one another.
@@ -67,7 +69,7 @@ pub fn files(home: &Home, topology: Topology) -> Result<Vec<PathBuf>, SecretErro
         Topology::Mesh => repositories.extend(names().map(|name| repository(home, name))),
     }
     for repository in repositories.iter().filter(|repository| !repository.join("HEAD").exists()) {
-        crate::heavens::make_bare(repository)?;
+        heavens::make_bare(repository)?;
     }
     let mut files = Vec::new();
     for (name, objects) in manifests(home, topology) {
@@ -83,15 +85,63 @@ pub fn files(home: &Home, topology: Topology) -> Result<Vec<PathBuf>, SecretErro
 /// Which components a heaven waits for on its first start: its branch begins with what the desk's kube-apiserver has made, so that there is one set of
 /// default objects and not three.
 #[must_use]
-pub fn first_start(topology: Topology) -> BTreeMap<String, Vec<String>> {
+pub fn first_start(topology: Topology, manifests: &Manifests) -> BTreeMap<String, Vec<String>> {
     let desk = format!("{DESK}/kube-apiserver");
     let merge = format!("{CLUSTER}-automerge");
     let before = match topology {
         Topology::Star => format!("{merge}/gitcd"),
         Topology::Mesh => desk.clone(),
     };
-    let controllers = CONTROLLERS.iter().map(|(name, _)| ((*name).to_owned(), vec![before.clone()]));
-    controllers.chain([(merge, vec![desk])]).collect()
+    let others = manifests.heavens.iter().map(|(name, _)| name).filter(|name| *name != DESK);
+    others.map(|name| (name.clone(), vec![before.clone()])).chain([(merge, vec![desk])]).collect()
+}
+
+/// Lets heavens of a person's files join: what they do not say of their branch and their certificates is as it is for the cluster's own, and these follow them.
+///
+/// # Errors
+/// [`SecretError::File`] with a repository that cannot be made.
+pub fn join(home: &Home, topology: Topology, manifests: &mut Manifests) -> Result<(), SecretError> {
+    let is_new = |(name, spec): &&(String, TrishankuHeavenSpec)| {
+        let is_own = names().any(|own| own == name) || name == CLUSTER;
+        let has_app = spec.app.is_some() && spec.skip.as_ref().and_then(|skip| skip.app) != Some(true);
+        !is_own && has_app && spec.gitcd.as_ref().is_none_or(|gitcd| gitcd.git.is_none())
+    };
+    let new: Vec<String> = manifests.heavens.iter().filter(is_new).map(|(name, _)| name.clone()).collect();
+    let all: Vec<String> = names().map(ToOwned::to_owned).chain(new.iter().cloned()).collect();
+    for (name, spec) in &mut manifests.heavens {
+        let joins = new.contains(name);
+        if joins {
+            let shared: Certificates = typed(certificates());
+            let given = spec.certificates.get_or_insert_default();
+            let or = |given: &mut Option<String>, shared: Option<String>| *given = given.take().or(shared);
+            or(&mut given.certificate_authority_secret_name, shared.certificate_authority_secret_name);
+            or(&mut given.service_accounts_secret_name, shared.service_accounts_secret_name);
+            or(&mut given.kubernetes_secret_name, shared.kubernetes_secret_name);
+            or(&mut given.admin_secret_name, shared.admin_secret_name);
+        }
+        // In a mesh the cluster's own follow it as well, unless somebody has said whom they follow.
+        let follows = topology == Topology::Mesh && !new.is_empty() && names().any(|own| own == name);
+        if joins || follows {
+            let wanted: Gitcd = typed(gitcd(home, topology, name, &all));
+            let given = spec.gitcd.get_or_insert_default();
+            given.git = wanted.git;
+            given.pull = given.pull.take().or(wanted.pull);
+        }
+    }
+    for (_, spec) in manifests.merges.iter_mut().filter(|(name, _)| name == CLUSTER) {
+        let remotes = new.iter().map(|name| typed(merged(home, name)));
+        spec.gitcd.get_or_insert_default().git.get_or_insert_default().remotes.extend(remotes);
+    }
+    if topology == Topology::Mesh {
+        let repositories = new.iter().map(|name| repository(home, name));
+        repositories.filter(|path| !path.join("HEAD").exists()).try_for_each(|path| heavens::make_bare(&path))?;
+    }
+    Ok(())
+}
+
+/// What was written here can be read.
+fn typed<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("it is what the manifests of this cluster have")
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
@@ -108,10 +158,9 @@ fn branch(heaven: &str) -> String {
     format!("{short}/data")
 }
 
-fn manifests(home: &Home, topology: Topology) -> Vec<(&'static str, Vec<Value>)> {
-    let shared = object("TrishankuHeaven", CLUSTER, &json!({"skip": {"app": true}}));
-    let mut all = vec![("shared", vec![shared])];
-    let gitcd = |name: &'static str| match topology {
+/// The branch of a heaven, and whom it follows, of all.
+fn gitcd(home: &Home, topology: Topology, name: &str, all: &[String]) -> Value {
+    match topology {
         Topology::Star => {
             let remote = json!({
                 "repo": home.upstream(),
@@ -123,37 +172,56 @@ fn manifests(home: &Home, topology: Topology) -> Vec<(&'static str, Vec<Value>)>
             })
         }
         Topology::Mesh => {
-            let remote = |other: &'static str| {
+            let remote = |other: &String| {
                 json!({
                     "name": other,
                     "repo": repository(home, other),
                     "branches": {"data": branch(other), "failOnNoBranch": other == DESK},
                 })
             };
-            let others: Vec<Value> = names().filter(|other| *other != name).map(remote).collect();
+            let others: Vec<Value> = all.iter().filter(|other| *other != name).map(remote).collect();
             json!({
                 "git": {"branches": {"data": branch(name)}, "remotes": others},
                 "pull": {"pushAfterMerge": false},
             })
         }
-    };
+    }
+}
+
+/// A heaven among those that the merge follows.
+fn merged(home: &Home, name: &str) -> Value {
+    json!({
+        "name": name,
+        "repo": home.upstream(),
+        "branches": {"data": branch(name), "failOnNoBranch": name == DESK},
+    })
+}
+
+/// What all heavens of the cluster share.
+fn certificates() -> Value {
+    json!({
+        "certificateAuthoritySecretName": "cluster-cert-ca",
+        "serviceAccountsSecretName": "cluster-cert-service-account",
+        "kubernetesSecretName": "cluster-cert-kubernetes",
+        "adminSecretName": "cluster-admin",
+    })
+}
+
+fn manifests(home: &Home, topology: Topology) -> Vec<(&'static str, Vec<Value>)> {
+    let shared = object("TrishankuHeaven", CLUSTER, &json!({"skip": {"app": true}}));
+    let mut all = vec![("shared", vec![shared])];
+    let own: Vec<String> = names().map(ToOwned::to_owned).collect();
+    let gitcd = |name: &str| gitcd(home, topology, name, &own);
     all.push((DESK, vec![heaven(DESK, "trishanku-desk", &gitcd(DESK), &desk())]));
     for ((name, _), pod) in CONTROLLERS.into_iter().zip([controller_manager(), scheduler()]) {
         all.push((name, vec![heaven(name, &format!("system:{name}"), &gitcd(name), &pod)]));
     }
     if topology == Topology::Star {
-        let remote = |name: &'static str| {
-            json!({
-                "name": name,
-                "repo": home.upstream(),
-                "branches": {"data": branch(name), "failOnNoBranch": name == DESK},
-            })
-        };
         let merge = json!({
             "gitcd": {
                 "git": {
                     "branches": {"data": format!("{CLUSTER}/data")},
-                    "remotes": names().map(remote).collect::<Vec<_>>(),
+                    "remotes": names().map(|name| merged(home, name)).collect::<Vec<_>>(),
                 },
             },
             "app": {"committerName": "automerge"},
@@ -168,15 +236,11 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
 }
 
 fn heaven(name: &str, user: &str, gitcd: &Value, pod: &Value) -> Value {
+    let mut certificates = certificates();
+    certificates["controller"] = json!({"secretName": name, "userName": user, "groupName": user});
     let spec = json!({
         "skip": {"entrypoints": true},
-        "certificates": {
-            "certificateAuthoritySecretName": "cluster-cert-ca",
-            "serviceAccountsSecretName": "cluster-cert-service-account",
-            "kubernetesSecretName": "cluster-cert-kubernetes",
-            "adminSecretName": "cluster-admin",
-            "controller": {"secretName": name, "userName": user, "groupName": user},
-        },
+        "certificates": certificates,
         "gitcd": gitcd,
         "app": {
             "entrypointsConfigMapName": "cluster-entrypoints",
@@ -240,7 +304,6 @@ fn scheduler() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::heavens::Manifests;
 
     #[test]
     fn both_topologies_are_manifests_that_can_be_read_again() {
@@ -254,6 +317,27 @@ mod tests {
                 assert_eq!(git.remotes.len(), remotes, "{name}");
                 assert!(git.remotes.iter().all(|remote| remote.repo != repository(&home, name).display().to_string()));
             }
+        }
+        // One of a person's, of which nothing is said but what it is.
+        let more = dir.path().join("more.yaml");
+        let mine = heaven("mine", "me", &Value::Null, &desk());
+        let mine = json!({
+            "apiVersion": API, "kind": "TrishankuHeaven", "metadata": {"name": "mine"},
+            "spec": {"certificates": {"controller": {"userName": "me"}}, "app": mine["spec"]["app"]},
+        });
+        std::fs::write(&more, mine.to_string()).unwrap();
+        for (topology, follows, merged) in [(Topology::Star, 1, 4), (Topology::Mesh, 3, 0)] {
+            let files = [files(&home, topology).unwrap(), vec![more.clone()]].concat();
+            let mut read = Manifests::read(&files).unwrap();
+            join(&home, topology, &mut read).unwrap();
+            let remotes = |gitcd: &Option<Gitcd>| gitcd.clone().unwrap().git.unwrap().remotes.len();
+            for (name, spec) in read.heavens.iter().filter(|(name, _)| name != CLUSTER) {
+                assert_eq!(remotes(&spec.gitcd), follows, "{name}");
+            }
+            assert_eq!(read.merges.first().map_or(0, |(_, merge)| remotes(&merge.gitcd)), merged);
+            let (_, mine) = read.heavens.last().unwrap();
+            assert_eq!(mine.certificates.clone().unwrap().admin_secret_name.unwrap(), "cluster-admin");
+            assert!(first_start(topology, &read).contains_key("mine"));
         }
         assert!(home.upstream().join("HEAD").is_file() && repository(&home, DESK).join("HEAD").is_file());
     }

@@ -14,9 +14,7 @@ use crate::{args, detach, stops};
 pub(crate) async fn up(options: &args::Up, home: Home, program: String) -> anyhow::Result<ExitCode> {
     let adaptations = options.adapt.adaptations(&options.filename)?;
     let what = match (options.central, options.topology) {
-        (true, _) => {
-            What::Central { store: options.store, storage_media_type: options.storage_media_type.clone() }
-        }
+        (true, _) => What::Central { store: options.store, storage_media_type: options.storage_media_type.clone() },
         (false, Some(topology)) => What::Headless(topology, adaptations),
         (false, None) => What::Anything(adaptations),
     };

@@ -7,11 +7,11 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
+use crate::headless::Topology;
+use crate::heavens::HeavenRecord;
 use crate::plane::home::Home;
 use crate::plane::http::Endpoint;
 use crate::plane::process::Identity;
-use crate::headless::Topology;
-use crate::heavens::HeavenRecord;
 use crate::plane::state::{Component, Condition, Form, Phase, State, StateError, Store};
 
 pub use self::heavens::{HeavenReport, RemoteReport};

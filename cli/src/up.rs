@@ -1,17 +1,19 @@
 //! From nothing to a running control plane, and back.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::plane::assets::{self, Assets, AssetsError};
-use crate::plane::certs::{self, CertsError};
 use crate::headless::{self, Topology};
 use crate::heavens::{
-    FlagOption, ImagePrograms, ManifestError, Manifests, Remark, RemoteOption, RenderError, Rendered, Request, SecretError,
+    FlagOption, ImagePrograms, ManifestError, Manifests, Remark, RemoteOption, RenderError, Rendered, Request,
+    SecretError,
 };
+use crate::plane::assets::{self, Assets, AssetsError};
+use crate::plane::certs::{self, CertsError};
 use crate::plane::components::{Blueprint, Component};
 use crate::plane::file;
 use crate::plane::home::{Home, HomeError};
@@ -233,8 +235,14 @@ impl Up {
         }
         files.extend(adaptations.files.iter().cloned());
         let gitcd = assets::find_gitcd(self.gitcd.as_deref())?;
+        let mut manifests = Manifests::read(&files)?;
+        let mut after = BTreeMap::new();
+        if let Some(topology) = topology {
+            headless::join(home, topology, &mut manifests).map_err(RenderError::Secret)?;
+            after = headless::first_start(topology, &manifests);
+        }
         let rendered = Rendered::of(
-            Manifests::read(&files)?,
+            manifests,
             &Request {
                 home,
                 assets,
@@ -244,7 +252,7 @@ impl Up {
                 dropped_flags: &adaptations.dropped_flags,
                 added_flags: &adaptations.added_flags,
                 ports: &state.allotted,
-                after: &topology.map(headless::first_start).unwrap_or_default(),
+                after: &after,
             },
         )?;
         rendered.remarks.into_iter().map(Progress::Remark).for_each(&mut *tell);
@@ -266,7 +274,8 @@ impl Up {
 
     fn settle(&self, state: &State) -> Result<Settings, UpError> {
         let mut settings = state.settings.clone();
-        let has_data = self.home.repository().exists() || self.home.etcd_data().exists() || self.home.heavens().exists();
+        let has_data =
+            self.home.repository().exists() || self.home.etcd_data().exists() || self.home.heavens().exists();
         if !has_data {
             settings.form = Form::Undecided;
         }

@@ -26,6 +26,8 @@ pub struct Options {
     pub storage_media_type: Option<&'static str>,
     /// What it consists of.
     pub shape: Shape,
+    /// More arguments for `trishanku up`.
+    pub arguments: Vec<String>,
 }
 
 /// What a control plane consists of.
@@ -110,6 +112,7 @@ impl Cluster {
                 Shape::Star => vec!["--topology=star"],
                 Shape::Mesh => vec!["--topology=mesh"],
             })
+            .args(&options.arguments)
             .args(options.storage_media_type.map(|t| format!("--storage-media-type={t}")))
             .stdin(Stdio::piped())
             .stdout(output.try_clone()?)

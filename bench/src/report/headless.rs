@@ -34,7 +34,8 @@ impl Measured {
         for one in &self.outcomes {
             let least = one.bound.iter().copied().fold(f64::INFINITY, f64::min);
             let most = one.bound.iter().copied().fold(0.0, f64::max);
-            let ratio = self.central().map_or_else(String::new, |central| format!("{:.1}", one.median() / central.median()));
+            let ratio =
+                self.central().map_or_else(String::new, |central| format!("{:.1}", one.median() / central.median()));
             table.row([
                 one.shape.name().to_owned(),
                 format!("{:.1}", one.ready),

@@ -81,7 +81,8 @@ impl Story {
         for (maker, commit) in own {
             let heaven = &heavens[maker].name;
             let what = summary(&commit.subject);
-            let (seen, desk) = (first_seen[&commit.id].as_secs_f64(), at_desk.get(&commit.id).map(Duration::as_secs_f64));
+            let (seen, desk) =
+                (first_seen[&commit.id].as_secs_f64(), at_desk.get(&commit.id).map(Duration::as_secs_f64));
             let chapters = &mut story.chapters;
             match chapters.iter_mut().find(|chapter| chapter.heaven == *heaven && chapter.what == what) {
                 Some(chapter) => {

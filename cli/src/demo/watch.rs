@@ -84,8 +84,8 @@ fn look(places: &[(PathBuf, String)], moves: &Mutex<Vec<Move>>, is_over: &Atomic
             let Some(to) = read(repository, branch) else { continue };
             if known[heaven].as_ref() != Some(&to) {
                 let from = known[heaven].replace(to.clone());
-                let moved = Move { heaven, from, to, at: Instant::now() };
-                moves.lock().unwrap_or_else(PoisonError::into_inner).push(moved);
+                let step = Move { heaven, from, to, at: Instant::now() };
+                moves.lock().unwrap_or_else(PoisonError::into_inner).push(step);
             }
         }
         std::thread::sleep(LOOK_EVERY);

@@ -141,12 +141,9 @@ mod tests {
     #[test]
     fn variables_are_expanded_as_kubelet_does() {
         let variables = Variables::from([("A".to_owned(), "1".to_owned())]);
-        for (given, expected) in [
-            ("x$(A)y$(A)", "x1y1"),
-            ("$(B) $(A", "$(B) $(A"),
-            ("$$(A) $A $", "$(A) $A $"),
-            ("", ""),
-        ] {
+        for (given, expected) in
+            [("x$(A)y$(A)", "x1y1"), ("$(B) $(A", "$(B) $(A"), ("$$(A) $A $", "$(A) $A $"), ("", "")]
+        {
             assert_eq!(expand(given, &variables), expected);
         }
     }

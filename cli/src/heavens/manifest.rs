@@ -126,7 +126,9 @@ impl Manifests {
                     let data = object.data("data", false)?.into_iter().chain(object.data("binaryData", true)?);
                     read.config_maps.insert(object.name.clone(), data.collect());
                 }
-                "GitHubRepository" => read.ignore(&object, "give --remote-url=URL=FOLDER to put a local repository in its place"),
+                "GitHubRepository" => {
+                    read.ignore(&object, "give --remote-url=URL=FOLDER to put a local repository in its place");
+                }
                 _ => read.ignore(&object, "apply it with kubectl to a control plane where it belongs"),
             }
         }
@@ -157,7 +159,9 @@ impl Object {
         let Some(entries) = self.value[field].as_object() else { return Ok(Data::new()) };
         let value = |(key, value): (&String, &Value)| {
             if !is_name(key.trim_start_matches('.')) {
-                return Err(self.wrong(format!("{field}: a key has letters, digits, '-', '_' and '.', and not {key:?}")));
+                return Err(
+                    self.wrong(format!("{field}: a key has letters, digits, '-', '_' and '.', and not {key:?}"))
+                );
             }
             // What it is is not repeated: it may be a secret.
             let text = value.as_str().ok_or_else(|| self.wrong(format!("{field}.{key} is no text")))?;
@@ -290,7 +294,12 @@ mod tests {
             ("kind: Secret\nmetadata: {name: s}\nstringData: {a/b: x}\n".to_owned(), "and not \"a/b\""),
             (HEAVEN.replace("v1alpha1", "v9") + "metadata: {name: a}\n", "and not \"controllers."),
             (format!("{HEAVEN}metadata: {{name: a}}\nspec: {{app: 7}}\n"), "\"a\": spec: "),
-            (format!("{heaven}---\n{HEAVEN}metadata: {{name: b, namespace: x}}\nspec: {{}}\n---\nkind: Secret\nmetadata: {{name: s, namespace: y}}\n"), "one namespace at a time"),
+            (
+                format!(
+                    "{heaven}---\n{HEAVEN}metadata: {{name: b, namespace: x}}\nspec: {{}}\n---\nkind: Secret\nmetadata: {{name: s, namespace: y}}\n"
+                ),
+                "one namespace at a time",
+            ),
         ] {
             let said = read(&[&text]).unwrap_err().to_string();
             assert!(said.contains(expected) && !said.contains("hush"), "{said}");

@@ -30,7 +30,7 @@ pub use flags::FlagOption;
 pub use images::{ImagePrograms, Mapping};
 pub use manifest::{Ignored, ManifestError, Manifests};
 pub use record::{HeavenRecord, Kind};
-pub(crate) use remotes::make_bare;
 pub use remotes::RemoteOption;
+pub(crate) use remotes::make_bare;
 pub use render::{Remark, Rendered, Request};
 pub use secrets::SecretError;

@@ -22,7 +22,9 @@ impl FromStr for RemoteOption {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.rsplit_once('=') {
-            Some((old, new)) if !old.is_empty() && !new.is_empty() => Ok(Self { old: old.to_owned(), new: new.to_owned() }),
+            Some((old, new)) if !old.is_empty() && !new.is_empty() => {
+                Ok(Self { old: old.to_owned(), new: new.to_owned() })
+            }
             _ => Err("expected OLD=NEW, such as https://github.com/me/cluster=/srv/cluster.git".to_owned()),
         }
     }
@@ -44,7 +46,8 @@ pub(super) fn replace(manifests: &mut Manifests, options: &[RemoteOption]) -> Re
         let heavens = manifests.heavens.iter_mut().filter_map(|(_, spec)| spec.gitcd.as_mut());
         let merges = manifests.merges.iter_mut().filter_map(|(_, spec)| spec.gitcd.as_mut());
         let remotes = heavens.chain(merges).filter_map(|gitcd: &mut Gitcd| gitcd.git.as_mut());
-        let found: Vec<_> = remotes.flat_map(|git| &mut git.remotes).filter(|remote| remote.repo == option.old).collect();
+        let found: Vec<_> =
+            remotes.flat_map(|git| &mut git.remotes).filter(|remote| remote.repo == option.old).collect();
         if found.is_empty() {
             return Err(wrong("no remote has this URL".to_owned()));
         }
@@ -110,7 +113,7 @@ mod tests {
         let option = |old: &str| format!("{old}={}", new.display()).parse::<RemoteOption>().unwrap();
         let said = replace(&mut manifests, &[option("https://h/y")]).unwrap_err().to_string();
         assert!(said.contains("no remote has this URL"), "{said}");
-        assert_eq!(replace(&mut manifests, &[option("https://h/x")]).unwrap(), [new.clone()]);
+        assert_eq!(replace(&mut manifests, &[option("https://h/x")]).unwrap(), std::slice::from_ref(&new));
         assert!(new.join("HEAD").is_file());
         let git = manifests.heavens[0].1.gitcd.clone().unwrap().git.unwrap();
         assert_eq!(git.remotes[0].repo, new.display().to_string());

@@ -144,7 +144,7 @@ struct Job {
 }
 
 enum What {
-    Heaven(Box<TrishankuHeavenSpec>, Option<UsersPod>),
+    Heaven(Box<TrishankuHeavenSpec>, Option<Box<UsersPod>>),
     Merge(Box<AutomatedMergeSpec>),
 }
 
@@ -164,7 +164,7 @@ fn jobs(manifests: &Manifests, remarks: &mut Vec<Remark>) -> Result<Vec<Job>, Re
             remarks.push(Remark::OneReplica(format!("heaven {name:?}")));
         }
         let app = spec.app.as_ref().filter(|_| replicas > 0);
-        let pod = app.map(|app| UsersPod::read(name, &app.pod_template)).transpose()?;
+        let pod = app.map(|app| UsersPod::read(name, &app.pod_template)).transpose()?.map(Box::new);
         jobs.push(Job { name: name.clone(), site: name.clone(), what: What::Heaven(Box::new(spec.clone()), pod) });
     }
     for (name, spec) in &manifests.merges {

@@ -114,8 +114,10 @@ impl Secrets {
         for entry in entries {
             let entry = entry.map_err(failed)?;
             // What a crash left of a file that was about to be replaced.
-            if let Some(name) = entry.file_name().to_str().filter(|name| !name.ends_with(".next")) {
-                data.insert(name.to_owned(), std::fs::read(entry.path()).map_err(failed)?);
+            let path = entry.path();
+            let is_left = path.extension().is_some_and(|extension| extension == "next");
+            if let Some(name) = entry.file_name().to_str().filter(|_| !is_left) {
+                data.insert(name.to_owned(), std::fs::read(&path).map_err(failed)?);
             }
         }
         Ok(Some(Stored { data, is_ours: true }))

@@ -32,7 +32,7 @@ pub(super) fn components(workshop: &Workshop<'_>, site: &Site, plan: &Plan) -> R
     for step in &plan.steps {
         mount(workshop, site, plan, step)?;
         let program = workshop.program(&step.program, &step.image.name);
-        let run = workshop.invocation(site, program, step.arguments.clone(), step.environment.clone());
+        let run = Workshop::invocation(site, program, step.arguments.clone(), step.environment.clone());
         let (port, probe, alive) = match &step.run {
             Run::Once => {
                 prepare.push(run);
@@ -74,7 +74,7 @@ fn look(workshop: &Workshop<'_>, site: &Site, step: &Step, look: &Look) -> Probe
     match look {
         Look::Run(words) => {
             let program = workshop.program(&words[0], &step.image.name);
-            let run: Invocation = workshop.invocation(site, program, words[1..].to_vec(), step.environment.clone());
+            let run: Invocation = Workshop::invocation(site, program, words[1..].to_vec(), step.environment.clone());
             Probe::Run(run)
         }
         // Whoever it is has the certificate of the Secret that is mounted for it.

@@ -31,7 +31,8 @@ impl Site {
     /// The site of a heaven whose ports are among these.
     pub(super) fn new(heavens: &Path, name: &str, allotted: &BTreeMap<String, u16>) -> Self {
         let dir = heavens.join(name);
-        let own = |(port, number): (&String, &u16)| Some((port.strip_prefix(name)?.strip_prefix('/')?.to_owned(), *number));
+        let own =
+            |(port, number): (&String, &u16)| Some((port.strip_prefix(name)?.strip_prefix('/')?.to_owned(), *number));
         let ports: BTreeMap<String, u16> = allotted.iter().filter_map(own).collect();
         let port = |server: &str| ports.get(server).copied().unwrap_or_default();
         let [gitcd, events, events_peers, apiserver] = SERVERS.map(port);

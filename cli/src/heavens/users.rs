@@ -33,9 +33,8 @@ pub(super) struct UsersPod {
 
 impl UsersPod {
     pub(super) fn read(heaven: &str, template: &Value) -> Result<Self, RenderError> {
-        let template: PodTemplateSpec = serde_json::from_value(template.clone()).map_err(|error| {
-            RenderError::Template { of: format!("heaven {heaven:?}"), reason: error.to_string() }
-        })?;
+        let template: PodTemplateSpec = serde_json::from_value(template.clone())
+            .map_err(|error| RenderError::Template { of: format!("heaven {heaven:?}"), reason: error.to_string() })?;
         Ok(Self { spec: template.spec.unwrap_or_default(), heaven: heaven.to_owned() })
     }
 
@@ -172,16 +171,19 @@ impl UsersPod {
         let port = site.port(&container.name);
         for added in &entry.args {
             let flag = added.split('=').next().unwrap_or_default();
-            if !words.iter().any(|word| word == flag || word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='))) {
+            if !words
+                .iter()
+                .any(|word| word == flag || word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('=')))
+            {
                 words.push(added.replace("$(PORT)", &port.to_string()));
             }
         }
         let environment = variables.iter().map(|(name, value)| (name.clone(), translation.of(value)));
-        let mut run = workshop.invocation(site, program, words, environment);
+        let mut run = Workshop::invocation(site, program, words, environment);
         if let Some(folder) = &container.working_dir {
             run.folder = Some(translation.of(folder).into()).filter(|folder: &PathBuf| folder.is_dir());
         }
-        let ask = |probe: &core::Probe| asked(workshop, site, container, probe, &translation, &run);
+        let ask = |probe: &core::Probe| asked(site, container, probe, &translation, &run);
         let told = [&container.startup_probe, &container.readiness_probe];
         let told = told.into_iter().flatten().find_map(&ask);
         let probe = told.or_else(|| entry.health.as_ref().map(|health| usual(health, &run, port)));
@@ -193,7 +195,12 @@ impl UsersPod {
             })
         });
         let name = site.component(&container.name);
-        let listens = container.ports.iter().flatten().next().map(|port| site.port(&declared(&container.name, port.container_port)));
+        let listens = container
+            .ports
+            .iter()
+            .flatten()
+            .next()
+            .map(|port| site.port(&declared(&container.name, port.container_port)));
         let uses_port = run.args.iter().any(|arg| arg.to_string_lossy().ends_with(&format!("={port}")));
         let grace = self.spec.termination_grace_period_seconds.and_then(|grace| u64::try_from(grace).ok());
         Ok(Some(Component {
@@ -243,8 +250,8 @@ fn program(entry: &Entry, first: Option<&str>, site: &Site, of: &str, image: &st
 /// How a program is asked of which nothing is said but its image: at the port that it was given, or that its user gave it.
 fn usual(health: &Health, run: &Invocation, port: u16) -> Probe {
     let own = |flag: &str| {
-        let found = run.args.iter().filter_map(|arg| arg.to_str()?.strip_prefix(flag)?.parse().ok());
-        found.last()
+        let mut found = run.args.iter().rev().filter_map(|arg| arg.to_str()?.strip_prefix(flag)?.parse().ok());
+        found.next()
     };
     let port = own("--secure-port=").unwrap_or(port);
     match health {
@@ -255,7 +262,6 @@ fn usual(health: &Health, run: &Invocation, port: u16) -> Probe {
 
 /// A probe of kubelet; none if it is of a kind that is not known here.
 fn asked(
-    workshop: &Workshop<'_>,
     site: &Site,
     container: &Container,
     probe: &core::Probe,
@@ -280,6 +286,6 @@ fn asked(
     let words = probe.exec.as_ref()?.command.clone()?;
     let (first, rest) = words.split_first()?;
     let rest = rest.iter().map(|word| translation.of(word));
-    let ask = workshop.invocation(site, translation.of(first).into(), rest, BTreeMap::new());
+    let ask = Workshop::invocation(site, translation.of(first).into(), rest, BTreeMap::new());
     Some(Probe::Run(Invocation { environment: run.environment.clone(), ..ask }))
 }

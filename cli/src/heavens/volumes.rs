@@ -62,7 +62,8 @@ pub(super) fn fill(
         return Ok(());
     }
     // With no source at all a volume is an empty folder, too.
-    let is_bare = serde_json::to_value(volume).is_ok_and(|value| value.as_object().is_some_and(|fields| fields.len() == 1));
+    let is_bare =
+        serde_json::to_value(volume).is_ok_and(|value| value.as_object().is_some_and(|fields| fields.len() == 1));
     if volume.empty_dir.is_some() || is_bare { Ok(()) } else { Err(filling.unsupported("its kind of volume")) }
 }
 
@@ -94,7 +95,11 @@ impl Filling<'_> {
             if optional == Some(true) {
                 return Ok(());
             }
-            return Err(RenderError::NoConfigMap { of: self.user.to_owned(), name: name.to_owned(), key: String::new() });
+            return Err(RenderError::NoConfigMap {
+                of: self.user.to_owned(),
+                name: name.to_owned(),
+                key: String::new(),
+            });
         };
         // Only the owner's bits: nobody else is to read what a program is given here.
         let mode = mode.map_or(0o600, |mode| u32::try_from(mode).unwrap_or_default() & 0o700 | 0o600);

@@ -55,16 +55,16 @@ impl Workshop<'_> {
     }
 
     /// The environment of a heaven's processes, with these variables.
-    pub(super) fn environment(&self, site: &Site, own: impl IntoIterator<Item = (String, String)>) -> BTreeMap<String, OsString> {
+    fn environment(site: &Site, own: impl IntoIterator<Item = (String, String)>) -> BTreeMap<String, OsString> {
         let inherited = INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var_os(name)?)));
-        let usual = [("HOME".to_owned(), site.place.home.clone().into()), ("TMPDIR".to_owned(), site.temporary().into())];
+        let usual =
+            [("HOME".to_owned(), site.place.home.clone().into()), ("TMPDIR".to_owned(), site.temporary().into())];
         let own = own.into_iter().map(|(name, value)| (name, value.into()));
         inherited.chain(usual).chain(own).collect()
     }
 
     /// A program with its arguments, in a heaven.
     pub(super) fn invocation(
-        &self,
         site: &Site,
         program: PathBuf,
         args: impl IntoIterator<Item = String>,
@@ -73,7 +73,7 @@ impl Workshop<'_> {
         Invocation {
             program,
             args: args.into_iter().map(OsString::from).collect(),
-            environment: Some(self.environment(site, environment)),
+            environment: Some(Self::environment(site, environment)),
             folder: Some(site.place.home.clone().into()),
         }
     }

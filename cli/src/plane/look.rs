@@ -53,7 +53,8 @@ impl Look {
         match self {
             Self::Http { endpoint, path } => endpoint.ask(path).await.map(drop).map_err(|error| error.to_string()),
             Self::Run(invocation) => run(invocation).await,
-            Self::Connect(port) => match tokio::time::timeout(PATIENCE, TcpStream::connect(("127.0.0.1", *port))).await {
+            Self::Connect(port) => match tokio::time::timeout(PATIENCE, TcpStream::connect(("127.0.0.1", *port))).await
+            {
                 Ok(Ok(_)) => Ok(()),
                 Ok(Err(error)) => Err(format!("no answer on port {port}: {error}")),
                 Err(_) => Err(format!("no answer on port {port} within {PATIENCE:?}")),

@@ -44,8 +44,7 @@ impl Ports {
             let all = [ports.store, ports.apiserver, ports.controller_manager, ports.scheduler];
             NAMES.iter().map(ToString::to_string).zip(all).collect()
         };
-        let names = NAMES.map(ToOwned::to_owned);
-        let (ports, moved) = allot(&names, &previous.map(named).unwrap_or_default())?;
+        let (ports, moved) = allot(&NAMES.map(ToOwned::to_owned), &previous.map(named).unwrap_or_default())?;
         let [store, apiserver, controller_manager, scheduler] = NAMES.map(|name| ports[name]);
         Ok((Self { store, apiserver, controller_manager, scheduler }, moved))
     }

@@ -16,6 +16,8 @@ use super::state::{self, Condition, Phase, State, StateError};
 
 /// How much of a log a message shows.
 const SHOWN_LINES: usize = 8;
+/// How much of it is searched for what is wrong: after an unknown flag, some programs print all that they know.
+const SEARCHED_LINES: usize = 300;
 /// Every component reports a handful of times; a full channel only makes keepers wait.
 const REPORTS: usize = 64;
 /// How often logs are looked at whether they have become too large.
@@ -71,20 +73,41 @@ pub struct Failure {
     pub log: PathBuf,
     /// The log's last lines.
     pub tail: Vec<String>,
+    /// What to do, if the program says that it cannot understand what it is given.
+    pub remedy: Option<String>,
 }
 
 impl Failure {
-    /// The flag that the program says that it does not know.
-    #[must_use]
-    pub fn unknown_flag(&self) -> Option<&str> {
-        // As Go's two libraries for flags, and clap, say it.
-        let says = ["unknown flag: ", "flag provided but not defined: ", "unexpected argument '"];
-        self.tail.iter().rev().find_map(|line| {
-            let rest = says.iter().find_map(|say| line.split_once(say))?.1;
-            let flag = rest.split(|letter: char| letter.is_whitespace() || "'=,".contains(letter)).next()?;
-            flag.starts_with('-').then_some(flag)
-        })
+    fn of(component: &Component, cause: String) -> Self {
+        let said = log::tail(&component.log, SEARCHED_LINES);
+        let tail = said[said.len().saturating_sub(SHOWN_LINES)..].to_vec();
+        let remedy = component.name.contains('/').then(|| remedy(&component.name, &said)).flatten();
+        Self { component: component.name.clone(), cause, log: component.log.clone(), tail, remedy }
     }
+}
+
+/// What helps a program that says that it does not understand what it is given, and never will.
+fn remedy(component: &str, said: &[String]) -> Option<String> {
+    // As Go's two libraries for flags, and clap, say it.
+    let says = ["unknown flag: ", "flag provided but not defined: ", "unexpected argument '"];
+    let unknown = said.iter().rev().find_map(|line| {
+        let rest = says.iter().find_map(|say| line.split_once(say))?.1;
+        let flag = rest.split(|letter: char| letter.is_whitespace() || "'=,".contains(letter)).next()?;
+        flag.starts_with('-').then_some(flag)
+    });
+    if let Some(flag) = unknown {
+        return Some(format!(
+            "This version does not know {flag}: leave it out with --drop-flag={component}={flag}, and give another one with \
+             --add-flag={component}=--FLAG=VALUE if need be"
+        ));
+    }
+    let version = said.iter().rev().find_map(|line| {
+        let (_, rest) = line.split_once("is registered for version ")?;
+        rest.trim_start_matches(['\\', '"']).split(['\\', '"']).next()
+    });
+    version.map(|version| {
+        format!("This version does not know the configuration {version}: give it another one, such as by its ConfigMap in one more file")
+    })
 }
 
 impl std::fmt::Display for Failure {
@@ -96,15 +119,7 @@ impl std::fmt::Display for Failure {
         }
         write!(f, " ends with")?;
         self.tail.iter().try_for_each(|line| write!(f, "\n  | {line}"))?;
-        match self.unknown_flag().filter(|_| self.component.contains('/')) {
-            None => Ok(()),
-            Some(flag) => write!(
-                f,
-                "\nThis version does not know {flag}: leave it out with --drop-flag={component}={flag}, and give another one with \
-                 --add-flag={component}=--FLAG=VALUE if need be",
-                component = self.component
-            ),
-        }
+        self.remedy.iter().try_for_each(|remedy| write!(f, "\n{remedy}"))
     }
 }
 
@@ -365,9 +380,8 @@ impl<'a> Supervisor<'a> {
                 recorded.process = None;
                 recorded.started_unix_seconds = None;
                 recorded.restarts += 1;
-                let failure = failure(&component, cause);
-                // One that does not know its flags never will.
-                let may_recover = !component.is_essential && failure.unknown_flag().is_none();
+                let failure = Failure::of(&component, cause);
+                let may_recover = !component.is_essential && failure.remedy.is_none();
                 if running.has_been_ready || may_recover || running.given_up {
                     (self.tell)(Notice::Restarting(failure, pause));
                 } else {
@@ -405,11 +419,11 @@ impl<'a> Supervisor<'a> {
         let late = &self.running[at];
         let seconds = within.as_secs();
         if let Some(cause) = &late.not_prepared {
-            return failure(&late.component, format!("was not ready within {seconds}s: {cause}"));
+            return Failure::of(&late.component, format!("was not ready within {seconds}s: {cause}"));
         }
         let answer = late.looks.ready.take(Instant::now()).await;
         let reason = answer.map_or_else(|error| error, |()| "it is ready now".into());
-        failure(&late.component, format!("was not ready within {seconds}s ({reason})"))
+        Failure::of(&late.component, format!("was not ready within {seconds}s ({reason})"))
     }
 
     fn enter(&mut self, phase: Phase) {
@@ -456,15 +470,25 @@ enum Started {
     Stopped,
 }
 
-fn failure(component: &Component, cause: String) -> Failure {
-    Failure {
-        component: component.name.clone(),
-        cause,
-        log: component.log.clone(),
-        tail: log::tail(&component.log, SHOWN_LINES),
-    }
-}
-
 fn unix_seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_does_not_understand_has_a_remedy() {
+        let of = |line: &str| remedy("a/app", &["Usage:".to_owned(), line.to_owned(), "  -v int".to_owned()]);
+        for (line, expected) in [
+            ("Error: unknown flag: --pod-eviction-timeout", "--drop-flag=a/app=--pod-eviction-timeout"),
+            ("flag provided but not defined: -old", "--drop-flag=a/app=-old"),
+            ("error: unexpected argument '--old' found", "--drop-flag=a/app=--old"),
+            (r#"err="no kind \"C\" is registered for version \"x/v1beta3\" in scheme""#, "configuration x/v1beta3:"),
+        ] {
+            assert!(of(line).unwrap().contains(expected), "{line}");
+        }
+        assert_eq!(of("connection refused"), None);
+    }
 }

@@ -28,10 +28,10 @@ fn cut_off_while_both_work(cluster: &Cluster, name: &str) -> anyhow::Result<()> 
     bound(cluster, "desk", name, 2)?;
     cluster.wait_agreed()?;
     // In a mesh the others pull from the desk, so the desk is out of their reach as well.
-    let mut cut = vec![("desk", cluster.cut_off("desk")?)];
+    let mut cut = vec![("desk".to_owned(), cluster.cut_off("desk")?)];
     if cluster.heaven("kube-scheduler")?.remotes.iter().any(|remote| remote.name == "desk") {
-        for other in &NAMES[1..] {
-            cut.push((other, cut_from_desk(cluster, other)?));
+        for other in cluster.heavens()?.into_iter().map(|heaven| heaven.name).filter(|name| name != "desk") {
+            cut.push((other.clone(), cut_from_desk(cluster, &other)?));
         }
     }
     // Git's configuration is read once a second.
