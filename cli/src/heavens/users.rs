@@ -141,7 +141,6 @@ impl UsersPod {
         ] {
             known.path(there, Path::new(here));
         }
-        known.path("/tmp", &site.temporary());
         Ok(known)
     }
 
