@@ -281,6 +281,8 @@ impl Up {
         }
         let wanted = match (&self.what, settings.form) {
             (What::Anything(_), Form::Undecided) => Form::Headless(Topology::default()),
+            // Which files these were, nobody knows any more.
+            (What::Anything(given), Form::Manifests) if given.files.is_empty() => Form::Headless(Topology::default()),
             (What::Anything(_), form) => form,
             (What::Central { .. }, _) => Form::Central,
             (What::Headless(topology, _), _) => Form::Headless(*topology),
