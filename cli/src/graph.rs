@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 use trishanku::plane::assets::find_gitcd;
@@ -10,6 +11,20 @@ use trishanku::status;
 
 /// Replaces this process by `gitcd graph`; returns only to say why that did not work.
 pub(crate) fn become_graph(home: &Home, heaven: Option<&str>, args: &[OsString]) -> anyhow::Error {
+    let explicit = std::env::var_os("TRISHANKU_GITCD").map(PathBuf::from);
+    let gitcd = match find_gitcd(explicit.as_deref()) {
+        Ok(gitcd) => gitcd,
+        Err(error) => return error.into(),
+    };
+    let become_gitcd = |repository: Option<PathBuf>| {
+        let repository = repository.iter().flat_map(|repository| ["--repo".as_ref(), repository.as_os_str()]);
+        let error = Command::new(&gitcd).arg("graph").args(repository).args(args).exec();
+        anyhow::anyhow!("cannot start {}: {error}", gitcd.display())
+    };
+    // Help is there without anything to draw.
+    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+        return become_gitcd(None);
+    }
     let found = || {
         let state = State::load(&home.state_file())?;
         let repository = match heaven {
@@ -18,15 +33,10 @@ pub(crate) fn become_graph(home: &Home, heaven: Option<&str>, args: &[OsString])
         };
         let repository = repository.filter(|repository| repository.exists());
         let dir = home.dir().display();
-        let repository = repository.ok_or_else(|| anyhow::anyhow!("there is no repository in {dir} yet"))?;
-        let explicit = std::env::var_os("TRISHANKU_GITCD").map(std::path::PathBuf::from);
-        Ok((repository, find_gitcd(explicit.as_deref())?))
+        repository.ok_or_else(|| anyhow::anyhow!("there is no repository in {dir} yet"))
     };
     match found() {
         Err(error) => error,
-        Ok((repository, gitcd)) => {
-            let error = Command::new(&gitcd).arg("graph").arg("--repo").arg(repository).args(args).exec();
-            anyhow::anyhow!("cannot start {}: {error}", gitcd.display())
-        }
+        Ok(repository) => become_gitcd(Some(repository)),
     }
 }

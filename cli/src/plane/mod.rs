@@ -8,6 +8,7 @@
 pub mod assets;
 pub mod certs;
 pub mod components;
+mod failure;
 pub(crate) mod file;
 pub mod home;
 pub mod http;
