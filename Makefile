@@ -11,7 +11,7 @@ help: ## Show this help
 build: ## Build gitcd and trishanku
 	$(CARGO) build --release -p gitcd -p trishanku
 
-up: build ## Bring up a Kubernetes control plane on a Git branch, on this machine (Ctrl-C ends it)
+up: build ## Bring up a headless Kubernetes cluster on this machine (Ctrl-C ends it); ARGS=--central for one control plane
 	@assets="$$(hack/assets.sh)" && exec target/release/trishanku up --assets "$$assets" $(ARGS)
 
 down: ## End what `make up ARGS=--detach` left running
@@ -56,6 +56,12 @@ bench-kube: ## Measure gitcd and etcd through a kube-apiserver each; writes docs
 bench-branches: ## Measure how fast branches follow one another, and a merge into 100,000 keys; writes docs/benchmarks.md
 	@$(CARGO) build --release -p gitcd -p gitcd-bench && \
 	target/release/gitcd-bench branches --write docs/benchmarks.md $(ARGS)
+
+.PHONY: bench-headless
+bench-headless: ## Measure a headless cluster beside a central control plane; writes docs/benchmarks.md
+	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" && \
+	$(CARGO) build --release -p gitcd -p trishanku -p gitcd-bench && \
+	target/release/gitcd-bench headless --write docs/benchmarks.md $(ARGS)
 
 .PHONY: bench-framework
 bench-framework: ## Measure the framework beside kube-runtime and Go's controller-runtime (needs Go); writes docs/benchmarks.md

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 use gitcd_bench::output::Output;
 
 use crate::branches::Topology;
+use crate::headless::Shape;
 use crate::server::{Kind, Program};
 use crate::workload::{self, Workload};
 
@@ -73,6 +74,8 @@ pub(crate) enum Command {
     Kube(Kube),
     /// Measures how fast branches of gitcd follow one another, and a merge into 100,000 keys
     Branches(Branches),
+    /// Measures a headless cluster beside a central control plane; ends with 1 if it is too slow
+    Headless(Headless),
 }
 
 /// Options of the comparison.
@@ -210,7 +213,55 @@ pub(crate) struct Branches {
     pub(crate) output: Output,
 }
 
+/// Options of the measurement of a headless cluster.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Headless {
+    /// Deployments, one after the other
+    #[arg(long, value_name = "N", default_value_t = 10,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000))]
+    pub(crate) tries: usize,
+
+    /// Pods of each of them
+    #[arg(long, value_name = "N", default_value_t = 10,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000))]
+    pub(crate) replicas: usize,
+
+    /// Deployments at once
+    #[arg(long, value_name = "N", default_value_t = 200,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=2_000))]
+    pub(crate) deployments: usize,
+
+    /// Pods of each of those
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100))]
+    pub(crate) pods_each: usize,
+
+    /// Only these, separated by commas
+    #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',', default_value = "central,star,mesh")]
+    pub(crate) only: Vec<Shape>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+impl Headless {
+    /// The command for the report.
+    pub(crate) fn command(&self) -> String {
+        let Self { tries, replicas, deployments, pods_each, .. } = self;
+        let only: Vec<&str> = self.only.iter().map(|one| one.name()).collect();
+        let only = if only.len() == Shape::ALL.len() { String::new() } else { format!(" --only {}", only.join(",")) };
+        format!(
+            "gitcd-bench headless{only} --tries {tries} --replicas {replicas} --deployments {deployments} --pods-each {pods_each}"
+        )
+    }
+}
+
 impl Args {
+    /// gitcd, if it was given.
+    pub(crate) fn gitcd(&self) -> Option<&Path> {
+        self.gitcd.as_deref()
+    }
+
     /// Threads of the client.
     pub(crate) fn threads(&self) -> usize {
         self.threads

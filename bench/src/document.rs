@@ -26,12 +26,21 @@ pub enum Section {
     IdleCost,
     /// Branches that follow one another.
     Branches,
+    /// A headless cluster beside a central control plane.
+    Headless,
     /// The framework for controllers side by side with others.
     Framework,
 }
 
-const ALL: [Section; 6] =
-    [Section::Comparison, Section::Kube, Section::Memory, Section::IdleCost, Section::Branches, Section::Framework];
+const ALL: [Section; 7] = [
+    Section::Comparison,
+    Section::Kube,
+    Section::Memory,
+    Section::IdleCost,
+    Section::Branches,
+    Section::Headless,
+    Section::Framework,
+];
 
 impl Section {
     fn marker(self) -> &'static str {
@@ -41,6 +50,7 @@ impl Section {
             Self::Memory => "<!-- section: memory -->\n",
             Self::IdleCost => "<!-- section: idle cost -->\n",
             Self::Branches => "<!-- section: branches -->\n",
+            Self::Headless => "<!-- section: headless -->\n",
             Self::Framework => "<!-- section: framework -->\n",
         }
     }

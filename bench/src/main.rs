@@ -2,7 +2,7 @@
 //!
 //! [`server`] starts both as processes, [`run`] lets them take turns under each [`workload`], and
 //! [`report`] prints what came out. A workload makes its requests through [`client`] and is driven
-//! by [`load`]; [`target`] is all it knows about a server. Measurements of their own are [`idle`], [`memory`], [`kube`] and [`branches`].
+//! by [`load`]; [`target`] is all it knows about a server. Measurements of their own are [`idle`], [`memory`], [`kube`], [`branches`] and [`headless`].
 
 mod args;
 mod branches;
@@ -10,6 +10,7 @@ mod client;
 mod compact;
 mod data;
 mod disk;
+mod headless;
 mod idle;
 mod kube;
 mod lag;
@@ -32,7 +33,7 @@ use gitcd_bench::{child, machine, process};
 use tokio::signal::unix::{SignalKind, signal};
 use trishanku::plane::Assets;
 
-use crate::args::{Args, Branches, Command, Compare, Idle, Kube, Memory};
+use crate::args::{Args, Branches, Command, Compare, Headless, Idle, Kube, Memory};
 use crate::idle::IdleCost;
 use crate::machine::Machine;
 use crate::report::compare::Report;
@@ -61,6 +62,7 @@ fn measure(args: &Args) -> Result<ExitCode> {
                 Some(Command::Memory(memory)) => memory_of_both(args, memory).await,
                 Some(Command::Kube(kube)) => through_kube_apiserver(args, kube).await,
                 Some(Command::Branches(branches)) => following(args, branches).await,
+                Some(Command::Headless(options)) => headless_cluster(args, options).await,
             }
         };
         // Whoever is dropped here kills its servers and removes their folders.
@@ -177,6 +179,22 @@ async fn following(args: &Args, options: &Branches) -> Result<ExitCode> {
     let measured = branches::Measured { command, date, machine, version, plan, propagations, merges };
     options.output.deliver(&measured, &measured.tables(), Section::Branches, &measured.section())?;
     Ok(ExitCode::SUCCESS)
+}
+
+async fn headless_cluster(args: &Args, options: &Headless) -> Result<ExitCode> {
+    let folder = data_folder(args.dir.as_deref())?;
+    let (machine, date) = (look(&folder), now());
+    let Headless { tries, replicas, deployments, pods_each, .. } = *options;
+    let plan = headless::Plan { tries, replicas, deployments, pods_each };
+    let own = std::env::current_exe()?;
+    let trishanku = own.with_file_name("trishanku");
+    let gitcd = args.gitcd().map_or_else(|| own.with_file_name("gitcd"), ToOwned::to_owned);
+    let shapes = options.only.clone();
+    let outcomes =
+        tokio::task::spawn_blocking(move || headless::run(&trishanku, &gitcd, &folder, &shapes, plan)).await??;
+    let measured = headless::Measured { command: options.command(), date, machine, plan, outcomes };
+    options.output.deliver(&measured, &measured.tables(), Section::Headless, &measured.section())?;
+    Ok(exit_code(measured.good()))
 }
 
 /// Two servers and what the report calls them.

@@ -6,23 +6,29 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use trishanku::headless::Topology;
+use trishanku::heavens::{FlagOption, ImagePrograms, ManifestError, Mapping, RemoteOption};
 use trishanku::plane::Home;
 use trishanku::plane::home::HomeError;
 use trishanku::plane::state::Store;
 use trishanku::scaffold;
+use trishanku::up::Adaptations;
 
-/// Runs a Kubernetes control plane on a Git branch, as plain processes of this machine.
+/// Runs Kubernetes controllers on Git branches of their own, as plain processes of this machine.
 #[derive(Debug, Parser)]
 #[command(
     name = "trishanku",
     version,
     after_help = "\
 Examples:
-  trishanku up                       bring a control plane up; Ctrl-C ends it, the data stays
+  trishanku up                       bring a headless cluster up; Ctrl-C ends it, the data stays
   trishanku up --detach              the same in the background
+  trishanku demo                     make a Deployment, and see which branch did what
   trishanku kubectl get namespaces   kubectl with the right kubeconfig
-  trishanku --name b up --detach     a second control plane beside the first
-  trishanku status                   what runs, and how far Git is behind
+  trishanku status                   every heaven: what runs, its branch, how far it is behind
+  trishanku graph                    how the branches were merged
+  trishanku run -f heaven.yaml       the heavens of your own manifests, as processes
+  trishanku --name b up --central    beside the first, one kube-apiserver on one branch
   trishanku down                     end it; the data stays
   trishanku new controller NAME      a controller in Rust, with its tests and manifests"
 )]
@@ -47,16 +53,30 @@ pub(crate) struct Which {
     /// The folder of its state, in place of a name
     #[arg(long, global = true, env = "TRISHANKU_DIR", value_name = "DIR", conflicts_with = "name")]
     dir: Option<PathBuf>,
+    /// The heaven whose kube-apiserver or repository is meant [default: the desk, or the first]
+    #[arg(long, global = true, env = "TRISHANKU_HEAVEN", value_name = "HEAVEN")]
+    pub(crate) heaven: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Bring the control plane up; it continues with the data it had
+    /// Bring a headless cluster up; it continues with the data it had
     Up(Up),
+    /// Run the heavens and merges of manifests as processes
+    Run(Run),
     /// End the control plane; its data stays
     Down,
     /// Tell what runs; exits with 0 if everything is ready, otherwise with 3
     Status(Status),
+    /// Draw how the branches were merged
+    #[command(disable_help_flag = true)]
+    Graph {
+        /// Arguments for `gitcd graph`, such as --all and --limit=200
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Make a Deployment at the desk, and tell which branch did what, and when
+    Demo(Demo),
     /// Run kubectl as this control plane's administrator
     #[command(disable_help_flag = true)]
     Kubectl {
@@ -102,12 +122,89 @@ pub(crate) struct NewController {
 #[command(after_help = "\
 Examples:
   trishanku up --detach
-  trishanku up --dir /tmp/plane --gitcd target/release/gitcd
-  trishanku up --storage-media-type application/yaml
+  trishanku up --topology mesh
+  trishanku up --filename more.yaml --image-program my-controller=target/release/my-controller
+  trishanku up --dir /tmp/plane --central --storage-media-type application/yaml
 
 In the foreground, the first Ctrl-C ends everything in reverse order and a second one kills. A component that dies is
 started again. Running `up` again continues with the same data, ports and certificates.")]
 pub(crate) struct Up {
+    /// How the branches reach one another [default: as they did, at first star]
+    #[arg(long, value_name = "TOPOLOGY")]
+    pub(crate) topology: Option<Topology>,
+    /// One kube-apiserver on one branch, with kube-controller-manager and kube-scheduler beside it
+    #[arg(long, conflicts_with_all = ["topology", "filename", "drop_flag", "add_flag"])]
+    pub(crate) central: bool,
+    /// More manifests, or changes of those of the cluster (see `run`)
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) filename: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) adapt: Adapt,
+    #[command(flatten)]
+    pub(crate) supervise: Supervise,
+    /// How kube-apiserver encodes what it stores; JSON and YAML are readable in Git [default: what it was, at first JSON]
+    #[arg(long, value_name = "TYPE", value_parser = MEDIA_TYPES, requires = "central")]
+    pub(crate) storage_media_type: Option<String>,
+    /// Run on another store, to compare
+    #[arg(long, hide = true, requires = "central")]
+    pub(crate) store: Option<Store>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trishanku --name mine run --filename heaven.yaml --image-program example.org/app=target/release/app
+  trishanku --name mine run -f published.yaml -f changes.yaml --remote-url https://github.com/me/cluster=/srv/cluster.git
+
+The files have TrishankuHeavens, AutomatedMerges, and the Secrets and ConfigMaps that these name. A later document of the same kind and name
+changes an earlier one, as a JSON merge patch does. Certificates that are missing are made. docs/processes.md says more.")]
+pub(crate) struct Run {
+    /// A file with manifests; give it again for more
+    #[arg(long, short, required = true, value_name = "FILE")]
+    pub(crate) filename: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) adapt: Adapt,
+    #[command(flatten)]
+    pub(crate) supervise: Supervise,
+}
+
+/// How manifests become processes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Manifests as processes")]
+pub(crate) struct Adapt {
+    /// The program that stands in for an image, with or without tag, or by the end of its name
+    #[arg(long, value_name = "IMAGE=PATH")]
+    image_program: Vec<Mapping>,
+    /// A file with a line `IMAGE: PATH` for each image
+    #[arg(long, value_name = "FILE")]
+    images: Option<PathBuf>,
+    /// Another repository in place of that of remotes; a folder that is not there is made
+    #[arg(long, value_name = "OLD=NEW")]
+    remote_url: Vec<RemoteOption>,
+    /// A flag that a process does not get, such as one that a newer version does not know
+    #[arg(long, value_name = "PROCESS=--FLAG")]
+    drop_flag: Vec<FlagOption>,
+    /// A flag that a process gets, in place of the same one with another value
+    #[arg(long, value_name = "PROCESS=--FLAG[=VALUE]")]
+    add_flag: Vec<FlagOption>,
+}
+
+impl Adapt {
+    pub(crate) fn adaptations(&self, files: &[PathBuf]) -> Result<Adaptations, ManifestError> {
+        Ok(Adaptations {
+            files: files.to_vec(),
+            images: ImagePrograms::read(self.images.as_deref(), &self.image_program)?,
+            remotes: self.remote_url.clone(),
+            dropped_flags: self.drop_flag.clone(),
+            added_flags: self.add_flag.clone(),
+        })
+    }
+}
+
+/// How processes are found and looked after.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Processes")]
+pub(crate) struct Supervise {
     /// Return when everything is ready; a supervisor goes on in the background
     #[arg(long)]
     pub(crate) detach: bool,
@@ -120,18 +217,12 @@ pub(crate) struct Up {
     /// The gitcd program [default: the one beside trishanku, else on PATH]
     #[arg(long, env = "TRISHANKU_GITCD", value_name = "PROGRAM")]
     pub(crate) gitcd: Option<PathBuf>,
-    /// How kube-apiserver encodes what it stores; JSON and YAML are readable in Git [default: what it was, at first JSON]
-    #[arg(long, value_name = "TYPE", value_parser = MEDIA_TYPES)]
-    pub(crate) storage_media_type: Option<String>,
     /// How many seconds each component may take to get ready
     #[arg(long, value_name = "SECONDS", default_value = "90", value_parser = seconds)]
     pub(crate) ready_within: Duration,
     /// End everything when standard input ends: for programs that must not leave a control plane behind
     #[arg(long, conflicts_with = "detach")]
     pub(crate) until_stdin_closes: bool,
-    /// Run on another store, to compare
-    #[arg(long, hide = true)]
-    pub(crate) store: Option<Store>,
     /// This is the supervisor that --detach starts
     #[arg(long, hide = true, conflicts_with = "detach")]
     pub(crate) in_background: Option<Colour>,
@@ -144,6 +235,25 @@ const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "applica
 pub(crate) enum Colour {
     Always,
     Never,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trishanku demo
+  trishanku demo --replicas=10 --keep
+
+Where there is no node, a Node object stands in: pods are bound to it and run nowhere.")]
+pub(crate) struct Demo {
+    /// How many pods
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) replicas: u32,
+    /// Leave the Deployment and the node that stands in
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -9,10 +9,11 @@ use std::time::Duration;
 use anstream::AutoStream;
 use anstream::stream::{AsLockedWrite, RawStream};
 use anstyle::{AnsiColor, Style};
+use trishanku::heavens::{Ignored, Remark};
 use trishanku::plane::process::Ended;
-use trishanku::plane::state::Store;
-use trishanku::plane::supervisor::Notice;
-use trishanku::plane::{Home, Ports};
+use trishanku::plane::state::Form;
+use trishanku::plane::supervisor::{Failure, Notice};
+use trishanku::plane::{Home, State};
 use trishanku::up::Progress;
 
 use crate::args::Colour;
@@ -27,12 +28,14 @@ const DIM: Style = Style::new().dimmed();
 pub(crate) struct Console {
     sinks: Vec<Box<dyn Write>>,
     in_background: bool,
+    /// Which component was started again last, and why.
+    last_restart: Option<(String, String)>,
 }
 
 impl Console {
     /// Standard output, with colours if it is a terminal.
     pub(crate) fn terminal() -> Self {
-        Self { sinks: vec![Box::new(anstream::stdout())], in_background: false }
+        Self { sinks: vec![Box::new(anstream::stdout())], in_background: false, last_restart: None }
     }
 
     /// A supervisor in the background: the pipe to whoever started it, and its own log.
@@ -44,6 +47,7 @@ impl Console {
         Self {
             sinks: vec![stream(io::stdout(), choice), stream(log, anstream::ColorChoice::Never)],
             in_background: true,
+            last_restart: None,
         }
     }
 
@@ -84,23 +88,57 @@ impl Console {
             Progress::Issued(subjects) => {
                 self.say(&format_args!("  {DIM}certificates issued: {}{DIM:#}", subjects.join(", ")));
             }
+            Progress::Remark(remark) => self.remark(remark),
             Progress::Plane(notice) => self.notice(notice),
             _ => self.say(&format_args!("{progress:?}")),
         }
     }
 
+    fn remark(&mut self, remark: &Remark) {
+        match remark {
+            Remark::Ignored(Ignored { kind, name, remedy }) => {
+                self.say(&format_args!("  {DIM}ignored {kind} {name}: {remedy}{DIM:#}"));
+            }
+            Remark::Rests(what) => {
+                self.say(&format_args!("  {DIM}{what} rests: it is suspended or has no replicas{DIM:#}"));
+            }
+            Remark::OneReplica(what) => {
+                self.say(&format_args!("  {DIM}{what} runs once: replicas are for a cluster{DIM:#}"));
+            }
+            Remark::RepositoryMade(folder) => {
+                self.say(&format_args!("  {DIM}made the repository {}{DIM:#}", folder.display()));
+            }
+            Remark::NoCredentials { of, secret } => {
+                self.say(&format_args!(
+                    "  {DIM}{of} goes without Secret {secret}: its remotes are on this machine{DIM:#}"
+                ));
+            }
+            _ => self.say(&format_args!("{remark:?}")),
+        }
+    }
+
     fn notice(&mut self, notice: &Notice) {
         match notice {
-            Notice::Ready { component, port, after } => self.say(&format_args!(
-                "  {component:<24} {GOOD}ready{GOOD:#} {:>6}  {DIM}127.0.0.1:{port}{DIM:#}",
-                seconds(*after)
-            )),
+            Notice::Ready { component, port, after } => {
+                let port = port.map(|port| format!("  {DIM}127.0.0.1:{port}{DIM:#}")).unwrap_or_default();
+                self.say(&format_args!("  {component:<24} {GOOD}ready{GOOD:#} {:>6}{port}", seconds(*after)));
+            }
             Notice::AllReady { after } => {
                 self.say(&format_args!("{GOOD}Ready{GOOD:#} in {STRONG}{}{STRONG:#}", seconds(*after)));
             }
             Notice::Restarting(failure, pause) => {
-                self.say(&format_args!("{WARN}restarting{WARN:#} in {}: {failure}", seconds(*pause)));
+                let Failure { component, cause, .. } = failure;
+                let pause = seconds(*pause);
+                // The same once more is told shortly.
+                let again = (component.clone(), cause.clone());
+                if self.last_restart.as_ref() == Some(&again) {
+                    self.say(&format_args!("{WARN}restarting{WARN:#} in {pause}: {component} {cause}"));
+                } else {
+                    self.say(&format_args!("{WARN}restarting{WARN:#} in {pause}: {failure}"));
+                }
+                self.last_restart = Some(again);
             }
+            Notice::Late(failure) => self.say(&format_args!("{WARN}not ready{WARN:#} yet: {failure}")),
             Notice::Stopping if self.in_background => self.say(&"Stopping"),
             Notice::Stopping => self.say(&"Stopping; Ctrl-C kills"),
             Notice::Ended { component, how, after } => {
@@ -112,6 +150,10 @@ impl Console {
             }
             Notice::StateNotWritten(error) => {
                 self.say(&format_args!("{WARN}warning:{WARN:#} {error}; `trishanku status` is out of date"));
+            }
+            Notice::LogNotRotated(log, error) => {
+                let log = log.display();
+                self.say(&format_args!("{WARN}warning:{WARN:#} {log} is large and cannot be put aside: {error}"));
             }
             _ => self.say(&format_args!("{notice:?}")),
         }
@@ -125,8 +167,7 @@ fn stream<S: RawStream + AsLockedWrite + 'static>(raw: S, choice: anstream::Colo
 /// What to do with a control plane that is ready.
 pub(crate) struct Tour<'a> {
     pub(crate) home: &'a Home,
-    pub(crate) ports: Option<Ports>,
-    pub(crate) store: Store,
+    pub(crate) state: &'a State,
     /// The command line that names this control plane, such as `trishanku --name b`.
     pub(crate) program: String,
     pub(crate) in_background: bool,
@@ -134,20 +175,30 @@ pub(crate) struct Tour<'a> {
 
 impl Display for Tour<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { home, program, .. } = self;
-        if let Some(ports) = self.ports {
+        let Self { home, state, program, .. } = self;
+        let form = state.settings.form;
+        let repository = trishanku::status::repository(home, state);
+        let is_central = matches!(form, Form::Central | Form::Undecided);
+        if let Some(ports) = state.ports.filter(|_| is_central) {
             writeln!(f, "\n  kubernetes  https://127.0.0.1:{}", ports.apiserver)?;
+        } else {
+            writeln!(f)?;
         }
         writeln!(f, "  kubeconfig  {}", home.kubeconfig().display())?;
-        if self.store == Store::Gitcd {
-            writeln!(f, "  repository  {}", home.repository().display())?;
+        if let Some(repository) = &repository {
+            writeln!(f, "  repository  {}", repository.display())?;
         }
         writeln!(f, "\n{STRONG}Try{STRONG:#}")?;
+        if matches!(form, Form::Headless(_)) {
+            writeln!(f, "  {program} demo")?;
+        }
         writeln!(f, "  {program} kubectl create deployment hello --image=nginx")?;
         writeln!(f, "  {program} kubectl get deployments,replicasets,pods")?;
-        if self.store == Store::Gitcd {
-            let repository = quoted(&home.repository());
-            writeln!(f, "  git -C {repository} log --oneline main")?;
+        if !is_central {
+            writeln!(f, "  {program} status")?;
+            writeln!(f, "  {program} graph")?;
+        } else if let Some(repository) = &repository {
+            writeln!(f, "  git -C {} log --oneline main", quoted(repository))?;
         }
         if self.in_background {
             write!(f, "\n`{program} down` ends it; the data stays.")

@@ -5,12 +5,17 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use trishanku::plane::{Assets, Home};
+use trishanku::heavens::HeavenRecord;
+use trishanku::plane::{Assets, Home, State};
 use trishanku::status::{self, Health};
 
 /// Replaces this process by kubectl; returns only to say why that did not work.
-pub(crate) fn become_kubectl(home: &Home, args: &[OsString], program: &str) -> anyhow::Error {
-    let kubeconfig = home.kubeconfig();
+pub(crate) fn become_kubectl(home: &Home, heaven: Option<&str>, args: &[OsString], program: &str) -> anyhow::Error {
+    let kubeconfig = match heaven.map(|name| kubeconfig_of(home, name)) {
+        None => home.kubeconfig(),
+        Some(Ok(kubeconfig)) => kubeconfig,
+        Some(Err(error)) => return error,
+    };
     if !kubeconfig.exists() {
         let dir = home.dir().display();
         return anyhow::anyhow!("there is no control plane in {dir}; bring one up with `{program} up`");
@@ -29,4 +34,18 @@ pub(crate) fn become_kubectl(home: &Home, args: &[OsString], program: &str) -> a
     let error = Command::new(&kubectl).args(args).env("KUBECONFIG", kubeconfig).exec();
     let kubectl = kubectl.display();
     anyhow::anyhow!("cannot start {kubectl}: {error}; `make assets` provides one")
+}
+
+fn kubeconfig_of(home: &Home, name: &str) -> anyhow::Result<PathBuf> {
+    let found = heaven(&State::load(&home.state_file())?, name)?;
+    found.kubeconfig.ok_or_else(|| anyhow::anyhow!("{name} has no kube-apiserver"))
+}
+
+/// A heaven or merge by its name.
+pub(crate) fn heaven(state: &State, name: &str) -> anyhow::Result<HeavenRecord> {
+    let found = state.heavens.iter().find(|heaven| heaven.name == name);
+    found.cloned().ok_or_else(|| {
+        let names: Vec<_> = state.heavens.iter().map(|heaven| heaven.name.as_str()).collect();
+        anyhow::anyhow!("there is no heaven {name:?}, but {}", names.join(", "))
+    })
 }

@@ -1,8 +1,8 @@
-//! Runs a Kubernetes control plane on a Git branch, as plain processes of this machine.
+//! Runs Kubernetes controllers on Git branches of their own, as plain processes of this machine.
 //!
-//! [`up`] brings gitcd, kube-apiserver, kube-controller-manager and kube-scheduler up from nothing and keeps them up; [`down`] ends
-//! them from outside; [`status`] tells what runs. The parts that they are made of are in [`plane`], in the order in which they are used.
-//! [`scaffold`] makes new controllers. The `trishanku` program adds the command line, the messages and running in the background.
+//! [`up`] brings a control plane up from nothing and keeps it up: a [`headless`] cluster, the [`heavens`] of manifests, or one kube-apiserver on one branch.
+//! [`down`] ends it from outside; [`status`] tells what runs; [`demo`] shows what the branches of a headless cluster do. The parts that are run
+//! are in [`plane`], in the order in which they are used. [`scaffold`] makes new controllers. The `trishanku` program adds the command line, the messages and running in the background.
 //!
 //! ```no_run
 //! use trishanku::plane::Home;
@@ -13,7 +13,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod demo;
 pub mod down;
+pub mod headless;
+pub mod heavens;
 pub mod plane;
 pub mod scaffold;
 pub mod status;

@@ -1,8 +1,9 @@
-//! `trishanku`: a Kubernetes control plane on a Git branch, on this machine.
+//! `trishanku`: Kubernetes controllers on Git branches of their own, on this machine.
 
 mod args;
 mod console;
 mod detach;
+mod graph;
 mod kubectl;
 mod print;
 mod start;
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::FromArgMatches;
+use trishanku::demo::Demo;
 use trishanku::status::Health;
 
 use crate::args::{Arguments, Command, New};
@@ -37,6 +39,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let program = console::program_line(arguments.which.selector());
     match &arguments.command {
         Command::Up(options) => start::up(options, home()?, program).await,
+        Command::Run(options) => start::run(options, home()?, program).await,
         Command::Down => {
             let home = home()?;
             let outcome = tokio::task::spawn_blocking(move || trishanku::down::down(&home));
@@ -51,7 +54,16 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 _ => ExitCode::from(NOT_READY),
             })
         }
-        Command::Kubectl { args } => Err(kubectl::become_kubectl(&home()?, args, &program)),
+        Command::Kubectl { args } => {
+            Err(kubectl::become_kubectl(&home()?, arguments.which.heaven.as_deref(), args, &program))
+        }
+        Command::Graph { args } => Err(graph::become_graph(&home()?, arguments.which.heaven.as_deref(), args)),
+        Command::Demo(options) => {
+            let demo = Demo { home: home()?, replicas: options.replicas, keep: options.keep };
+            let outcome = tokio::task::spawn_blocking(move || demo.run()).await??;
+            print::demo(&outcome, options)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::New { what: New::Controller(new) } => {
             let here = std::env::current_dir().context("there is no current folder")?;
             trishanku::scaffold::controller(&here, &new.called, &new.framework)?;

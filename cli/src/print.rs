@@ -1,12 +1,15 @@
 //! What `status`, `down` and `new` print.
 
 use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use trishanku::demo::Outcome;
 use trishanku::down::Down;
 use trishanku::plane::state::Condition;
 use trishanku::scaffold::Name;
-use trishanku::status::{ComponentReport, Health, Report};
+use trishanku::status::{ComponentReport, Health, HeavenReport, Report};
 
+use crate::args;
 use crate::console::{BAD, GOOD, STRONG, WARN};
 
 /// A failed command, with all causes, on standard error.
@@ -33,6 +36,56 @@ pub(crate) fn new_controller(name: &Name) {
     anstream::println!("\n  cd {name}");
     anstream::println!("  cargo test                 # on a real kube-apiserver");
     anstream::println!("  kubectl apply -k deploy    # to your cluster; README.md says more");
+}
+
+/// Who did what, and when.
+pub(crate) fn demo(outcome: &Outcome, options: &args::Demo) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    let Outcome { story, bound_after } = outcome;
+    if options.json {
+        let whole = serde_json::json!({"bound_after_seconds": bound_after.as_secs_f64(), "story": story});
+        serde_json::to_writer_pretty(&mut out, &whole)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    let replicas = options.replicas;
+    writeln!(out, "A Deployment of {replicas} pods is made at the desk. By the commits of the branches:\n")?;
+    let width = story.chapters.iter().map(|chapter| chapter.heaven.len()).max().unwrap_or(0).max(6);
+    let what = story.chapters.iter().map(|chapter| chapter.what.len()).max().unwrap_or(0).max(4);
+    writeln!(
+        out,
+        "{STRONG}{:>15}  {:<width$}  {:<what$}  {:>7}  {:<10}  {:>11}{STRONG:#}",
+        "WHEN", "BRANCH OF", "WHAT", "COMMITS", "FIRST", "AT THE DESK"
+    )?;
+    for chapter in &story.chapters {
+        let from = format!("{:.3}s", chapter.from_seconds);
+        let when = if chapter.to_seconds > chapter.from_seconds + 0.0005 {
+            format!("{from}…{:.3}s", chapter.to_seconds)
+        } else {
+            from
+        };
+        let desk = chapter.at_desk_seconds.map_or_else(|| "-".to_owned(), |at| format!("{at:.3}s"));
+        writeln!(
+            out,
+            "{when:>15}  {:<width$}  {:<what$}  {:>7}  {:<10}  {desk:>11}",
+            chapter.heaven, chapter.what, chapter.commits, chapter.first
+        )?;
+    }
+    writeln!(out, "\nIn between, {} merge commits.", story.merges)?;
+    let by = |what: &str| story.maker(what).unwrap_or("nobody").to_owned();
+    writeln!(
+        out,
+        "{GOOD}The ReplicaSet was made by {}, the pods by {}, their node was chosen by {}.{GOOD:#}",
+        by("create replicasets"),
+        by("create pods"),
+        by("update pods")
+    )?;
+    writeln!(
+        out,
+        "All {replicas} pods had a node at the desk {STRONG}{:.3}s{STRONG:#} after `kubectl create` began.",
+        bound_after.as_secs_f64()
+    )?;
+    Ok(())
 }
 
 pub(crate) fn status(report: &Report, json: bool) -> anyhow::Result<()> {
@@ -64,13 +117,17 @@ pub(crate) fn status(report: &Report, json: bool) -> anyhow::Result<()> {
 }
 
 fn details(out: &mut impl Write, report: &Report) -> std::io::Result<()> {
+    if !report.heavens.is_empty() {
+        heavens(out, report)?;
+    }
+    let width = report.components.iter().map(|component| component.name.len()).max().unwrap_or(0).max(24);
     writeln!(
         out,
-        "\n{STRONG}{:<24} {:>8}  {:<12} {:>5}  {:>8}  {:>8}{STRONG:#}",
+        "\n{STRONG}{:<width$} {:>8}  {:<12} {:>5}  {:>8}  {:>8}{STRONG:#}",
         "COMPONENT", "PID", "STATE", "PORT", "UPTIME", "RESTARTS"
     )?;
     for component in &report.components {
-        row(out, component)?;
+        row(out, component, width)?;
     }
     if let Some(store) = &report.store {
         writeln!(out)?;
@@ -87,7 +144,45 @@ fn details(out: &mut impl Write, report: &Report) -> std::io::Result<()> {
     Ok(())
 }
 
-fn row(out: &mut impl Write, component: &ComponentReport) -> std::io::Result<()> {
+fn heavens(out: &mut impl Write, report: &Report) -> std::io::Result<()> {
+    let width = report.heavens.iter().map(|heaven| heaven.name.len()).max().unwrap_or(0);
+    let short = |heaven: &HeavenReport| heaven.branch.trim_start_matches("refs/heads/").to_owned();
+    let branches = report.heavens.iter().map(|heaven| short(heaven).len()).max().unwrap_or(0).max(6);
+    writeln!(
+        out,
+        "\n{STRONG}{:<width$}  {:<branches$}  {:<10}  {:>8}  {:>6}  {:>11}  {:>9}  {:>8}{STRONG:#}",
+        "HEAVEN", "BRANCH", "HEAD", "REVISION", "BEHIND", "LAST MERGE", "CONFLICTS", "RESTARTS"
+    )?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+    for heaven in &report.heavens {
+        let (behind, merged_at) = heaven.behind();
+        writeln!(
+            out,
+            "{:<width$}  {:<branches$}  {:<10}  {:>8}  {:>6}  {:>11}  {:>9}  {:>8}",
+            heaven.name,
+            short(heaven),
+            or_dash(heaven.head.as_ref().map(|head| head.chars().take(10).collect())),
+            or_dash(heaven.revision.map(|revision| revision.to_string())),
+            or_dash(behind.map(|behind| behind.to_string())),
+            or_dash(merged_at.map(|at| format!("{} ago", span(now.saturating_sub(at))))),
+            heaven.conflicts,
+            heaven.restarts,
+        )?;
+        for remote in &heaven.remotes {
+            if let Some(condition) = remote.condition.as_ref().filter(|condition| *condition != "Synced") {
+                let why = remote.error.as_deref().unwrap_or_default();
+                writeln!(out, "  {WARN}{}: {condition}{WARN:#} {why}", remote.name)?;
+            }
+        }
+        if let Some(error) = &heaven.error {
+            writeln!(out, "  {WARN}{error}{WARN:#}")?;
+        }
+    }
+    Ok(())
+}
+
+fn row(out: &mut impl Write, component: &ComponentReport, width: usize) -> std::io::Result<()> {
     let (style, word) = match component.condition {
         Condition::Ready => (GOOD, "ready"),
         Condition::Starting => (WARN, "starting"),
@@ -97,10 +192,10 @@ fn row(out: &mut impl Write, component: &ComponentReport) -> std::io::Result<()>
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     writeln!(
         out,
-        "{:<24} {:>8}  {style}{word:<12}{style:#} {:>5}  {:>8}  {:>8}",
+        "{:<width$} {:>8}  {style}{word:<12}{style:#} {:>5}  {:>8}  {:>8}",
         component.name,
         or_dash(component.pid.map(|pid| pid.to_string())),
-        component.port,
+        or_dash(component.port.map(|port| port.to_string())),
         or_dash(component.uptime_seconds.map(span)),
         component.restarts,
     )

@@ -6,12 +6,27 @@ use std::process::ExitCode;
 use anyhow::Context;
 use trishanku::plane::supervisor::Notice;
 use trishanku::plane::{Home, State};
-use trishanku::up::{Progress, Up};
+use trishanku::up::{Progress, Up, What};
 
 use crate::console::{Console, Tour};
 use crate::{args, detach, stops};
 
 pub(crate) async fn up(options: &args::Up, home: Home, program: String) -> anyhow::Result<ExitCode> {
+    let adaptations = options.adapt.adaptations(&options.filename)?;
+    let what = match (options.central, options.topology) {
+        (true, _) => What::Central { store: options.store, storage_media_type: options.storage_media_type.clone() },
+        (false, Some(topology)) => What::Headless(topology, adaptations),
+        (false, None) => What::Anything(adaptations),
+    };
+    start(what, &options.supervise, home, program).await
+}
+
+pub(crate) async fn run(options: &args::Run, home: Home, program: String) -> anyhow::Result<ExitCode> {
+    let what = What::Manifests(options.adapt.adaptations(&options.filename)?);
+    start(what, &options.supervise, home, program).await
+}
+
+async fn start(what: What, options: &args::Supervise, home: Home, program: String) -> anyhow::Result<ExitCode> {
     if options.detach {
         if State::load(&home.state_file())?.is_supervised() {
             let mut console = Console::terminal();
@@ -37,8 +52,7 @@ pub(crate) async fn up(options: &args::Up, home: Home, program: String) -> anyho
         home: home.clone(),
         assets: options.assets.clone(),
         gitcd: options.gitcd.clone(),
-        store: options.store,
-        storage_media_type: options.storage_media_type.clone(),
+        what,
         ready_within: options.ready_within,
     };
     let in_background = options.in_background.is_some();
@@ -61,5 +75,5 @@ pub(crate) async fn up(options: &args::Up, home: Home, program: String) -> anyho
 fn show_tour(console: &mut Console, home: &Home, program: String, in_background: bool) {
     // What was just written, so it can be read; if not, the tour is shorter.
     let state = State::load(&home.state_file()).unwrap_or_default();
-    console.say(&Tour { home, ports: state.ports, store: state.settings.store, program, in_background });
+    console.say(&Tour { home, state: &state, program, in_background });
 }

@@ -1,14 +1,20 @@
 //! What runs of a control plane, and how far the store's commits are behind.
 
+mod heavens;
+
 use std::path::PathBuf;
 use std::time::SystemTime;
 
 use serde::Serialize;
 
+use crate::headless::Topology;
+use crate::heavens::HeavenRecord;
 use crate::plane::home::Home;
 use crate::plane::http::Endpoint;
 use crate::plane::process::Identity;
-use crate::plane::state::{Component, Condition, Phase, State, StateError, Store};
+use crate::plane::state::{Component, Condition, Form, Phase, State, StateError, Store};
+
+pub use self::heavens::{HeavenReport, RemoteReport};
 
 /// One control plane at one moment.
 #[derive(Clone, Debug, Serialize)]
@@ -19,14 +25,20 @@ pub struct Report {
     pub dir: PathBuf,
     /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
-    /// The Git repository, unless the data is in an etcd.
+    /// What it consists of.
+    pub form: Form,
+    /// The Git repository in which everything is to be found, unless the data is in an etcd.
     pub repository: Option<PathBuf>,
     /// The supervisor's process id, while it runs.
     pub supervisor_pid: Option<u32>,
     /// The components in the order in which they start.
     pub components: Vec<ComponentReport>,
-    /// What the store says about itself, if it answers.
+    /// What the store says about itself, if there is one and it answers.
     pub store: Option<StoreFigures>,
+    /// The heavens and merges.
+    pub heavens: Vec<HeavenReport>,
+    #[serde(skip)]
+    records: Vec<HeavenRecord>,
 }
 
 /// What a whole control plane does, checked against the processes that really run.
@@ -56,8 +68,8 @@ pub struct ComponentReport {
     pub pid: Option<u32>,
     /// What it does.
     pub condition: Condition,
-    /// Its loopback port.
-    pub port: u16,
+    /// Its loopback port, if it has one.
+    pub port: Option<u16>,
     /// How long it has been running.
     pub uptime_seconds: Option<u64>,
     /// How often it was started again after it ended unasked.
@@ -87,19 +99,44 @@ pub fn read(home: &Home) -> Result<Report, StateError> {
         health: health(&state, &components),
         dir: home.dir().into(),
         kubeconfig: home.kubeconfig(),
-        repository: (state.settings.store == Store::Gitcd).then(|| home.repository()),
+        form: state.settings.form,
+        repository: repository(home, &state),
         supervisor_pid: state.supervisor.filter(Identity::is_alive).map(|supervisor| supervisor.pid),
+        heavens: state.heavens.iter().map(|record| HeavenReport::of(record, &components)).collect(),
+        records: state.heavens,
         components,
         store: None,
     })
 }
 
+/// Where everything of a control plane is to be found: with a centre, there; without, at the first heaven, which follows all others.
+#[must_use]
+pub fn repository(home: &Home, state: &State) -> Option<PathBuf> {
+    match state.settings.form {
+        Form::Headless(Topology::Star) => Some(home.upstream()),
+        Form::Headless(Topology::Mesh) | Form::Manifests => {
+            state.heavens.first().map(|heaven| heaven.repository.clone())
+        }
+        Form::Central | Form::Undecided => (state.settings.store == Store::Gitcd).then(|| home.repository()),
+    }
+}
+
 impl Report {
-    /// Asks the store for its figures, if it runs. A store that does not answer within seconds has none.
+    /// Asks the stores for their figures, if they run. A store that does not answer within seconds has none.
     #[must_use]
     pub async fn with_store_figures(mut self) -> Self {
+        let records = std::mem::take(&mut self.records);
+        for (heaven, record) in self.heavens.iter_mut().zip(&records) {
+            let gitcd = format!("{}/gitcd", record.name);
+            let runs = self.components.iter().any(|component| component.name == gitcd && component.pid.is_some());
+            heaven.ask(record, runs).await;
+        }
+        self.records = records;
+        if !self.heavens.is_empty() {
+            return self;
+        }
         let store = self.components.first().filter(|store| store.pid.is_some());
-        if let Some(port) = store.map(|store| store.port) {
+        if let Some(port) = store.and_then(|store| store.port) {
             let metrics = Endpoint::plain(port).ask("/metrics").await.ok();
             self.store = metrics.map(|text| StoreFigures::parse(&String::from_utf8_lossy(&text)));
         }
@@ -108,6 +145,12 @@ impl Report {
 }
 
 impl ComponentReport {
+    /// The heaven or merge that it belongs to.
+    #[must_use]
+    pub fn heaven(&self) -> Option<&str> {
+        self.name.split_once('/').map(|(heaven, _)| heaven)
+    }
+
     fn of(component: &Component, now: SystemTime) -> Self {
         let process = component.process.as_ref().filter(|p| p.is_alive());
         Self {
@@ -199,7 +242,7 @@ mod tests {
             phase: Phase::Ready,
             components: vec![Component {
                 name: "gitcd".into(),
-                port: 1,
+                port: Some(1),
                 condition: Condition::Ready,
                 process: Identity::of(std::process::id()).unwrap(),
                 started_unix_seconds: Some(0),

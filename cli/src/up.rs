@@ -1,19 +1,26 @@
 //! From nothing to a running control plane, and back.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use crate::headless::{self, Topology};
+use crate::heavens::{
+    FlagOption, ImagePrograms, ManifestError, Manifests, Remark, RemoteOption, RenderError, Rendered, Request,
+    SecretError,
+};
 use crate::plane::assets::{self, Assets, AssetsError};
 use crate::plane::certs::{self, CertsError};
-use crate::plane::components::Blueprint;
+use crate::plane::components::{Blueprint, Component};
+use crate::plane::file;
 use crate::plane::home::{Home, HomeError};
 use crate::plane::leftovers::{self, Leftover, LeftoverError};
 use crate::plane::ports::{Moved, Ports};
 use crate::plane::process::Identity;
-use crate::plane::state::{Settings, State, StateError, Store};
+use crate::plane::state::{Form, Settings, State, StateError, Store};
 use crate::plane::supervisor::{Notice, StartError, Stop, Supervisor};
 use crate::plane::{kubeconfig, log};
 
@@ -26,12 +33,43 @@ pub struct Up {
     pub assets: Option<PathBuf>,
     /// The gitcd program; `None` searches as [`assets::find_gitcd`] tells.
     pub gitcd: Option<PathBuf>,
-    /// What the objects are stored in; `None` keeps what the control plane has.
-    pub store: Option<Store>,
-    /// The encoding in which kube-apiserver stores objects; `None` keeps what the control plane has.
-    pub storage_media_type: Option<String>,
+    /// What it consists of.
+    pub what: What,
     /// How long each component may take to get ready.
     pub ready_within: Duration,
+}
+
+/// What a control plane is to consist of.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// What it had; a headless cluster, if it is new.
+    Anything(Adaptations),
+    /// One kube-apiserver on one branch.
+    Central {
+        /// What the objects are stored in; `None` keeps what the control plane has.
+        store: Option<Store>,
+        /// The encoding in which kube-apiserver stores objects; `None` keeps what the control plane has.
+        storage_media_type: Option<String>,
+    },
+    /// A headless cluster.
+    Headless(Topology, Adaptations),
+    /// The heavens and merges of files.
+    Manifests(Adaptations),
+}
+
+/// How manifests become processes.
+#[derive(Clone, Debug, Default)]
+pub struct Adaptations {
+    /// Files with manifests.
+    pub files: Vec<PathBuf>,
+    /// Programs by image.
+    pub images: ImagePrograms,
+    /// Repositories in place of others.
+    pub remotes: Vec<RemoteOption>,
+    /// Flags that processes do not get.
+    pub dropped_flags: Vec<FlagOption>,
+    /// Flags that processes get.
+    pub added_flags: Vec<FlagOption>,
 }
 
 /// What is told while a control plane comes up and runs.
@@ -43,7 +81,9 @@ pub enum Progress {
     /// Somebody else has taken a port of the previous run.
     PortMoved(Moved),
     /// Certificates were issued for these.
-    Issued(Vec<&'static str>),
+    Issued(Vec<String>),
+    /// Something about the manifests.
+    Remark(Remark),
     /// From the running components.
     Plane(Notice),
 }
@@ -71,6 +111,22 @@ pub enum UpError {
         /// What was asked for.
         wanted: Store,
     },
+    /// There is data of a control plane that consists of something else.
+    #[error("the control plane in {dir:?} is {has}; choose another --name or --dir for {wanted}", has = .has.name(), wanted = .wanted.name())]
+    OtherForm {
+        /// The control plane's folder.
+        dir: PathBuf,
+        /// What it has.
+        has: Form,
+        /// What was asked for.
+        wanted: Form,
+    },
+    /// See [`ManifestError`].
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// See [`RenderError`].
+    #[error(transparent)]
+    Render(#[from] RenderError),
     /// The system has no free port.
     #[error("no free port on 127.0.0.1")]
     Ports(#[source] io::Error),
@@ -122,40 +178,134 @@ impl Up {
             tell(Progress::EndedLeftover(leftover));
         }
         state.settings = self.settle(&state)?;
-        let store = match state.settings.store {
-            Store::Gitcd => assets::find_gitcd(self.gitcd.as_deref())?,
-            Store::Etcd => assets.program("etcd"),
-        };
-        let (ports, moved) = Ports::choose(state.ports).map_err(UpError::Ports)?;
-        moved.into_iter().map(Progress::PortMoved).for_each(&mut tell);
-        state.ports = Some(ports);
-        let issued = self.equip(ports)?;
-        if !issued.is_empty() {
-            tell(Progress::Issued(issued));
-        }
         state.supervisor = Identity::of(std::process::id()).map_err(UpError::Identity)?;
-        let stages = Blueprint { home, assets: &assets, store: &store, ports, settings: &state.settings }.stages();
-        for component in stages.iter().flatten() {
+        let components = match state.settings.form {
+            Form::Headless(topology) => self.heavens(Some(topology), &assets, &mut state, &mut tell)?,
+            Form::Manifests => self.heavens(None, &assets, &mut state, &mut tell)?,
+            Form::Undecided | Form::Central => self.central(&assets, &mut state, &mut tell)?,
+        };
+        for component in &components {
             log::rotate(&component.log).map_err(|source| UpError::Log { path: component.log.clone(), source })?;
         }
         // Later failures to write are only told; but without this first one nobody could find what is about to start.
         state.save(&home.state_file())?;
         let mut tell_notice = |notice| tell(Progress::Plane(notice));
-        Supervisor::new(stages, state, home.state_file(), &mut tell_notice).run(stops, self.ready_within).await?;
+        Supervisor::new(components, state, home.state_file(), &mut tell_notice)?.run(stops, self.ready_within).await?;
         Ok(())
+    }
+
+    /// One kube-apiserver on one branch.
+    fn central(
+        &self,
+        assets: &Assets,
+        state: &mut State,
+        tell: &mut impl FnMut(Progress),
+    ) -> Result<Vec<Component>, UpError> {
+        let store = match state.settings.store {
+            Store::Gitcd => assets::find_gitcd(self.gitcd.as_deref())?,
+            Store::Etcd => assets.program("etcd"),
+        };
+        let (ports, moved) = Ports::choose(state.ports).map_err(UpError::Ports)?;
+        moved.into_iter().map(Progress::PortMoved).for_each(&mut *tell);
+        state.ports = Some(ports);
+        let issued = self.equip(ports)?;
+        if !issued.is_empty() {
+            tell(Progress::Issued(issued.into_iter().map(ToOwned::to_owned).collect()));
+        }
+        Ok(Blueprint { home: &self.home, assets, store: &store, ports, settings: &state.settings }.components())
+    }
+
+    /// Heavens and merges: those of a headless cluster, changed by files, or those of files alone.
+    fn heavens(
+        &self,
+        topology: Option<Topology>,
+        assets: &Assets,
+        state: &mut State,
+        tell: &mut impl FnMut(Progress),
+    ) -> Result<Vec<Component>, UpError> {
+        let home = &self.home;
+        let nothing = Adaptations::default();
+        let adaptations = match &self.what {
+            What::Anything(given) | What::Headless(_, given) | What::Manifests(given) => given,
+            What::Central { .. } => &nothing,
+        };
+        let mut files = Vec::new();
+        if let Some(topology) = topology {
+            files.extend(headless::files(home, topology).map_err(RenderError::Secret)?);
+        }
+        files.extend(adaptations.files.iter().cloned());
+        let gitcd = assets::find_gitcd(self.gitcd.as_deref())?;
+        let mut manifests = Manifests::read(&files)?;
+        let mut after = BTreeMap::new();
+        if let Some(topology) = topology {
+            headless::join(home, topology, &mut manifests).map_err(RenderError::Secret)?;
+            after = headless::first_start(topology, &manifests);
+        }
+        let rendered = Rendered::of(
+            manifests,
+            &Request {
+                home,
+                assets,
+                gitcd: &gitcd,
+                images: &adaptations.images,
+                remotes: &adaptations.remotes,
+                dropped_flags: &adaptations.dropped_flags,
+                added_flags: &adaptations.added_flags,
+                ports: &state.allotted,
+                after: &after,
+            },
+        )?;
+        rendered.remarks.into_iter().map(Progress::Remark).for_each(&mut *tell);
+        rendered.moved.into_iter().map(Progress::PortMoved).for_each(&mut *tell);
+        if !rendered.issued.is_empty() {
+            tell(Progress::Issued(rendered.issued));
+        }
+        // The person's: that of the desk, or of the first heaven that has one.
+        let first = rendered.records.iter().find_map(|record| record.kubeconfig.as_ref());
+        if let Some(kubeconfig) = first {
+            let path = home.kubeconfig();
+            let copied = std::fs::read(kubeconfig).and_then(|content| file::replace(&path, &content, 0o600));
+            copied.map_err(|source| RenderError::Secret(SecretError::File { path, source }))?;
+        }
+        state.allotted = rendered.ports;
+        state.heavens = rendered.records;
+        Ok(rendered.components)
     }
 
     fn settle(&self, state: &State) -> Result<Settings, UpError> {
         let mut settings = state.settings.clone();
-        let has_data = self.home.repository().exists() || self.home.etcd_data().exists();
-        match self.store {
+        let has_data =
+            self.home.repository().exists() || self.home.etcd_data().exists() || self.home.heavens().exists();
+        if !has_data {
+            settings.form = Form::Undecided;
+        }
+        let wanted = match (&self.what, settings.form) {
+            (What::Anything(_), Form::Undecided) => Form::Headless(Topology::default()),
+            // Which files these were, nobody knows any more.
+            (What::Anything(given), Form::Manifests) if given.files.is_empty() => Form::Headless(Topology::default()),
+            (What::Anything(_), form) => form,
+            (What::Central { .. }, _) => Form::Central,
+            (What::Headless(topology, _), _) => Form::Headless(*topology),
+            (What::Manifests(_), _) => Form::Manifests,
+        };
+        match (settings.form, wanted) {
+            // Branches do not care how they reach one another.
+            (Form::Undecided, _) | (Form::Headless(_), Form::Headless(_)) => {}
+            (has, wanted) if has != wanted => {
+                return Err(UpError::OtherForm { dir: self.home.dir().into(), has, wanted });
+            }
+            _ => {}
+        }
+        settings.form = wanted;
+        let What::Central { store, storage_media_type } = &self.what else { return Ok(settings) };
+        match *store {
             Some(wanted) if wanted != settings.store && has_data => {
                 return Err(UpError::OtherStore { dir: self.home.dir().into(), has: settings.store, wanted });
             }
             Some(wanted) => settings.store = wanted,
             None => {}
         }
-        if let Some(media_type) = &self.storage_media_type {
+        if let Some(media_type) = storage_media_type {
             settings.storage_media_type.clone_from(media_type);
         }
         Ok(settings)

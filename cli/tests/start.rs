@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
+use trishanku::headless::Topology;
+use trishanku::plane::state::{Form, Settings};
 use trishanku::plane::{Home, State};
 use trishanku::status::{self, Health};
 
@@ -52,7 +54,7 @@ impl Sandbox {
 
     /// Runs `up`, expects it to fail with nothing left running, and answers with what it printed.
     fn failing_up(&self, args: &[&str]) -> String {
-        let output = self.trishanku(&[&["up"], args].concat());
+        let output = self.trishanku(&[&["up", "--central"], args].concat());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert_eq!(status::read(&self.home()).expect("it is readable").health, Health::Stopped);
         printed(&output)
@@ -177,4 +179,46 @@ fn a_name_and_a_folder_exclude_each_other() {
     let sandbox = Sandbox::with_gitcd("exit 4");
     let output = sandbox.trishanku(&["--name", "b", "status"]);
     assert!(printed(&output).contains("cannot be used with"), "{}", printed(&output));
+}
+
+#[test]
+fn what_a_control_plane_consists_of_is_not_changed_behind_its_back() {
+    let refused = |form: Form, args: &[&str], expected: &str| {
+        let sandbox = Sandbox::with_gitcd("exit 4");
+        sandbox.home().create().expect("the folder is ours");
+        std::fs::create_dir_all(sandbox.home().heavens()).expect("the folder is ours");
+        let settings = Settings { form, ..Settings::default() };
+        let state = State { settings, ..State::default() };
+        state.save(&sandbox.home().state_file()).expect("the folder is ours");
+        let printed = printed(&sandbox.trishanku(args));
+        assert!(printed.contains(expected) && printed.contains("--dir"), "{args:?}: {printed}");
+    };
+    refused(Form::Central, &["up", "--topology=star"], "is one kube-apiserver on one branch");
+    refused(Form::Headless(Topology::Mesh), &["up", "--central"], "is a headless cluster");
+    refused(Form::Manifests, &["up"], "is the heavens of files");
+}
+
+#[test]
+fn a_control_plane_from_before_there_was_a_choice_stays_central() {
+    let sandbox = Sandbox::with_gitcd("echo the old way >&2; exit 4");
+    std::fs::create_dir_all(sandbox.home().repository()).expect("the folder is ours");
+    let old = r#"{"phase": "stopped", "supervisor": null, "ports": null, "settings": {"store": "gitcd", "storage_media_type": "application/json"}, "components": []}"#;
+    std::fs::write(sandbox.home().state_file(), old).expect("the folder is ours");
+    let printed = printed(&sandbox.trishanku(&["up"]));
+    assert!(printed.contains("gitcd exited with code 4") && printed.contains("| the old way"), "{printed}");
+    assert!(!sandbox.home().heavens().exists());
+}
+
+#[test]
+fn manifests_that_cannot_be_run_are_named() {
+    let sandbox = Sandbox::with_gitcd("exit 4");
+    let file = sandbox.dir.path().join("mine.yaml");
+    for (text, expected) in [
+        ("kind: ConfigMap\nmetadata: {name: a}\n", "there is no TrishankuHeaven and no AutomatedMerge"),
+        ("kind: [", "mine.yaml\" is no YAML"),
+    ] {
+        std::fs::write(&file, text).expect("the folder is ours");
+        let printed = printed(&sandbox.trishanku(&["run", "-f", &file.display().to_string()]));
+        assert!(printed.contains(expected), "{printed}");
+    }
 }

@@ -24,6 +24,22 @@ const STOP_WITHIN: Duration = Duration::from_mins(2);
 pub struct Options {
     /// How kube-apiserver encodes what it stores; `None` is `trishanku up`'s default.
     pub storage_media_type: Option<&'static str>,
+    /// What it consists of.
+    pub shape: Shape,
+    /// More arguments for `trishanku up`.
+    pub arguments: Vec<String>,
+}
+
+/// What a control plane consists of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// One kube-apiserver on one branch.
+    #[default]
+    Central,
+    /// A headless cluster with one repository in the middle.
+    Star,
+    /// A headless cluster in which everybody pulls from everybody.
+    Mesh,
 }
 
 /// A running control plane in a temporary folder. Dropping it ends everything.
@@ -90,7 +106,13 @@ impl Cluster {
         let store = if Self::is_on_git() { "gitcd" } else { "etcd" };
         let mut process = self
             .trishanku()
-            .args(["up", "--until-stdin-closes", "--store", store])
+            .args(["up", "--until-stdin-closes"])
+            .args(match options.shape {
+                Shape::Central => vec!["--central", "--store", store],
+                Shape::Star => vec!["--topology=star"],
+                Shape::Mesh => vec!["--topology=mesh"],
+            })
+            .args(&options.arguments)
             .args(options.storage_media_type.map(|t| format!("--storage-media-type={t}")))
             .stdin(Stdio::piped())
             .stdout(output.try_clone()?)

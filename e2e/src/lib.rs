@@ -12,11 +12,12 @@
 
 pub mod cluster;
 pub mod git;
+pub mod headless;
 pub mod kubectl;
 pub mod programs;
 pub mod scenario;
 pub mod wait;
 pub mod watch;
 
-pub use cluster::{Cluster, Options};
+pub use cluster::{Cluster, Options, Shape};
 pub use scenario::{Scenario, run};

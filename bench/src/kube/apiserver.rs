@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 use trishanku::plane::components::Blueprint;
-use trishanku::plane::state::{Settings, Store};
+use trishanku::plane::state::{Form, Settings, Store};
 use trishanku::plane::{Assets, Home, Ports, certs};
 
 use super::http::Http;
@@ -52,10 +52,10 @@ impl ApiServer {
             Kind::Gitcd => Store::Gitcd,
             Kind::Etcd => Store::Etcd,
         };
-        let settings = Settings { store, storage_media_type: media_type.to_owned() };
+        let settings = Settings { store, storage_media_type: media_type.to_owned(), form: Form::Central };
         // The program of the store is not started from here.
         let blueprint = Blueprint { home: &home, assets, store: Path::new(""), ports, settings: &settings };
-        let component = blueprint.stages().into_iter().flatten().find(|component| component.name == "kube-apiserver");
+        let component = blueprint.components().into_iter().find(|component| component.name == "kube-apiserver");
         let component = component.context("a control plane has a kube-apiserver")?;
         let mut command = Command::new(&component.run.program);
         command.args(&component.run.args).args(LIMITS);
@@ -67,7 +67,7 @@ impl ApiServer {
                 bail!("kube-apiserver on {label} ended at once ({status}):\n{}", process.last_words());
             }
             let refused = match http.connect().await {
-                Ok(()) => match http.get(0, component.probe.path).await {
+                Ok(()) => match http.get(0, "/readyz").await {
                     Ok(_) => return Ok(Self { http, process, _folder: folder }),
                     Err(error) => error,
                 },

@@ -2,6 +2,7 @@
 
 mod branches;
 pub(crate) mod compare;
+mod headless;
 mod kube;
 mod memory;
 

@@ -1,5 +1,6 @@
 //! What is run and with which flags: a pure function of the settings.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,16 +19,24 @@ pub const EPHEMERAL: &str =
 /// One process of the control plane, ready to be started.
 #[derive(Clone, Debug)]
 pub struct Component {
-    /// The program's usual name.
-    pub name: &'static str,
-    /// Its loopback port.
-    pub port: u16,
-    /// What has to succeed before each start, if anything.
-    pub prepare: Option<Invocation>,
+    /// The program's usual name; that of a heaven and a slash before it, if it is a part of one.
+    pub name: String,
+    /// Its loopback port, if it has one.
+    pub port: Option<u16>,
+    /// The components that have to have been ready before it is started, and that are ended after it.
+    pub after: Vec<String>,
+    /// What has to succeed before each start, in this order.
+    pub prepare: Vec<Invocation>,
+    /// Whether a preparation that fails is tried again for as long as the component may take to get ready.
+    pub prepare_again: bool,
+    /// Whether nothing is ready without it. Another one may take its time, and end in between.
+    pub is_essential: bool,
     /// The process itself.
     pub run: Invocation,
     /// How to learn that it is ready.
     pub probe: Probe,
+    /// How to learn that it still lives, if there is a way; it is started anew if it does not.
+    pub alive: Option<Liveness>,
     /// How long it may take to end when asked to.
     pub grace: Duration,
     /// Where its output goes.
@@ -35,21 +44,65 @@ pub struct Component {
 }
 
 /// A program with its arguments.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default)]
 pub struct Invocation {
     /// The executable.
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<OsString>,
+    /// Its whole environment; `None` is ours.
+    pub environment: Option<BTreeMap<String, OsString>>,
+    /// The folder that it works in; `None` is ours.
+    pub folder: Option<PathBuf>,
 }
 
-/// The question whose answer 200 means "ready".
+/// Without the values of variables, which may be secrets.
+impl std::fmt::Debug for Invocation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Invocation").field("program", &self.program).field("args", &self.args).finish_non_exhaustive()
+    }
+}
+
+/// How to learn that a component is ready, or lives.
 #[derive(Clone, Debug)]
-pub struct Probe {
-    /// The path to ask for.
-    pub path: &'static str,
-    /// The authority to trust; without one the server speaks plain HTTP.
-    pub ca: Option<PathBuf>,
+pub enum Probe {
+    /// Asking for this path, whose answer 200 means "yes".
+    Http {
+        /// The loopback port.
+        port: u16,
+        /// The path.
+        path: String,
+        /// Whom to believe that it is the component who answers.
+        trust: Trust,
+    },
+    /// Running this, which ends well if the component is well.
+    Run(Invocation),
+    /// Connecting to this loopback port.
+    Connect(u16),
+    /// It is, once it has been running for this long.
+    Running(Duration),
+}
+
+/// Whom a probe believes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Plain HTTP: there is nobody else on this machine's loopback port.
+    Plain,
+    /// Who has a certificate from the authority in this file.
+    Authority(PathBuf),
+    /// TLS with any certificate, as kubelet's probes do.
+    Anybody,
+}
+
+/// Looking whether a component lives.
+#[derive(Clone, Debug)]
+pub struct Liveness {
+    /// How to look.
+    pub probe: Probe,
+    /// How often.
+    pub every: Duration,
+    /// How many looks in a row have to fail.
+    pub failures: u16,
 }
 
 /// Everything that decides what is run.
@@ -68,17 +121,18 @@ pub struct Blueprint<'a> {
 }
 
 impl Blueprint<'_> {
-    /// The components in stages: those of a stage start together, once all of the stages before are ready.
+    /// The components, each after those that it needs.
     #[must_use]
-    pub fn stages(&self) -> Vec<Vec<Component>> {
+    pub fn components(&self) -> Vec<Component> {
         vec![
             // First the store: kube-apiserver gives up after 20 seconds without it.
-            vec![match self.settings.store {
+            match self.settings.store {
                 Store::Gitcd => self.gitcd(),
                 Store::Etcd => self.etcd(),
-            }],
-            vec![self.apiserver()],
-            vec![self.controller_manager(), self.scheduler()],
+            },
+            self.apiserver(),
+            self.controller_manager(),
+            self.scheduler(),
         ]
     }
 
@@ -101,11 +155,15 @@ impl Blueprint<'_> {
             flag("ephemeral-prefixes", format!("default={EPHEMERAL}")),
         ]);
         Component {
-            name: "gitcd",
-            port: self.ports.store,
-            prepare: Some(Invocation { program: self.store.into(), args: init }),
-            run: Invocation { program: self.store.into(), args: serve },
-            probe: Probe { path: "/health", ca: None },
+            name: "gitcd".to_owned(),
+            port: Some(self.ports.store),
+            after: Vec::new(),
+            prepare: vec![Invocation { program: self.store.into(), args: init, ..Invocation::default() }],
+            prepare_again: false,
+            is_essential: true,
+            run: Invocation { program: self.store.into(), args: serve, ..Invocation::default() },
+            probe: Probe::Http { port: self.ports.store, path: "/health".to_owned(), trust: Trust::Plain },
+            alive: None,
             // It still has to commit what the journal holds. Killing it is safe, but leaves that to the next start.
             grace: Duration::from_mins(1),
             log: self.home.log("gitcd"),
@@ -116,9 +174,12 @@ impl Blueprint<'_> {
         // A single member never talks to itself, so any peer port will do; it has to be the same in all three places.
         let peer = "http://127.0.0.1:0";
         Component {
-            name: "etcd",
-            port: self.ports.store,
-            prepare: None,
+            name: "etcd".to_owned(),
+            port: Some(self.ports.store),
+            after: Vec::new(),
+            prepare: Vec::new(),
+            prepare_again: false,
+            is_essential: true,
             run: Invocation {
                 program: self.store.into(),
                 args: vec![
@@ -129,8 +190,10 @@ impl Blueprint<'_> {
                     flag("initial-advertise-peer-urls", peer),
                     flag("initial-cluster", format!("default={peer}")),
                 ],
+                ..Invocation::default()
             },
-            probe: Probe { path: "/health", ca: None },
+            probe: Probe::Http { port: self.ports.store, path: "/health".to_owned(), trust: Trust::Plain },
+            alive: None,
             grace: Duration::from_secs(20),
             log: self.home.log("etcd"),
         }
@@ -167,7 +230,7 @@ impl Blueprint<'_> {
             flag("proxy-client-cert-file", certs::certificate(&keys, "front-proxy-client")),
             flag("proxy-client-key-file", certs::private_key(&keys, "front-proxy-client")),
         ];
-        self.kubernetes("kube-apiserver", self.ports.apiserver, "/readyz", args)
+        self.kubernetes("kube-apiserver", self.settings.store.name(), self.ports.apiserver, "/readyz", args)
     }
 
     fn controller_manager(&self) -> Component {
@@ -181,13 +244,13 @@ impl Blueprint<'_> {
             flag("cluster-signing-cert-file", certs::certificate(&keys, "ca")),
             flag("cluster-signing-key-file", certs::private_key(&keys, "ca")),
         ]);
-        self.kubernetes(name, self.ports.controller_manager, "/healthz", args)
+        self.kubernetes(name, "kube-apiserver", self.ports.controller_manager, "/healthz", args)
     }
 
     fn scheduler(&self) -> Component {
         let name = "kube-scheduler";
         let args = self.client_args(name, self.ports.scheduler);
-        self.kubernetes(name, self.ports.scheduler, "/healthz", args)
+        self.kubernetes(name, "kube-apiserver", self.ports.scheduler, "/healthz", args)
     }
 
     /// The flags that the two clients of kube-apiserver have in common.
@@ -207,13 +270,18 @@ impl Blueprint<'_> {
         ]
     }
 
-    fn kubernetes(&self, name: &'static str, port: u16, path: &'static str, args: Vec<OsString>) -> Component {
+    fn kubernetes(&self, name: &str, after: &str, port: u16, path: &str, args: Vec<OsString>) -> Component {
+        let trust = Trust::Authority(certs::certificate(&self.home.keys(), "ca"));
         Component {
-            name,
-            port,
-            prepare: None,
-            run: Invocation { program: self.assets.program(name), args },
-            probe: Probe { path, ca: Some(certs::certificate(&self.home.keys(), "ca")) },
+            name: name.to_owned(),
+            port: Some(port),
+            after: vec![after.to_owned()],
+            prepare: Vec::new(),
+            prepare_again: false,
+            is_essential: true,
+            run: Invocation { program: self.assets.program(name), args, ..Invocation::default() },
+            probe: Probe::Http { port, path: path.to_owned(), trust },
+            alive: None,
             grace: Duration::from_secs(20),
             log: self.home.log(name),
         }
@@ -234,7 +302,7 @@ fn flag(name: &str, value: impl Into<OsString>) -> OsString {
 mod tests {
     use super::*;
 
-    fn stages(settings: &Settings) -> Vec<Vec<Component>> {
+    fn components(settings: &Settings) -> Vec<Component> {
         let dir = tempfile::tempdir().unwrap();
         for program in ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"] {
             std::fs::write(dir.path().join(program), "").unwrap();
@@ -246,13 +314,13 @@ mod tests {
             ports: Ports { store: 1, apiserver: 2, controller_manager: 3, scheduler: 4 },
             settings,
         }
-        .stages()
+        .components()
     }
 
     #[test]
     fn the_apiserver_gets_no_storage_flag_but_the_address_and_the_media_type() {
-        let stages = stages(&Settings::default());
-        let storage: Vec<_> = stages[1][0]
+        let components = components(&Settings::default());
+        let storage: Vec<_> = components[1]
             .run
             .args
             .iter()
@@ -268,9 +336,9 @@ mod tests {
 
     #[test]
     fn the_store_comes_first_and_is_initialised_on_the_same_branch() {
-        let stages = stages(&Settings::default());
-        let gitcd = &stages[0][0];
-        let init = gitcd.prepare.as_ref().unwrap();
+        let components = components(&Settings::default());
+        let gitcd = &components[0];
+        let init = &gitcd.prepare[0];
         assert_eq!(init.args[1..], gitcd.run.args[1..init.args.len()]);
         assert_eq!(init.args[1], "--repo=/home/me/a plane/repo.git");
     }
@@ -278,6 +346,6 @@ mod tests {
     #[test]
     fn etcd_can_stand_in_for_gitcd() {
         let settings = Settings { store: Store::Etcd, ..Settings::default() };
-        assert_eq!(stages(&settings)[0][0].name, "etcd");
+        assert_eq!(components(&settings)[0].name, "etcd");
     }
 }

@@ -126,6 +126,30 @@ impl Home {
         self.dir.join("pki")
     }
 
+    /// The folders of heavens, by their names.
+    #[must_use]
+    pub fn heavens(&self) -> PathBuf {
+        self.dir.join("heavens")
+    }
+
+    /// The Secrets that heavens share, by their names, as folders of files.
+    #[must_use]
+    pub fn secrets(&self) -> PathBuf {
+        self.dir.join("secrets")
+    }
+
+    /// The repository where the branches of a headless cluster meet.
+    #[must_use]
+    pub fn upstream(&self) -> PathBuf {
+        self.dir.join("upstream.git")
+    }
+
+    /// The manifests of a headless cluster.
+    #[must_use]
+    pub fn manifests(&self) -> PathBuf {
+        self.dir.join("manifests")
+    }
+
     /// The administrator's kubeconfig.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
@@ -147,7 +171,8 @@ impl Home {
     /// The log of a component (or of the `supervisor`).
     #[must_use]
     pub fn log(&self, component: &str) -> PathBuf {
-        self.logs().join(format!("{component}.log"))
+        // A heaven's name is before a slash.
+        self.logs().join(format!("{}.log", component.replace('/', ".")))
     }
 
     /// What the supervisor writes down about what it runs; see [`crate::plane::state`].

@@ -12,9 +12,11 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 /// Connect, ask and read the answer within this time; a component that takes longer is not healthy.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -94,6 +96,13 @@ impl Endpoint {
         Ok(Self { port, tls: Some(Arc::new(config)) })
     }
 
+    /// A server that speaks TLS, with whatever certificate: as kubelet's probes, this asks how it is, and tells it nothing.
+    #[must_use]
+    pub fn of_anybody(port: u16) -> Self {
+        let config = ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(Anybody::new()));
+        Self { port, tls: Some(Arc::new(config.with_no_client_auth())) }
+    }
+
     /// The body of the answer to `GET path`, if its status is 200. Takes at most five seconds.
     ///
     /// # Errors
@@ -143,6 +152,51 @@ impl Endpoint {
             return Err(HttpError::Status { port, status, body });
         }
         Ok(body)
+    }
+}
+
+/// Believes every certificate, and checks nothing but that the other side has its key.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl Anybody {
+    fn new() -> Self {
+        Self(Arc::new(tokio_rustls::rustls::crypto::ring::default_provider()))
+    }
+}
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, tokio_rustls::rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, tokio_rustls::rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, tokio_rustls::rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 

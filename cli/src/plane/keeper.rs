@@ -3,24 +3,24 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::components::{Component, Invocation};
-use super::http::Endpoint;
+use super::look::{self, Look};
 use super::process::{Ended, Identity};
 
-/// How often a starting component is asked whether it is ready.
-const ASK_EVERY: Duration = Duration::from_millis(50);
 /// The first death is most likely an accident, so the component is back at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// What is waited for while preparing, such as the branch of another heaven, usually comes soon.
+const LONGEST_PREPARING_PAUSE: Duration = Duration::from_secs(2);
 /// A component that ran this long has earned a short pause again.
 const LONG_RUN: Duration = Duration::from_secs(30);
 
@@ -39,6 +39,8 @@ pub(crate) enum Report {
     Started(Option<Identity>),
     /// It answers that it is ready, this long after it was started.
     Ready(Duration),
+    /// A preparation failed that is tried again after the pause.
+    NotPrepared { cause: String },
     /// It ended unasked, or could not be started; the next try comes after the pause.
     Died { cause: String, pause: Duration },
     /// It has ended as told, and its keeper with it.
@@ -56,12 +58,12 @@ impl Keeper {
     /// Starts the component and goes on doing so; every report carries `index`.
     pub(crate) fn start(
         component: Arc<Component>,
-        endpoint: Endpoint,
+        looks: Looks,
         index: usize,
         reports: mpsc::Sender<(usize, Report)>,
     ) -> Self {
         let (order, orders) = watch::channel(Order::Run);
-        let kept = Kept { component, endpoint, orders, reports, index };
+        let kept = Kept { component, looks, orders, reports, index };
         let task = tokio::spawn(kept.keep());
         Self { order, task }
     }
@@ -92,9 +94,16 @@ impl Drop for Keeper {
     }
 }
 
+/// The probes of a component.
+#[derive(Clone, Debug)]
+pub(crate) struct Looks {
+    pub(crate) ready: Look,
+    pub(crate) alive: Option<Look>,
+}
+
 struct Kept {
     component: Arc<Component>,
-    endpoint: Endpoint,
+    looks: Looks,
     orders: watch::Receiver<Order>,
     reports: mpsc::Sender<(usize, Report)>,
     index: usize,
@@ -102,6 +111,7 @@ struct Kept {
 
 /// How one run of the process came out.
 enum Outcome {
+    NotPrepared(String),
     Died(String),
     Ended(Ended),
 }
@@ -111,17 +121,23 @@ impl Kept {
         let mut pause = FIRST_PAUSE;
         loop {
             let since = Instant::now();
-            let cause = match self.run_once().await {
-                Ok(Outcome::Ended(how)) => return self.report(Report::Ended(how)).await,
-                Ok(Outcome::Died(cause)) => cause,
-                Err(error) => error.to_string(),
-            };
+            let outcome = self.run_once().await.unwrap_or_else(|error| Outcome::Died(error.to_string()));
             if since.elapsed() >= LONG_RUN {
                 pause = FIRST_PAUSE;
             }
-            self.report(Report::Died { cause, pause }).await;
+            let wait = match outcome {
+                Outcome::Ended(how) => return self.report(Report::Ended(how)).await,
+                Outcome::NotPrepared(cause) => {
+                    self.report(Report::NotPrepared { cause }).await;
+                    pause.min(LONGEST_PREPARING_PAUSE)
+                }
+                Outcome::Died(cause) => {
+                    self.report(Report::Died { cause, pause }).await;
+                    pause
+                }
+            };
             tokio::select! {
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(wait) => {}
                 _ = told(&mut self.orders, Order::End) => {
                     return self.report(Report::Ended(Ended::Before)).await;
                 }
@@ -131,34 +147,43 @@ impl Kept {
     }
 
     async fn run_once(&mut self) -> io::Result<Outcome> {
-        if let Some(prepare) = &self.component.prepare {
-            let mut child = spawn(prepare, &self.component.log)?;
+        let component = self.component.clone();
+        for prepare in &component.prepare {
+            let mut child = spawn(prepare, &component.log)?;
             tokio::select! {
                 status = child.wait() => {
                     let status = status?;
                     if !status.success() {
-                        let verb = prepare.args.first().map(|arg| arg.to_string_lossy());
-                        let what = format!("{} {}", self.component.name, verb.unwrap_or_default());
-                        return Ok(Outcome::Died(format!("`{what}` {}", describe(status))));
+                        let cause = format!("`{}` {}", called(&component, prepare), describe(status));
+                        let again = component.prepare_again;
+                        return Ok(if again { Outcome::NotPrepared(cause) } else { Outcome::Died(cause) });
                     }
                 }
                 _ = told(&mut self.orders, Order::End) => return end(child, Duration::ZERO, &mut self.orders).await,
             }
         }
         let since = Instant::now();
-        let mut child = spawn(&self.component.run, &self.component.log)?;
+        let mut child = spawn(&component.run, &component.log)?;
         let identity = child.id().map(Identity::of).transpose()?.flatten();
         self.report(Report::Started(identity)).await;
+        let looks = self.looks.clone();
         let mut ready = false;
         loop {
             tokio::select! {
                 status = child.wait() => return Ok(Outcome::Died(describe(status?))),
                 _ = told(&mut self.orders, Order::End) => {
-                    return end(child, self.component.grace, &mut self.orders).await;
+                    return end(child, component.grace, &mut self.orders).await;
                 }
-                () = answers(&self.endpoint, self.component.probe.path), if !ready => {
+                () = answers(&looks.ready, since), if !ready => {
                     ready = true;
                     self.report(Report::Ready(since.elapsed())).await;
+                }
+                cause = fails(&component, looks.alive.as_ref(), since), if ready => {
+                    return match end(child, component.grace, &mut self.orders).await? {
+                        // Told to end meanwhile, it has ended as told.
+                        ended if *self.orders.borrow() > Order::Run => Ok(ended),
+                        _ => Ok(Outcome::Died(format!("was ended, since it did not answer any more ({cause})"))),
+                    };
                 }
             }
         }
@@ -175,9 +200,37 @@ async fn told(orders: &mut watch::Receiver<Order>, order: Order) -> bool {
     orders.wait_for(|&current| current >= order).await.is_ok()
 }
 
-async fn answers(endpoint: &Endpoint, path: &str) {
-    while endpoint.ask(path).await.is_err() {
-        tokio::time::sleep(ASK_EVERY).await;
+async fn answers(look: &Look, since: Instant) {
+    while look.take(since).await.is_err() {
+        tokio::time::sleep(look.pause()).await;
+    }
+}
+
+/// Returns once the component has failed to show that it lives, as often in a row as it may; never if nobody looks.
+async fn fails(component: &Component, look: Option<&Look>, since: Instant) -> String {
+    let (Some(alive), Some(look)) = (&component.alive, look) else { return std::future::pending().await };
+    let mut failures = 0;
+    loop {
+        tokio::time::sleep(alive.every).await;
+        match look.take(since).await {
+            Ok(()) => failures = 0,
+            Err(cause) => {
+                failures += 1;
+                if failures >= alive.failures {
+                    return cause;
+                }
+            }
+        }
+    }
+}
+
+/// A preparation, in the words of a command line: the program and its command.
+fn called(component: &Component, prepare: &Invocation) -> String {
+    let program = prepare.program.file_name().unwrap_or_default().to_string_lossy();
+    let verb = prepare.args.first().map(|arg| arg.to_string_lossy()).unwrap_or_default();
+    match component.name.rsplit_once('/') {
+        Some((heaven, _)) => format!("{heaven}/{program} {verb}"),
+        None => format!("{program} {verb}"),
     }
 }
 
@@ -198,14 +251,11 @@ async fn end(mut child: Child, grace: Duration, orders: &mut watch::Receiver<Ord
 
 fn spawn(invocation: &Invocation, log: &Path) -> io::Result<Child> {
     let output: File = OpenOptions::new().create(true).append(true).open(log)?;
-    Command::new(&invocation.program)
-        .args(&invocation.args)
-        .stdin(Stdio::null())
+    look::command(invocation)
         .stdout(output.try_clone()?)
         .stderr(output)
         // A group of its own: the terminal's Ctrl-C must not end the store before those who write to it.
         .process_group(0)
-        .kill_on_drop(true)
         .spawn()
         .map_err(|error| {
             io::Error::new(error.kind(), format!("cannot start {}: {error}", invocation.program.display()))

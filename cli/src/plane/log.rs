@@ -1,6 +1,6 @@
 //! The components' logs: one file a component, the previous run's beside it.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -8,6 +8,8 @@ use std::path::Path;
 const TAIL_BYTES: u64 = 16 << 10;
 /// Longer lines are cut: a message shows several of them on a terminal.
 const MAX_LINE_CHARACTERS: usize = 300;
+/// A log and the one before it together take at most twice as much, and what comes between two looks.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// Puts the previous run's log aside, replacing the one before.
 ///
@@ -18,6 +20,26 @@ pub fn rotate(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
+}
+
+/// Puts aside what a running component has written, once that is 16 MiB: it goes on with an empty log.
+///
+/// The component holds the file open and appends to it, so the file is copied and emptied. What is written between the two is lost.
+///
+/// # Errors
+/// If the folder does not allow it.
+pub fn rotate_if_large(path: &Path) -> io::Result<()> {
+    rotate_above(path, MAX_BYTES)
+}
+
+fn rotate_above(path: &Path, bytes: u64) -> io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(log) if log.len() > bytes => {}
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => return Ok(()),
+    }
+    std::fs::copy(path, path.with_extension("log.1"))?;
+    OpenOptions::new().write(true).open(path)?.set_len(0)
 }
 
 /// The last `lines` lines, as far as the last 16 KiB hold them, at most 300 characters of each; empty if there is no log.
@@ -47,6 +69,8 @@ fn cut(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]
@@ -59,6 +83,21 @@ mod tests {
         assert_eq!(tail(&path, 9), ["a", "b", "c"]);
         std::fs::write(&path, "ü".repeat(400)).unwrap();
         assert_eq!(tail(&path, 1), [format!("{}…", "ü".repeat(300))]);
+    }
+
+    #[test]
+    fn a_log_that_is_too_large_is_put_aside_while_it_is_written_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.log");
+        rotate_above(&path, 3).unwrap();
+        let mut log = OpenOptions::new().create(true).append(true).open(&path).unwrap();
+        log.write_all(b"one").unwrap();
+        rotate_above(&path, 3).unwrap();
+        log.write_all(b" two").unwrap();
+        rotate_above(&path, 3).unwrap();
+        log.write_all(b"three").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "three");
+        assert_eq!(std::fs::read_to_string(path.with_extension("log.1")).unwrap(), "one two");
     }
 
     #[test]

@@ -8,13 +8,15 @@
 pub mod assets;
 pub mod certs;
 pub mod components;
-mod file;
+mod failure;
+pub(crate) mod file;
 pub mod home;
 pub mod http;
 mod keeper;
 pub mod kubeconfig;
 pub mod leftovers;
 pub mod log;
+mod look;
 pub mod ports;
 pub mod process;
 pub mod state;

@@ -1,5 +1,6 @@
 //! Loopback ports: chosen once, kept while they are free.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -21,10 +22,10 @@ pub struct Ports {
 }
 
 /// A port that somebody else has taken since the last run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// Which server moved.
-    pub component: &'static str,
+    pub component: String,
     /// The port it had.
     pub from: u16,
     /// The port it gets.
@@ -39,26 +40,40 @@ impl Ports {
     /// # Errors
     /// If the system has no free loopback port.
     pub fn choose(previous: Option<Self>) -> io::Result<(Self, Vec<Moved>)> {
-        let mut held = Vec::new();
-        let mut moved = Vec::new();
-        let mut choose = |component, before: Option<u16>| {
-            let kept = before.and_then(|port| listen(port).ok());
-            let listener = kept.map_or_else(listen_anywhere, Ok)?;
-            let port = listener.local_addr()?.port();
-            if let Some(from) = before.filter(|&from| from != port) {
-                moved.push(Moved { component, from, to: port });
-            }
-            held.push(listener);
-            io::Result::Ok(port)
+        let named = |ports: Self| {
+            let all = [ports.store, ports.apiserver, ports.controller_manager, ports.scheduler];
+            NAMES.iter().map(ToString::to_string).zip(all).collect()
         };
-        let ports = Self {
-            store: choose("the store", previous.map(|p| p.store))?,
-            apiserver: choose("kube-apiserver", previous.map(|p| p.apiserver))?,
-            controller_manager: choose("kube-controller-manager", previous.map(|p| p.controller_manager))?,
-            scheduler: choose("kube-scheduler", previous.map(|p| p.scheduler))?,
-        };
-        Ok((ports, moved))
+        let (ports, moved) = allot(&NAMES.map(ToOwned::to_owned), &previous.map(named).unwrap_or_default())?;
+        let [store, apiserver, controller_manager, scheduler] = NAMES.map(|name| ports[name]);
+        Ok((Self { store, apiserver, controller_manager, scheduler }, moved))
     }
+}
+
+const NAMES: [&str; 4] = ["the store", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+
+/// A port for each name: that of the previous run as far as it is still free, otherwise another one.
+///
+/// All ports are held while choosing, so no two are equal; they are let go on return.
+///
+/// # Errors
+/// If the system has no free loopback port.
+pub fn allot(names: &[String], previous: &BTreeMap<String, u16>) -> io::Result<(BTreeMap<String, u16>, Vec<Moved>)> {
+    let (mut held, mut moved, mut ports) = (Vec::new(), Vec::new(), BTreeMap::new());
+    // Those that may keep theirs come first: nobody else is to be given one of these.
+    let (known, new): (Vec<_>, Vec<_>) = names.iter().partition(|name| previous.contains_key(*name));
+    for name in known.into_iter().chain(new) {
+        let before = previous.get(name).copied();
+        let kept = before.and_then(|port| listen(port).ok());
+        let listener = kept.map_or_else(listen_anywhere, Ok)?;
+        let port = listener.local_addr()?.port();
+        if let Some(from) = before.filter(|&from| from != port) {
+            moved.push(Moved { component: name.clone(), from, to: port });
+        }
+        held.push(listener);
+        ports.insert(name.clone(), port);
+    }
+    Ok((ports, moved))
 }
 
 fn listen(port: u16) -> io::Result<TcpListener> {
@@ -112,7 +127,7 @@ mod tests {
         let (second, moved) = Ports::choose(Some(first)).unwrap();
         drop(taken);
         assert_ne!(second.apiserver, first.apiserver);
-        let notice = Moved { component: "kube-apiserver", from: first.apiserver, to: second.apiserver };
+        let notice = Moved { component: "kube-apiserver".to_owned(), from: first.apiserver, to: second.apiserver };
         // Another process may have taken one of the other three meanwhile, so this is not an equality.
         assert!(moved.contains(&notice), "{moved:?}");
     }

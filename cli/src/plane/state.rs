@@ -1,5 +1,6 @@
 //! What the supervisor writes down, so that other commands and later runs know what runs where.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::file;
 use super::ports::Ports;
 use super::process::Identity;
+use crate::headless::Topology;
+use crate::heavens::HeavenRecord;
 
 /// The state file's content. Only the supervisor writes it, and it replaces the file as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +26,12 @@ pub struct State {
     pub settings: Settings,
     /// The components in the order in which they start.
     pub components: Vec<Component>,
+    /// The heavens and merges that these belong to.
+    #[serde(default)]
+    pub heavens: Vec<HeavenRecord>,
+    /// The ports of their servers, by `HEAVEN/SERVER`.
+    #[serde(default)]
+    pub allotted: BTreeMap<String, u16>,
 }
 
 /// What a whole control plane does.
@@ -47,6 +56,41 @@ pub struct Settings {
     pub store: Store,
     /// The encoding in which kube-apiserver stores objects.
     pub storage_media_type: String,
+    /// What it consists of. Those that were made before there was a choice are central.
+    #[serde(default = "Form::central")]
+    pub form: Form,
+}
+
+/// What a control plane consists of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// Nothing was ever started.
+    #[default]
+    Undecided,
+    /// One kube-apiserver on one branch.
+    Central,
+    /// A headless cluster.
+    Headless(Topology),
+    /// The heavens and merges of somebody's files.
+    Manifests,
+}
+
+impl Form {
+    fn central() -> Self {
+        Self::Central
+    }
+
+    /// For messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Undecided => "nothing yet",
+            Self::Central => "one kube-apiserver on one branch",
+            Self::Headless(_) => "a headless cluster",
+            Self::Manifests => "the heavens of files",
+        }
+    }
 }
 
 impl Default for Settings {
@@ -55,6 +99,7 @@ impl Default for Settings {
             store: Store::Gitcd,
             // JSON is what makes the Git tree readable.
             storage_media_type: "application/json".into(),
+            form: Form::Undecided,
         }
     }
 }
@@ -85,8 +130,8 @@ impl Store {
 pub struct Component {
     /// Its name, such as `kube-apiserver`.
     pub name: String,
-    /// Its loopback port.
-    pub port: u16,
+    /// Its loopback port, if it has one.
+    pub port: Option<u16>,
     /// What it does.
     pub condition: Condition,
     /// The process, while there is one.
@@ -211,7 +256,7 @@ mod tests {
             supervisor: Identity::of(std::process::id()).unwrap(),
             components: vec![Component {
                 name: "gitcd".into(),
-                port: 7,
+                port: Some(7),
                 condition: Condition::BackingOff,
                 process: None,
                 started_unix_seconds: Some(1),

@@ -1,6 +1,5 @@
 //! Brings the components up in order, keeps them up, and takes them down in reverse order.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -8,16 +7,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 
 use super::components::Component;
-use super::http::{Endpoint, TrustError};
-use super::keeper::{Keeper, Report};
+pub use super::failure::Failure;
+use super::http::TrustError;
+use super::keeper::{Keeper, Looks, Report};
 use super::log;
+use super::look::Look;
 use super::process::Ended;
 use super::state::{self, Condition, Phase, State, StateError};
 
-/// How much of a log a message shows.
-const SHOWN_LINES: usize = 8;
 /// Every component reports a handful of times; a full channel only makes keepers wait.
 const REPORTS: usize = 64;
+/// How often logs are looked at whether they have become too large.
+const ROTATE_EVERY: Duration = Duration::from_secs(10);
 
 /// Something that whoever started the control plane wants to read.
 #[derive(Debug)]
@@ -26,9 +27,9 @@ pub enum Notice {
     /// A component answers that it is ready, this long after it was started.
     Ready {
         /// The component.
-        component: &'static str,
-        /// Its loopback port.
-        port: u16,
+        component: String,
+        /// Its loopback port, if it has one.
+        port: Option<u16>,
         /// Since its start.
         after: Duration,
     },
@@ -39,12 +40,14 @@ pub enum Notice {
     },
     /// A component ended unasked and is started again after the pause.
     Restarting(Failure, Duration),
+    /// A component without which all others are ready is not ready in time. It goes on being tried.
+    Late(Failure),
     /// Everything is about to be ended, last started first.
     Stopping,
     /// A component has ended as told.
     Ended {
         /// The component.
-        component: &'static str,
+        component: String,
         /// How it ended.
         how: Ended,
         /// Since it was told.
@@ -52,31 +55,8 @@ pub enum Notice {
     },
     /// The state could not be written down; the control plane goes on.
     StateNotWritten(StateError),
-}
-
-/// A component that is not what it should be, and where to look.
-#[derive(Debug)]
-pub struct Failure {
-    /// The component.
-    pub component: &'static str,
-    /// What is wrong.
-    pub cause: String,
-    /// Its log.
-    pub log: PathBuf,
-    /// The log's last lines.
-    pub tail: Vec<String>,
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let log = self.log.display();
-        write!(f, "{} {}; its log {log}", self.component, self.cause)?;
-        if self.tail.is_empty() {
-            return write!(f, " is empty");
-        }
-        write!(f, " ends with")?;
-        self.tail.iter().try_for_each(|line| write!(f, "\n  | {line}"))
-    }
+    /// A log that has become too large cannot be put aside; it goes on growing.
+    LogNotRotated(PathBuf, std::io::Error),
 }
 
 /// Why a control plane did not come up.
@@ -89,6 +69,14 @@ pub enum StartError {
     /// The authority's certificate cannot be read back.
     #[error(transparent)]
     Trust(#[from] TrustError),
+    /// A component waits for something that does not come before it.
+    #[error("{component} is to start after {after}, which is not there, or comes after it itself")]
+    Order {
+        /// The component.
+        component: String,
+        /// What it waits for.
+        after: String,
+    },
 }
 
 /// A request to end. The first one ends gracefully, the second one kills.
@@ -97,7 +85,6 @@ pub struct Stop;
 
 /// Runs the components of one control plane.
 pub struct Supervisor<'a> {
-    stages: VecDeque<Vec<Arc<Component>>>,
     state: State,
     state_file: PathBuf,
     tell: &'a mut dyn FnMut(Notice),
@@ -106,46 +93,83 @@ pub struct Supervisor<'a> {
     reports: mpsc::Receiver<(usize, Report)>,
 }
 
+/// A component, with what is known of it.
 struct Running {
     component: Arc<Component>,
-    endpoint: Endpoint,
-    keeper: Keeper,
+    looks: Looks,
+    /// Those that it comes after.
+    after: Vec<usize>,
+    /// Since when it has been kept; nobody keeps it before.
+    kept: Option<Kept>,
+    /// Since when it has been told to end.
+    told: Option<Instant>,
     /// Whether it has been ready once: from then on a death is an incident, before it is a failed start.
     has_been_ready: bool,
+    /// Whether nobody waits any longer for it to be ready; it goes on being tried.
+    given_up: bool,
+    /// Why it could not be started yet.
+    not_prepared: Option<String>,
     ended: bool,
 }
 
+struct Kept {
+    keeper: Keeper,
+    since: Instant,
+}
+
+impl Running {
+    /// Whether those that come after it have to wait.
+    fn is_in_the_way(&self) -> bool {
+        !self.has_been_ready && !self.given_up
+    }
+
+    /// Whether the start has to wait for it. What is not kept yet waits for others, which are.
+    fn is_waited_for(&self) -> bool {
+        self.is_in_the_way() && self.kept.is_some()
+    }
+}
+
 impl<'a> Supervisor<'a> {
-    /// A supervisor for these stages. It owns the state from now on, and writes every change to `state_file`.
+    /// A supervisor for these components. It owns the state from now on, and writes every change to `state_file`.
+    ///
+    /// # Errors
+    /// [`StartError::Order`] if a component comes after one that is not there, or after itself.
     pub fn new(
-        stages: Vec<Vec<Component>>,
+        components: Vec<Component>,
         mut state: State,
         state_file: PathBuf,
         tell: &'a mut dyn FnMut(Notice),
-    ) -> Self {
+    ) -> Result<Self, StartError> {
         let (sender, reports) = mpsc::channel(REPORTS);
-        state.components = stages
+        let mut running: Vec<Running> = Vec::new();
+        let orders = order(&components)?;
+        for (component, after) in components.into_iter().zip(orders) {
+            let alive = component.alive.as_ref().map(|alive| Look::of(&alive.probe)).transpose()?;
+            let looks = Looks { ready: Look::of(&component.probe)?, alive };
+            running.push(Running {
+                component: Arc::new(component),
+                looks,
+                after,
+                kept: None,
+                told: None,
+                has_been_ready: false,
+                given_up: false,
+                not_prepared: None,
+                ended: false,
+            });
+        }
+        state.components = running
             .iter()
-            .flatten()
-            .map(|component| state::Component {
-                name: component.name.into(),
-                port: component.port,
+            .map(|running| state::Component {
+                name: running.component.name.clone(),
+                port: running.component.port,
                 condition: Condition::Stopped,
                 process: None,
                 started_unix_seconds: None,
                 restarts: 0,
             })
             .collect();
-        let share = |stage: Vec<Component>| stage.into_iter().map(Arc::new).collect();
-        Self {
-            stages: stages.into_iter().map(share).collect(),
-            state,
-            state_file,
-            tell,
-            running: Vec::new(),
-            sender,
-            reports,
-        }
+        Ok(Self { state, state_file, tell, running, sender, reports })
     }
 
     /// Runs until told to stop; every component is ready within `ready_within` of its start, or the whole start fails.
@@ -174,63 +198,91 @@ impl<'a> Supervisor<'a> {
 
     async fn start(&mut self, stops: &mut mpsc::Receiver<Stop>, ready_within: Duration) -> Result<Started, StartError> {
         let since = Instant::now();
-        while let Some(stage) = self.stages.pop_front() {
-            for component in stage {
-                self.launch(component)?;
-            }
-            let deadline = tokio::time::sleep(ready_within);
-            tokio::pin!(deadline);
-            while self.running.iter().any(|running| !running.has_been_ready) {
-                tokio::select! {
-                    Some((index, report)) = self.reports.recv() => {
-                        if let Some(failure) = self.note(index, report) {
-                            return Err(StartError::Failed(failure));
-                        }
+        loop {
+            self.launch();
+            let late = self.running.iter().enumerate().filter(|(_, running)| running.is_waited_for());
+            let late = late.filter_map(|(at, running)| Some((running.kept.as_ref()?.since + ready_within, at)));
+            let Some((deadline, at)) = late.min() else { break };
+            tokio::select! {
+                Some((index, report)) = self.reports.recv() => {
+                    if let Some(failure) = self.note(index, report) {
+                        return Err(StartError::Failed(failure));
                     }
-                    Some(Stop) = stops.recv() => return Ok(Started::Stopped),
-                    () = &mut deadline => return Err(self.not_ready(ready_within).await),
+                }
+                Some(Stop) = stops.recv() => return Ok(Started::Stopped),
+                () = tokio::time::sleep_until(deadline.into()) => {
+                    let failure = self.not_ready(at, ready_within).await;
+                    if self.running[at].component.is_essential {
+                        return Err(StartError::Failed(failure));
+                    }
+                    self.running[at].given_up = true;
+                    (self.tell)(Notice::Late(failure));
                 }
             }
         }
         Ok(Started::AllReady { after: since.elapsed() })
     }
 
-    fn launch(&mut self, component: Arc<Component>) -> Result<(), StartError> {
-        let endpoint = match &component.probe.ca {
-            None => Endpoint::plain(component.port),
-            Some(ca) => Endpoint::tls(component.port, ca)?,
-        };
-        let index = self.running.len();
-        self.state.components[index].condition = Condition::Starting;
-        let keeper = Keeper::start(component.clone(), endpoint.clone(), index, self.sender.clone());
-        self.running.push(Running { component, endpoint, keeper, has_been_ready: false, ended: false });
-        Ok(())
+    /// Starts what nothing is in the way of any more.
+    fn launch(&mut self) {
+        for index in 0..self.running.len() {
+            let running = &self.running[index];
+            let is_free = running.after.iter().all(|&before| !self.running[before].is_in_the_way());
+            if running.kept.is_some() || !is_free {
+                continue;
+            }
+            self.state.components[index].condition = Condition::Starting;
+            let (component, looks) = (running.component.clone(), running.looks.clone());
+            let keeper = Keeper::start(component, looks, index, self.sender.clone());
+            self.running[index].kept = Some(Kept { keeper, since: Instant::now() });
+        }
     }
 
     async fn serve(&mut self, stops: &mut mpsc::Receiver<Stop>) {
+        let mut rotate = tokio::time::interval(ROTATE_EVERY);
         loop {
             tokio::select! {
                 Some((index, report)) = self.reports.recv() => {
                     self.note(index, report);
                 }
+                _ = rotate.tick() => self.rotate(),
                 // A closed channel means that nobody could ever stop this.
                 _ = stops.recv() => return,
             }
         }
     }
 
+    fn rotate(&mut self) {
+        for running in &self.running {
+            if let Err(error) = log::rotate_if_large(&running.component.log) {
+                (self.tell)(Notice::LogNotRotated(running.component.log.clone(), error));
+            }
+        }
+    }
+
+    /// Ends everything, each component when those that come after it have ended.
     async fn stop(&mut self, stops: &mut mpsc::Receiver<Stop>) {
-        for index in (0..self.running.len()).rev() {
-            let since = Instant::now();
-            self.running[index].keeper.end();
-            while !self.running[index].ended {
-                tokio::select! {
-                    Some((index, report)) = self.reports.recv() => {
-                        self.note_end(index, report, since);
+        for running in &mut self.running {
+            running.ended |= running.kept.is_none();
+        }
+        loop {
+            for index in 0..self.running.len() {
+                let is_needed = |other: &Running| !other.ended && other.after.contains(&index);
+                if self.running[index].told.is_none() && !self.running.iter().any(is_needed) {
+                    let running = &mut self.running[index];
+                    running.told = Some(Instant::now());
+                    if let Some(kept) = &running.kept {
+                        kept.keeper.end();
                     }
-                    Some(Stop) = stops.recv() => {
-                        self.running.iter().for_each(|running| running.keeper.kill());
-                    }
+                }
+            }
+            if self.running.iter().all(|running| running.ended) {
+                return;
+            }
+            tokio::select! {
+                Some((index, report)) = self.reports.recv() => self.note_end(index, report),
+                Some(Stop) = stops.recv() => {
+                    self.running.iter().filter_map(|running| running.kept.as_ref()).for_each(|kept| kept.keeper.kill());
                 }
             }
         }
@@ -247,19 +299,26 @@ impl<'a> Supervisor<'a> {
                 recorded.condition = Condition::Starting;
                 recorded.process = process;
                 recorded.started_unix_seconds = Some(unix_seconds(SystemTime::now()));
+                running.not_prepared = None;
             }
             Report::Ready(after) => {
                 recorded.condition = Condition::Ready;
                 running.has_been_ready = true;
-                (self.tell)(Notice::Ready { component: component.name, port: component.port, after });
+                running.not_prepared = None;
+                (self.tell)(Notice::Ready { component: component.name.clone(), port: component.port, after });
+            }
+            Report::NotPrepared { cause } => {
+                recorded.condition = Condition::BackingOff;
+                running.not_prepared = Some(cause);
             }
             Report::Died { cause, pause } => {
                 recorded.condition = Condition::BackingOff;
                 recorded.process = None;
                 recorded.started_unix_seconds = None;
                 recorded.restarts += 1;
-                let failure = failure(&component, cause);
-                if running.has_been_ready {
+                let failure = Failure::of(&component, cause);
+                let may_recover = !component.is_essential && failure.remedy.is_none();
+                if running.has_been_ready || may_recover || running.given_up {
                     (self.tell)(Notice::Restarting(failure, pause));
                 } else {
                     failed = Some(failure);
@@ -277,29 +336,30 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Like [`Self::note`] while ending: a death is what is wanted now, and no news.
-    fn note_end(&mut self, index: usize, report: Report, since: Instant) {
+    fn note_end(&mut self, index: usize, report: Report) {
         match report {
             Report::Ended(how) => {
-                let component = self.running[index].component.name;
+                let component = self.running[index].component.name.clone();
+                let after = self.running[index].told.map(|told| told.elapsed()).unwrap_or_default();
                 self.note(index, Report::Ended(how));
-                (self.tell)(Notice::Ended { component, how, after: since.elapsed() });
+                (self.tell)(Notice::Ended { component, how, after });
             }
             Report::Started(process) => {
                 self.note(index, Report::Started(process));
             }
-            Report::Ready(_) | Report::Died { .. } => {}
+            Report::Ready(_) | Report::Died { .. } | Report::NotPrepared { .. } => {}
         }
     }
 
-    async fn not_ready(&self, within: Duration) -> StartError {
-        let late = self
-            .running
-            .iter()
-            .find(|running| !running.has_been_ready)
-            .expect("the deadline only runs while a component is not ready");
-        let answer = late.endpoint.ask(late.component.probe.path).await;
-        let reason = answer.map_or_else(|error| error.to_string(), |_| "it is ready now".into());
-        StartError::Failed(failure(&late.component, format!("was not ready within {}s ({reason})", within.as_secs())))
+    async fn not_ready(&self, at: usize, within: Duration) -> Failure {
+        let late = &self.running[at];
+        let seconds = within.as_secs();
+        if let Some(cause) = &late.not_prepared {
+            return Failure::of(&late.component, format!("was not ready within {seconds}s: {cause}"));
+        }
+        let answer = late.looks.ready.take(Instant::now()).await;
+        let reason = answer.map_or_else(|error| error, |()| "it is ready now".into());
+        Failure::of(&late.component, format!("was not ready within {seconds}s ({reason})"))
     }
 
     fn enter(&mut self, phase: Phase) {
@@ -314,19 +374,36 @@ impl<'a> Supervisor<'a> {
     }
 }
 
+/// Which components each one comes after, if that can be.
+fn order(components: &[Component]) -> Result<Vec<Vec<usize>>, StartError> {
+    let wrong = |of: &Component, after: &str| StartError::Order { component: of.name.clone(), after: after.to_owned() };
+    let mut orders: Vec<Vec<usize>> = Vec::new();
+    for component in components {
+        let find = |name: &String| {
+            let found = components.iter().position(|other| other.name == *name);
+            found.ok_or_else(|| wrong(component, name))
+        };
+        orders.push(component.after.iter().map(find).collect::<Result<_, _>>()?);
+    }
+    // What is in a circle is never free.
+    let mut free = vec![false; components.len()];
+    loop {
+        let next = (0..free.len()).find(|&at| !free[at] && orders[at].iter().all(|&before| free[before]));
+        match next {
+            Some(next) => free[next] = true,
+            None => break,
+        }
+    }
+    match free.iter().position(|free| !free) {
+        Some(at) => Err(wrong(&components[at], &components[at].after.join(", "))),
+        None => Ok(orders),
+    }
+}
+
 /// How the start came out, unless it failed.
 enum Started {
     AllReady { after: Duration },
     Stopped,
-}
-
-fn failure(component: &Component, cause: String) -> Failure {
-    Failure {
-        component: component.name,
-        cause,
-        log: component.log.clone(),
-        tail: log::tail(&component.log, SHOWN_LINES),
-    }
 }
 
 fn unix_seconds(time: SystemTime) -> u64 {

@@ -156,7 +156,7 @@ pub(crate) fn a_taken_port_is_replaced_and_the_data_stays(cluster: &Arc<Cluster>
 pub(crate) fn protobuf_objects_continue_beside_json_ones(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     cluster.kubectl("create configmap as-json --from-literal=a=b".split(' '))?;
     cluster.down()?;
-    let protobuf = Options { storage_media_type: Some("application/vnd.kubernetes.protobuf") };
+    let protobuf = Options { storage_media_type: Some("application/vnd.kubernetes.protobuf"), ..Options::default() };
     cluster.up_with(&protobuf)?;
     cluster.kubectl("create configmap as-protobuf --from-literal=a=b".split(' '))?;
     cluster.kubectl("create deployment as-protobuf --image=nginx".split(' '))?;

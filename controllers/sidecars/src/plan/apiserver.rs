@@ -61,6 +61,10 @@ pub(super) fn add(
         ("service-account-key-file", format!("{accounts}/tls.crt")),
         ("service-account-signing-key-file", format!("{accounts}/tls.key")),
     ];
+    if place.is_loopback() {
+        // Without it the address of the default route is advertised, and a machine without network cannot start.
+        flags.push(("advertise-address", place.address.clone()));
+    }
     if has_events {
         flags.push(("etcd-servers-overrides", format!("/events#{}", place.events())));
     }

@@ -86,6 +86,36 @@ pub fn host_port(spec: &TrishankuHeavenSpec) -> Result<Option<u16>, PlanError> {
     spec.gitcd.as_ref().map_or(Ok(None), gitcd::host_port)
 }
 
+/// A branch, and those that it follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct References {
+    /// The reference of the data.
+    pub branch: String,
+    /// The remotes, in their order.
+    pub remotes: Vec<RemoteReference>,
+}
+
+/// A branch that is followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteReference {
+    /// The remote's name.
+    pub name: String,
+    /// Its URL or path.
+    pub url: String,
+    /// The reference of the data there.
+    pub branch: String,
+}
+
+/// Which branch a manifest is about.
+///
+/// # Errors
+/// [`PlanError`] if it can be none.
+pub fn references(gitcd: Option<&Gitcd>) -> Result<References, PlanError> {
+    let Branch { data, remotes, .. } = Branch::of(gitcd.unwrap_or(&Gitcd::default()))?;
+    let remote = |remote: branch::Followed| RemoteReference { name: remote.name, url: remote.url, branch: remote.data };
+    Ok(References { branch: data, remotes: remotes.into_iter().map(remote).collect() })
+}
+
 /// What runs beside the controller of a heaven.
 ///
 /// # Errors

@@ -95,6 +95,11 @@ impl Place {
         format!("{}/repo", self.home)
     }
 
+    /// Whether nobody from elsewhere reaches it.
+    pub(super) fn is_loopback(&self) -> bool {
+        self.address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+
     pub(super) fn secret(&self, folder: &str) -> String {
         format!("{}/{folder}", self.secrets)
     }

@@ -1,0 +1,344 @@
+//! The headless cluster that `trishanku up` brings up, as manifests: a person's desk, kube-controller-manager and kube-scheduler, each with a
+//! kube-apiserver on a branch of its own.
+//!
+//! ```text
+//! star:  desk ──► upstream.git ◄── kube-controller-manager      mesh:  desk ◄──────────► kube-controller-manager
+//!                  ▲   │   ▲                                             ▲                      ▲
+//!                  │   ▼   └────── kube-scheduler                        └──► kube-scheduler ◄──┘
+//!                the merge
+//! ```
+//!
+//! In a star, everybody pushes its own branch to one repository, a merge makes `cluster/data` of all of them there, and everybody pulls that. In a mesh everybody pulls
+//! from the repositories of the others. They are ordinary manifests: [`files`] writes them into the folder of the control plane, where a person reads them,
+//! and `trishanku run` would run them just so.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use trishanku_api::{Certificates, Gitcd, TrishankuHeavenSpec};
+
+use crate::heavens::{self, Manifests, SecretError};
+use crate::plane::{Home, file};
+
+/// How the branches of a headless cluster reach one another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Topology {
+    /// By one repository, in which a merge makes one branch of all.
+    #[default]
+    Star,
+    /// Each from each, with no centre.
+    Mesh,
+}
+
+impl Topology {
+    /// As on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Star => "star",
+            Self::Mesh => "mesh",
+        }
+    }
+}
+
+/// The person's heaven.
+pub const DESK: &str = "desk";
+/// The other ones, and the names of their branches.
+const CONTROLLERS: [(&str, &str); 2] = [("kube-controller-manager", "kcm"), ("kube-scheduler", "scheduler")];
+/// The branch that all are merged into, in a star.
+pub const CLUSTER: &str = "cluster";
+const API: &str = "controllers.trishanku.org.trishanku.org/v1alpha1";
+const KUBECONFIG: &str = "/var/run/heaven/kubeconfig";
+
+/// Writes the manifests, and makes the repositories that have to be there; answers with the files.
+///
+/// # Errors
+/// [`SecretError::File`] with what cannot be made.
+pub fn files(home: &Home, topology: Topology) -> Result<Vec<PathBuf>, SecretError> {
+    let failed = |path: &PathBuf, source| SecretError::File { path: path.clone(), source };
+    let dir = home.manifests();
+    std::fs::create_dir_all(&dir).map_err(|source| failed(&dir, source))?;
+    let mut repositories = Vec::new();
+    match topology {
+        Topology::Star => repositories.push(home.upstream()),
+        // Each is to be found by the others before it has begun.
+        Topology::Mesh => repositories.extend(names().map(|name| repository(home, name))),
+    }
+    for repository in repositories.iter().filter(|repository| !repository.join("HEAD").exists()) {
+        heavens::make_bare(repository)?;
+    }
+    let mut files = Vec::new();
+    for (name, objects) in manifests(home, topology) {
+        let path = dir.join(format!("{name}.yaml"));
+        let documents = objects.iter().map(|object| serde_norway::to_string(object).map_err(std::io::Error::other));
+        let text = documents.collect::<Result<Vec<_>, _>>().map_err(|source| failed(&path, source))?.join("---\n");
+        file::replace(&path, text.as_bytes(), 0o600).map_err(|source| failed(&path, source))?;
+        files.push(path);
+    }
+    Ok(files)
+}
+
+/// Which components a heaven waits for on its first start: its branch begins with what the desk's kube-apiserver has made, so that there is one set of
+/// default objects and not three.
+#[must_use]
+pub fn first_start(topology: Topology, manifests: &Manifests) -> BTreeMap<String, Vec<String>> {
+    let desk = format!("{DESK}/kube-apiserver");
+    let merge = format!("{CLUSTER}-automerge");
+    let before = match topology {
+        Topology::Star => format!("{merge}/gitcd"),
+        Topology::Mesh => desk.clone(),
+    };
+    let others = manifests.heavens.iter().map(|(name, _)| name).filter(|name| *name != DESK);
+    others.map(|name| (name.clone(), vec![before.clone()])).chain([(merge, vec![desk])]).collect()
+}
+
+/// Lets heavens of a person's files join: what they do not say of their branch and their certificates is as it is for the cluster's own, and these follow them.
+///
+/// # Errors
+/// [`SecretError::File`] with a repository that cannot be made.
+pub fn join(home: &Home, topology: Topology, manifests: &mut Manifests) -> Result<(), SecretError> {
+    let is_new = |(name, spec): &&(String, TrishankuHeavenSpec)| {
+        let is_own = names().any(|own| own == name) || name == CLUSTER;
+        let has_app = spec.app.is_some() && spec.skip.as_ref().and_then(|skip| skip.app) != Some(true);
+        !is_own && has_app && spec.gitcd.as_ref().is_none_or(|gitcd| gitcd.git.is_none())
+    };
+    let new: Vec<String> = manifests.heavens.iter().filter(is_new).map(|(name, _)| name.clone()).collect();
+    let all: Vec<String> = names().map(ToOwned::to_owned).chain(new.iter().cloned()).collect();
+    for (name, spec) in &mut manifests.heavens {
+        let joins = new.contains(name);
+        if joins {
+            let shared: Certificates = typed(certificates());
+            let given = spec.certificates.get_or_insert_default();
+            let or = |given: &mut Option<String>, shared: Option<String>| *given = given.take().or(shared);
+            or(&mut given.certificate_authority_secret_name, shared.certificate_authority_secret_name);
+            or(&mut given.service_accounts_secret_name, shared.service_accounts_secret_name);
+            or(&mut given.kubernetes_secret_name, shared.kubernetes_secret_name);
+            or(&mut given.admin_secret_name, shared.admin_secret_name);
+        }
+        // In a mesh the cluster's own follow it as well, unless somebody has said whom they follow.
+        let follows = topology == Topology::Mesh && !new.is_empty() && names().any(|own| own == name);
+        if joins || follows {
+            let wanted: Gitcd = typed(gitcd(home, topology, name, &all));
+            let given = spec.gitcd.get_or_insert_default();
+            given.git = wanted.git;
+            given.pull = given.pull.take().or(wanted.pull);
+        }
+    }
+    for (_, spec) in manifests.merges.iter_mut().filter(|(name, _)| name == CLUSTER) {
+        let remotes = new.iter().map(|name| typed(merged(home, name)));
+        spec.gitcd.get_or_insert_default().git.get_or_insert_default().remotes.extend(remotes);
+    }
+    if topology == Topology::Mesh {
+        let repositories = new.iter().map(|name| repository(home, name));
+        repositories.filter(|path| !path.join("HEAD").exists()).try_for_each(|path| heavens::make_bare(&path))?;
+    }
+    Ok(())
+}
+
+/// What was written here can be read.
+fn typed<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("it is what the manifests of this cluster have")
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    std::iter::once(DESK).chain(CONTROLLERS.iter().map(|(name, _)| *name))
+}
+
+/// Where the branch of a heaven is.
+fn repository(home: &Home, heaven: &str) -> PathBuf {
+    home.heavens().join(heaven).join("root/repo")
+}
+
+fn branch(heaven: &str) -> String {
+    let short = CONTROLLERS.iter().find(|(name, _)| *name == heaven).map_or(heaven, |(_, short)| short);
+    format!("{short}/data")
+}
+
+/// The branch of a heaven, and whom it follows, of all.
+fn gitcd(home: &Home, topology: Topology, name: &str, all: &[String]) -> Value {
+    match topology {
+        Topology::Star => {
+            let remote = json!({
+                "repo": home.upstream(),
+                "branches": {"data": format!("{CLUSTER}/data"), "failOnNoBranch": name != DESK},
+            });
+            json!({
+                "git": {"branches": {"data": branch(name)}, "remotes": [remote]},
+                "pull": {"pushOnPullFailure": true},
+            })
+        }
+        Topology::Mesh => {
+            let remote = |other: &String| {
+                json!({
+                    "name": other,
+                    "repo": repository(home, other),
+                    "branches": {"data": branch(other), "failOnNoBranch": other == DESK},
+                })
+            };
+            let others: Vec<Value> = all.iter().filter(|other| *other != name).map(remote).collect();
+            json!({
+                "git": {"branches": {"data": branch(name)}, "remotes": others},
+                "pull": {"pushAfterMerge": false},
+            })
+        }
+    }
+}
+
+/// A heaven among those that the merge follows.
+fn merged(home: &Home, name: &str) -> Value {
+    json!({
+        "name": name,
+        "repo": home.upstream(),
+        "branches": {"data": branch(name), "failOnNoBranch": name == DESK},
+    })
+}
+
+/// What all heavens of the cluster share.
+fn certificates() -> Value {
+    json!({
+        "certificateAuthoritySecretName": "cluster-cert-ca",
+        "serviceAccountsSecretName": "cluster-cert-service-account",
+        "kubernetesSecretName": "cluster-cert-kubernetes",
+        "adminSecretName": "cluster-admin",
+    })
+}
+
+fn manifests(home: &Home, topology: Topology) -> Vec<(&'static str, Vec<Value>)> {
+    let shared = object("TrishankuHeaven", CLUSTER, &json!({"skip": {"app": true}}));
+    let mut all = vec![("shared", vec![shared])];
+    let own: Vec<String> = names().map(ToOwned::to_owned).collect();
+    let gitcd = |name: &str| gitcd(home, topology, name, &own);
+    all.push((DESK, vec![heaven(DESK, "trishanku-desk", &gitcd(DESK), &desk())]));
+    for ((name, _), pod) in CONTROLLERS.into_iter().zip([controller_manager(), scheduler()]) {
+        all.push((name, vec![heaven(name, &format!("system:{name}"), &gitcd(name), &pod)]));
+    }
+    if topology == Topology::Star {
+        let merge = json!({
+            "gitcd": {
+                "git": {
+                    "branches": {"data": format!("{CLUSTER}/data")},
+                    "remotes": names().map(|name| merged(home, name)).collect::<Vec<_>>(),
+                },
+            },
+            "app": {"committerName": "automerge"},
+        });
+        all.push(("merge", vec![object("AutomatedMerge", CLUSTER, &merge)]));
+    }
+    all
+}
+
+fn object(kind: &str, name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+fn heaven(name: &str, user: &str, gitcd: &Value, pod: &Value) -> Value {
+    let mut certificates = certificates();
+    certificates["controller"] = json!({"secretName": name, "userName": user, "groupName": user});
+    let spec = json!({
+        "skip": {"entrypoints": true},
+        "certificates": certificates,
+        "gitcd": gitcd,
+        "app": {
+            "entrypointsConfigMapName": "cluster-entrypoints",
+            "kubeconfigMountPath": KUBECONFIG,
+            "podTemplate": {"spec": pod},
+        },
+    });
+    object("TrishankuHeaven", name, &spec)
+}
+
+/// Nothing runs at a person's desk. In a pod that has to be something.
+fn desk() -> Value {
+    json!({"containers": [{"name": "desk", "image": "registry.k8s.io/pause:3.10"}]})
+}
+
+fn controller_manager() -> Value {
+    json!({
+        "containers": [{
+            "name": "kube-controller-manager",
+            "image": "registry.k8s.io/kube-controller-manager:v1.36.3",
+            "command": [
+                "kube-controller-manager",
+                format!("--kubeconfig={KUBECONFIG}"),
+                format!("--authentication-kubeconfig={KUBECONFIG}"),
+                format!("--authorization-kubeconfig={KUBECONFIG}"),
+                "--leader-elect=false",
+                "--use-service-account-credentials=true",
+                "--cluster-signing-cert-file=/certificates/ca/tls.crt",
+                "--cluster-signing-key-file=/certificates/ca/tls.key",
+                "--root-ca-file=/certificates/ca/ca.crt",
+                "--service-account-private-key-file=/certificates/service-accounts/tls.key",
+            ],
+            "volumeMounts": [
+                {"name": "ca", "mountPath": "/certificates/ca"},
+                {"name": "service-accounts", "mountPath": "/certificates/service-accounts"},
+            ],
+        }],
+        "volumes": [
+            {"name": "ca", "secret": {"secretName": "cluster-cert-ca"}},
+            {"name": "service-accounts", "secret": {"secretName": "cluster-cert-service-account"}},
+        ],
+    })
+}
+
+fn scheduler() -> Value {
+    json!({
+        "containers": [{
+            "name": "kube-scheduler",
+            "image": "registry.k8s.io/kube-scheduler:v1.36.3",
+            "command": [
+                "kube-scheduler",
+                format!("--kubeconfig={KUBECONFIG}"),
+                format!("--authentication-kubeconfig={KUBECONFIG}"),
+                format!("--authorization-kubeconfig={KUBECONFIG}"),
+                "--leader-elect=false",
+            ],
+        }],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_topologies_are_manifests_that_can_be_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path());
+        for (topology, merges, remotes) in [(Topology::Star, 1, 1), (Topology::Mesh, 0, 2)] {
+            let read = Manifests::read(&files(&home, topology).unwrap()).unwrap();
+            assert_eq!((read.heavens.len(), read.merges.len(), read.ignored.len()), (4, merges, 0));
+            for (name, spec) in read.heavens.iter().filter(|(name, _)| name != CLUSTER) {
+                let git = spec.gitcd.clone().unwrap().git.unwrap();
+                assert_eq!(git.remotes.len(), remotes, "{name}");
+                assert!(git.remotes.iter().all(|remote| remote.repo != repository(&home, name).display().to_string()));
+            }
+        }
+        // One of a person's, of which nothing is said but what it is.
+        let more = dir.path().join("more.yaml");
+        let mine = heaven("mine", "me", &Value::Null, &desk());
+        let mine = json!({
+            "apiVersion": API, "kind": "TrishankuHeaven", "metadata": {"name": "mine"},
+            "spec": {"certificates": {"controller": {"userName": "me"}}, "app": mine["spec"]["app"]},
+        });
+        std::fs::write(&more, mine.to_string()).unwrap();
+        for (topology, follows, merged) in [(Topology::Star, 1, 4), (Topology::Mesh, 3, 0)] {
+            let files = [files(&home, topology).unwrap(), vec![more.clone()]].concat();
+            let mut read = Manifests::read(&files).unwrap();
+            join(&home, topology, &mut read).unwrap();
+            let remotes = |gitcd: &Option<Gitcd>| gitcd.clone().unwrap().git.unwrap().remotes.len();
+            for (name, spec) in read.heavens.iter().filter(|(name, _)| name != CLUSTER) {
+                assert_eq!(remotes(&spec.gitcd), follows, "{name}");
+            }
+            assert_eq!(read.merges.first().map_or(0, |(_, merge)| remotes(&merge.gitcd)), merged);
+            let (_, mine) = read.heavens.last().unwrap();
+            assert_eq!(mine.certificates.clone().unwrap().admin_secret_name.unwrap(), "cluster-admin");
+            assert!(first_start(topology, &read).contains_key("mine"));
+        }
+        assert!(home.upstream().join("HEAD").is_file() && repository(&home, DESK).join("HEAD").is_file());
+    }
+}

@@ -1,0 +1,308 @@
+//! Manifests: what people wrote, from several files, as one set of objects.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde::Deserialize as _;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use trishanku_api::{AutomatedMergeSpec, GROUP, TrishankuHeavenSpec, VERSION};
+
+/// Keys and values of a Secret or a `ConfigMap`.
+pub type Data = BTreeMap<String, Vec<u8>>;
+
+/// What there is to run, and what it needs.
+#[derive(Clone, Debug, Default)]
+pub struct Manifests {
+    /// Heavens, in the order of the files.
+    pub heavens: Vec<(String, TrishankuHeavenSpec)>,
+    /// Merges, in the order of the files.
+    pub merges: Vec<(String, AutomatedMergeSpec)>,
+    /// Secrets.
+    pub secrets: BTreeMap<String, Data>,
+    /// `ConfigMap`s.
+    pub config_maps: BTreeMap<String, Data>,
+    /// Objects that nothing is done with.
+    pub ignored: Vec<Ignored>,
+}
+
+/// An object that nothing is done with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ignored {
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// What to do instead, if there is something.
+    pub remedy: &'static str,
+}
+
+/// Why manifests cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManifestError {
+    /// A file cannot be read.
+    #[error("cannot read {file:?}")]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file is no YAML.
+    #[error("{file:?} is no YAML: {reason}")]
+    Yaml {
+        /// The file.
+        file: PathBuf,
+        /// Where and why.
+        reason: String,
+    },
+    /// An object is not what its kind says.
+    #[error("{file:?}: {object}: {reason}")]
+    Object {
+        /// The file.
+        file: PathBuf,
+        /// Its kind and name.
+        object: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// There is nothing to run.
+    #[error("there is no TrishankuHeaven and no AutomatedMerge in {0:?}: name a file that has one, with --filename")]
+    Nothing(Vec<PathBuf>),
+}
+
+/// One object, and the last file that says something of it.
+struct Object {
+    file: PathBuf,
+    kind: String,
+    name: String,
+    value: Value,
+}
+
+impl Manifests {
+    /// Reads files in their order. Where a later document has the kind and name of an earlier one, it changes that: it is a merge patch
+    /// ([RFC 7386](https://www.rfc-editor.org/rfc/rfc7386)) of it, in which `null` removes a field and a list replaces the whole list.
+    ///
+    /// # Errors
+    /// See [`ManifestError`].
+    pub fn read(files: &[PathBuf]) -> Result<Self, ManifestError> {
+        let mut objects = Vec::new();
+        for file in files {
+            let text = std::fs::read_to_string(file);
+            let text = text.map_err(|source| ManifestError::Read { file: file.clone(), source })?;
+            add(&mut objects, file, &text)?;
+        }
+        let manifests = Self::of(objects)?;
+        if manifests.heavens.is_empty() && manifests.merges.is_empty() {
+            return Err(ManifestError::Nothing(files.to_vec()));
+        }
+        Ok(manifests)
+    }
+
+    fn of(objects: Vec<Object>) -> Result<Self, ManifestError> {
+        let mut read = Self::default();
+        let mut namespace: Option<String> = None;
+        for object in objects {
+            if let Some(own) = object.value["metadata"]["namespace"].as_str() {
+                let first = namespace.get_or_insert_with(|| own.to_owned());
+                if first != own {
+                    let reason = format!(
+                        "it is in namespace {own:?}, and others are in {first:?}: run the objects of one namespace at a time"
+                    );
+                    return Err(object.wrong(reason));
+                }
+            }
+            match object.kind.as_str() {
+                "TrishankuHeaven" => read.heavens.push((object.name.clone(), object.spec()?)),
+                "AutomatedMerge" => read.merges.push((object.name.clone(), object.spec()?)),
+                "Secret" => {
+                    let data = object.data("data", true)?.into_iter().chain(object.data("stringData", false)?);
+                    read.secrets.insert(object.name.clone(), data.collect());
+                }
+                "ConfigMap" => {
+                    let data = object.data("data", false)?.into_iter().chain(object.data("binaryData", true)?);
+                    read.config_maps.insert(object.name.clone(), data.collect());
+                }
+                "GitHubRepository" => {
+                    read.ignore(&object, "give --remote-url=URL=FOLDER to put a local repository in its place");
+                }
+                _ => read.ignore(&object, "apply it with kubectl to a control plane where it belongs"),
+            }
+        }
+        Ok(read)
+    }
+
+    fn ignore(&mut self, object: &Object, remedy: &'static str) {
+        self.ignored.push(Ignored { kind: object.kind.clone(), name: object.name.clone(), remedy });
+    }
+}
+
+impl Object {
+    fn wrong(&self, reason: impl Into<String>) -> ManifestError {
+        let object = format!("{} {:?}", self.kind, self.name);
+        ManifestError::Object { file: self.file.clone(), object, reason: reason.into() }
+    }
+
+    fn spec<T: DeserializeOwned>(&self) -> Result<T, ManifestError> {
+        let version = self.value["apiVersion"].as_str().unwrap_or_default();
+        let expected = format!("{GROUP}/{VERSION}");
+        if version != expected {
+            return Err(self.wrong(format!("its apiVersion is {version:?}, and not {expected:?}")));
+        }
+        serde_json::from_value(self.value["spec"].clone()).map_err(|error| self.wrong(format!("spec: {error}")))
+    }
+
+    fn data(&self, field: &str, is_base64: bool) -> Result<Data, ManifestError> {
+        let Some(entries) = self.value[field].as_object() else { return Ok(Data::new()) };
+        let value = |(key, value): (&String, &Value)| {
+            if !is_name(key.trim_start_matches('.')) {
+                return Err(
+                    self.wrong(format!("{field}: a key has letters, digits, '-', '_' and '.', and not {key:?}"))
+                );
+            }
+            // What it is is not repeated: it may be a secret.
+            let text = value.as_str().ok_or_else(|| self.wrong(format!("{field}.{key} is no text")))?;
+            let bytes = if is_base64 {
+                let packed: String = text.split_ascii_whitespace().collect();
+                BASE64_STANDARD.decode(packed).map_err(|_| self.wrong(format!("{field}.{key} is not in base64")))?
+            } else {
+                text.as_bytes().to_vec()
+            };
+            Ok((key.clone(), bytes))
+        };
+        entries.iter().map(value).collect()
+    }
+}
+
+fn add(objects: &mut Vec<Object>, file: &Path, text: &str) -> Result<(), ManifestError> {
+    for document in serde_norway::Deserializer::from_str(text) {
+        let value = Value::deserialize(document);
+        let value = value.map_err(|error| ManifestError::Yaml { file: file.into(), reason: error.to_string() })?;
+        // What is between two lines of dashes, or after the last.
+        if !value.is_null() {
+            add_one(objects, file, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn add_one(objects: &mut Vec<Object>, file: &Path, value: Value) -> Result<(), ManifestError> {
+    let kind = value["kind"].as_str().unwrap_or_default().to_owned();
+    if kind == "List" {
+        let items = value["items"].as_array().cloned().unwrap_or_default();
+        return items.into_iter().try_for_each(|item| add_one(objects, file, item));
+    }
+    let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let object = Object { file: file.into(), kind, name, value };
+    if object.kind.is_empty() || object.name.is_empty() {
+        return Err(object.wrong("a manifest has a kind and a metadata.name"));
+    }
+    if !is_name(&object.name) {
+        return Err(object.wrong("metadata.name has letters, digits, '-' and '.', and begins with a letter or digit"));
+    }
+    match objects.iter_mut().find(|earlier| earlier.kind == object.kind && earlier.name == object.name) {
+        Some(earlier) => {
+            patch(&mut earlier.value, object.value);
+            earlier.file = object.file;
+        }
+        None => objects.push(object),
+    }
+    Ok(())
+}
+
+/// Whether it can be the name of a file, too.
+fn is_name(name: &str) -> bool {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(fits)
+}
+
+/// RFC 7386.
+fn patch(target: &mut Value, change: Value) {
+    let Value::Object(changes) = change else {
+        *target = change;
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(serde_json::Map::new());
+    }
+    let fields = target.as_object_mut().expect("it was just made one");
+    for (name, change) in changes {
+        if change.is_null() {
+            fields.shift_remove(&name);
+        } else {
+            patch(fields.entry(name).or_insert(Value::Null), change);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAVEN: &str = "apiVersion: controllers.trishanku.org.trishanku.org/v1alpha1\nkind: TrishankuHeaven\n";
+
+    fn read(texts: &[&str]) -> Result<Manifests, ManifestError> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |(at, text): (usize, &&str)| {
+            let path = dir.path().join(format!("{at}.yaml"));
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        Manifests::read(&texts.iter().enumerate().map(file).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_later_document_changes_an_earlier_one() {
+        let first = format!(
+            "{HEAVEN}metadata: {{name: a}}\nspec:\n  skip: {{app: true, entrypoints: true}}\n---\n\
+             kind: ConfigMap\nmetadata: {{name: c}}\ndata: {{x: one, y: two}}\n---\n"
+        );
+        let second = format!(
+            "{HEAVEN}metadata: {{name: a}}\nspec: {{skip: {{entrypoints: null}}}}\n---\n\
+             kind: ConfigMap\nmetadata: {{name: c}}\ndata: {{y: three}}\n"
+        );
+        let read = read(&[&first, &second]).unwrap();
+        let skip = read.heavens[0].1.skip.clone().unwrap();
+        assert_eq!((read.heavens.len(), skip.app, skip.entrypoints), (1, Some(true), None));
+        let map = &read.config_maps["c"];
+        assert_eq!((&map["x"][..], &map["y"][..]), (&b"one"[..], &b"three"[..]));
+    }
+
+    #[test]
+    fn secrets_are_read_and_others_are_ignored_with_a_remedy() {
+        let text = format!(
+            "kind: List\nitems:\n- {{kind: Secret, metadata: {{name: s}}, data: {{a: YQ==}}, stringData: {{b: b}}}}\n\
+             - {{kind: GitHubRepository, metadata: {{name: g}}}}\n---\n{HEAVEN}metadata: {{name: a}}\nspec: {{}}\n"
+        );
+        let read = read(&[&text]).unwrap();
+        assert_eq!(read.secrets["s"], Data::from([("a".into(), b"a".to_vec()), ("b".into(), b"b".to_vec())]));
+        assert!(read.ignored[0].name == "g" && read.ignored[0].remedy.contains("--remote-url"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_without_what_is_secret() {
+        let heaven = format!("{HEAVEN}metadata: {{name: a}}\nspec: {{}}\n");
+        for (text, expected) in [
+            ("a: [".to_owned(), "is no YAML"),
+            ("kind: ConfigMap\nmetadata: {name: a}\n".to_owned(), "no TrishankuHeaven"),
+            ("kind: Secret\nmetadata: {name: s}\ndata: {k: hush-hush}\n".to_owned(), "\"s\": data.k is not in base64"),
+            ("metadata: {name: s}\n".to_owned(), "has a kind"),
+            ("kind: Secret\nmetadata: {name: ../s}\n".to_owned(), "begins with a letter"),
+            ("kind: Secret\nmetadata: {name: s}\nstringData: {a/b: x}\n".to_owned(), "and not \"a/b\""),
+            (HEAVEN.replace("v1alpha1", "v9") + "metadata: {name: a}\n", "and not \"controllers."),
+            (format!("{HEAVEN}metadata: {{name: a}}\nspec: {{app: 7}}\n"), "\"a\": spec: "),
+            (
+                format!(
+                    "{heaven}---\n{HEAVEN}metadata: {{name: b, namespace: x}}\nspec: {{}}\n---\nkind: Secret\nmetadata: {{name: s, namespace: y}}\n"
+                ),
+                "one namespace at a time",
+            ),
+        ] {
+            let said = read(&[&text]).unwrap_err().to_string();
+            assert!(said.contains(expected) && !said.contains("hush"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Manifests as components of the supervisor.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use trishanku_api::{AutomatedMergeSpec, Gitcd, TrishankuHeavenSpec};
+use trishanku_sidecars::names;
+use trishanku_sidecars::plan::{self, EntryPoints, Images, Plan, PlanError};
+
+use super::error::RenderError;
+use super::flags::{self, FlagOption};
+use super::images::ImagePrograms;
+use super::manifest::Manifests;
+use super::record::{HeavenRecord, Kind, RemoteRecord};
+use super::remotes::{self, RemoteOption};
+use super::secrets::{Secrets, write};
+use super::servers::{self, kubeconfigs};
+use super::site::Site;
+use super::users::UsersPod;
+use super::workshop::Workshop;
+use crate::plane::components::Component;
+use crate::plane::ports::{self, Moved};
+use crate::plane::{Assets, Home};
+
+/// What is to be rendered, and with what.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// Where everything is kept.
+    pub home: &'a Home,
+    /// The Kubernetes programs.
+    pub assets: &'a Assets,
+    /// gitcd.
+    pub gitcd: &'a Path,
+    /// Programs by image.
+    pub images: &'a ImagePrograms,
+    /// Repositories in place of others.
+    pub remotes: &'a [RemoteOption],
+    /// Flags that processes do not get.
+    pub dropped_flags: &'a [FlagOption],
+    /// Flags that processes get.
+    pub added_flags: &'a [FlagOption],
+    /// The ports of the previous run.
+    pub ports: &'a BTreeMap<String, u16>,
+    /// Components that a heaven comes after, on its first start.
+    pub after: &'a BTreeMap<String, Vec<String>>,
+}
+
+/// What there is to run.
+#[derive(Clone, Debug, Default)]
+pub struct Rendered {
+    /// The processes.
+    pub components: Vec<Component>,
+    /// Heavens and merges, in the order of the manifests.
+    pub records: Vec<HeavenRecord>,
+    /// Their ports.
+    pub ports: BTreeMap<String, u16>,
+    /// Ports that somebody else has taken.
+    pub moved: Vec<Moved>,
+    /// Secrets with certificates that were made.
+    pub issued: Vec<String>,
+    /// What a person should know.
+    pub remarks: Vec<Remark>,
+}
+
+/// Something about manifests that a person should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Remark {
+    /// An object that nothing is done with.
+    Ignored(super::manifest::Ignored),
+    /// It is suspended, or has no replicas.
+    Rests(String),
+    /// It is one process, whatever the number of replicas.
+    OneReplica(String),
+    /// A repository was made, since there was none.
+    RepositoryMade(PathBuf),
+    /// Remotes are asked without credentials, since their Secret is not there.
+    NoCredentials {
+        /// Who asks.
+        of: String,
+        /// The Secret.
+        secret: String,
+    },
+}
+
+impl Rendered {
+    /// Makes certificates, folders and files, and tells what is to be run.
+    ///
+    /// # Errors
+    /// See [`RenderError`].
+    pub fn of(mut manifests: Manifests, request: &Request<'_>) -> Result<Self, RenderError> {
+        let mut rendered = Self::default();
+        rendered.remarks.extend(manifests.ignored.drain(..).map(Remark::Ignored));
+        let made = remotes::replace(&mut manifests, request.remotes)?;
+        rendered.remarks.extend(made.into_iter().map(Remark::RepositoryMade));
+        let secrets = Secrets::new(request.home.secrets(), std::mem::take(&mut manifests.secrets));
+        // Certificates first: one heaven may mount those of another.
+        for (name, spec) in &manifests.heavens {
+            if spec.skip.as_ref().and_then(|skip| skip.certificates) != Some(true) {
+                rendered.issued.extend(secrets.issue(name, spec)?);
+            }
+        }
+        let mut jobs = jobs(&manifests, &mut rendered.remarks)?;
+        for job in &mut jobs {
+            job.forget_missing_credentials(&secrets, &mut rendered.remarks);
+        }
+        let names: Vec<String> = jobs.iter().flat_map(Job::port_names).collect();
+        (rendered.ports, rendered.moved) = ports::allot(&names, request.ports)
+            .map_err(|source| super::SecretError::File { path: "a loopback port".into(), source })?;
+        let workshop = Workshop {
+            home: request.home,
+            assets: request.assets,
+            gitcd: request.gitcd,
+            images: request.images,
+            secrets: &secrets,
+            config_maps: &manifests.config_maps,
+        };
+        for job in jobs {
+            let site = Site::new(&request.home.heavens(), &job.site, &rendered.ports);
+            let is_new = !Path::new(&site.place.repository()).join("refs/gitcd").exists();
+            let (mut components, record) = job.render(&workshop, &site)?;
+            if let Some(first) = components.first_mut().filter(|_| is_new) {
+                first.after.extend(request.after.get(&site.name).into_iter().flatten().cloned());
+            }
+            rendered.components.extend(components);
+            rendered.records.push(record);
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = rendered.components.iter().find(|component| !seen.insert(&component.name)) {
+            return Err(RenderError::Twice(twice.name.clone()));
+        }
+        flags::apply(&mut rendered.components, request.dropped_flags, request.added_flags)?;
+        Ok(rendered)
+    }
+}
+
+/// One heaven or merge.
+struct Job {
+    /// The object's name.
+    name: String,
+    /// That of its site.
+    site: String,
+    what: What,
+}
+
+enum What {
+    Heaven(Box<TrishankuHeavenSpec>, Option<Box<UsersPod>>),
+    Merge(Box<AutomatedMergeSpec>),
+}
+
+fn jobs(manifests: &Manifests, remarks: &mut Vec<Remark>) -> Result<Vec<Job>, RenderError> {
+    let mut jobs = Vec::new();
+    for (name, spec) in &manifests.heavens {
+        // One that only makes what others share.
+        if spec.skip.as_ref().and_then(|skip| skip.app) == Some(true) {
+            continue;
+        }
+        if spec.suspend == Some(true) {
+            remarks.push(Remark::Rests(format!("heaven {name:?}")));
+            continue;
+        }
+        let replicas = spec.app.as_ref().and_then(|app| app.replicas).unwrap_or(1);
+        if replicas > 1 {
+            remarks.push(Remark::OneReplica(format!("heaven {name:?}")));
+        }
+        let app = spec.app.as_ref().filter(|_| replicas > 0);
+        let pod = app.map(|app| UsersPod::read(name, &app.pod_template)).transpose()?.map(Box::new);
+        jobs.push(Job { name: name.clone(), site: name.clone(), what: What::Heaven(Box::new(spec.clone()), pod) });
+    }
+    for (name, spec) in &manifests.merges {
+        if spec.suspend == Some(true) || spec.app.replicas == Some(0) {
+            remarks.push(Remark::Rests(format!("merge {name:?}")));
+            continue;
+        }
+        jobs.push(Job { name: name.clone(), site: names::merge(name), what: What::Merge(Box::new(spec.clone())) });
+    }
+    let mut seen = BTreeSet::new();
+    match jobs.iter().find(|job| !seen.insert(job.site.clone())) {
+        Some(twice) => Err(RenderError::Twice(twice.site.clone())),
+        None => Ok(jobs),
+    }
+}
+
+impl Job {
+    fn of(&self) -> String {
+        match &self.what {
+            What::Heaven(..) => format!("heaven {:?}", self.name),
+            What::Merge(_) => format!("merge {:?}", self.name),
+        }
+    }
+
+    fn gitcd(&self) -> Option<&Gitcd> {
+        match &self.what {
+            What::Heaven(spec, _) => spec.gitcd.as_ref(),
+            What::Merge(spec) => spec.gitcd.as_ref(),
+        }
+    }
+
+    fn gitcd_mut(&mut self) -> Option<&mut Gitcd> {
+        match &mut self.what {
+            What::Heaven(spec, _) => spec.gitcd.as_mut(),
+            What::Merge(spec) => spec.gitcd.as_mut(),
+        }
+    }
+
+    fn port_names(&self) -> Vec<String> {
+        let further = match &self.what {
+            What::Heaven(_, Some(pod)) => pod.port_names(),
+            What::Heaven(_, None) | What::Merge(_) => Vec::new(),
+        };
+        Site::port_names(&self.site, self.gitcd().is_some_and(|gitcd| gitcd.host.is_some()), &further)
+    }
+
+    /// Folders of this machine ask for no credentials, so a Secret with some need not be there.
+    fn forget_missing_credentials(&mut self, secrets: &Secrets, remarks: &mut Vec<Remark>) {
+        let of = self.of();
+        let Some(gitcd) = self.gitcd_mut() else { return };
+        let mut remotes = gitcd.git.iter().flat_map(|git| &git.remotes);
+        let all_here = remotes.all(|remote| remotes::folder(&remote.repo).is_some());
+        if all_here && let Some(secret) = gitcd.credentials_secret_name.take_if(|secret| !secrets.has(secret)) {
+            remarks.push(Remark::NoCredentials { of, secret });
+        }
+    }
+
+    fn render(mut self, workshop: &Workshop<'_>, site: &Site) -> Result<(Vec<Component>, HeavenRecord), RenderError> {
+        if let Some(host) = self.gitcd_mut().and_then(|gitcd| gitcd.host.as_mut()) {
+            host.port = Some(site.host_port().into());
+        }
+        let of = self.of();
+        let wrong = |source: PlanError| RenderError::Plan { of: of.clone(), source };
+        let entry_points = |map: String| {
+            let keys = workshop.config_maps.get(&map).into_iter().flat_map(|data| data.keys());
+            EntryPoints::of(keys.map(String::as_str))
+        };
+        let images = Images::default();
+        let references = plan::references(self.gitcd()).map_err(wrong)?;
+        let remotes = references.remotes.into_iter().map(|remote| RemoteRecord {
+            name: remote.name,
+            branch: remote.branch,
+            folder: remotes::folder(&remote.url),
+        });
+        let mut record = HeavenRecord {
+            name: site.name.clone(),
+            kind: Kind::Merge,
+            branch: references.branch,
+            repository: site.place.repository().into(),
+            gitcd_port: None,
+            kubeconfig: None,
+            remotes: remotes.collect(),
+        };
+        let components = match &self.what {
+            What::Merge(spec) => {
+                let map = entry_points(names::entry_points_of_merge(&self.name, spec));
+                let plan: Plan = plan::merge(&self.name, spec, &images, &site.place, &map).map_err(wrong)?;
+                servers::components(workshop, site, &plan)?
+            }
+            What::Heaven(spec, pod) => {
+                let map = entry_points(names::entry_points_of_heaven(&self.name, spec));
+                let plan = plan::heaven(&self.name, spec, &images, &site.place, &map).map_err(wrong)?;
+                let mut components = servers::components(workshop, site, &plan)?;
+                if let Some(pod) = pod {
+                    let before = components.last().map(|last| last.name.clone());
+                    components.extend(pod.components(workshop, site, plan.kubeconfig.as_ref(), before.as_deref())?);
+                }
+                record.kind = Kind::Heaven;
+                record.gitcd_port = Some(site.place.ports.gitcd);
+                let admin = names::Certificates::of(&self.name, spec).admin;
+                if workshop.secrets.has(&admin) {
+                    let data = kubeconfigs(site, workshop.secrets.get(&admin, &of)?);
+                    if let Some(kubeconfig) = data.get("kubeconfig") {
+                        let path = site.dir.join("kubeconfig");
+                        write(&path, kubeconfig, 0o600)?;
+                        record.kubeconfig = Some(path);
+                    }
+                }
+                components
+            }
+        };
+        Ok((components, record))
+    }
+}

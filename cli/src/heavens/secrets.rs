@@ -1,0 +1,190 @@
+//! Secrets as folders of files: those of the manifests, and those with certificates, which are made as a manager makes them.
+
+use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use time::OffsetDateTime;
+use trishanku_api::TrishankuHeavenSpec;
+use trishanku_heaven::certificates::{IssueError, Stored, Terms, User, issue};
+use trishanku_sidecars::names::Certificates;
+
+use super::manifest::Data;
+use crate::plane::file;
+
+/// The Secrets that heavens of one folder share.
+#[derive(Debug)]
+pub(super) struct Secrets {
+    /// Where those are kept that were made here.
+    folder: PathBuf,
+    /// Those of the manifests, which are somebody else's.
+    given: BTreeMap<String, Data>,
+}
+
+/// Why there is no Secret.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SecretError {
+    /// Certificates cannot be made.
+    #[error("heaven {heaven:?}: {source}")]
+    Issue {
+        /// The heaven.
+        heaven: String,
+        /// Why.
+        source: IssueError,
+    },
+    /// It is neither in the manifests nor made here.
+    #[error("{user} needs Secret {secret:?}: add it to the files")]
+    Missing {
+        /// Who needs it.
+        user: String,
+        /// Its name.
+        secret: String,
+    },
+    /// A file or folder cannot be made or read.
+    #[error("cannot use {path:?}")]
+    File {
+        /// It.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Secrets {
+    pub(super) fn new(folder: PathBuf, given: BTreeMap<String, Data>) -> Self {
+        Self { folder, given }
+    }
+
+    /// Makes what a heaven needs of certificates and does not have; answers for which Secrets.
+    ///
+    /// # Errors
+    /// See [`SecretError`].
+    pub(super) fn issue(&self, heaven: &str, spec: &TrishankuHeavenSpec) -> Result<Vec<String>, SecretError> {
+        let names = Certificates::of(heaven, spec);
+        let controller = spec.certificates.as_ref().and_then(|given| given.controller.clone());
+        let user = controller.map(|controller| User { name: controller.user_name, group: controller.group_name });
+        let mut stored = BTreeMap::new();
+        for name in names.all() {
+            if let Some(found) = self.stored(name)? {
+                stored.insert(name, found);
+            }
+        }
+        let terms = Terms { now: OffsetDateTime::now_utc(), reissue_before: None };
+        let issued = issue(&names, user.as_ref(), &stored, &terms);
+        let issued = issued.map_err(|source| SecretError::Issue { heaven: heaven.to_owned(), source })?;
+        let mut made = Vec::new();
+        for wanted in issued.secrets {
+            if stored.get(wanted.name.as_str()).is_none_or(|stored| stored.data != wanted.data) {
+                write_all(&self.folder.join(&wanted.name), &wanted.data)?;
+                made.push(wanted.name);
+            }
+        }
+        Ok(made)
+    }
+
+    /// The values of a Secret.
+    ///
+    /// # Errors
+    /// [`SecretError::Missing`], [`SecretError::File`].
+    pub(super) fn get(&self, name: &str, user: &str) -> Result<Data, SecretError> {
+        let missing = || SecretError::Missing { user: user.to_owned(), secret: name.to_owned() };
+        Ok(self.stored(name)?.ok_or_else(missing)?.data)
+    }
+
+    /// Whether there is such a Secret.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.given.contains_key(name) || self.folder.join(name).is_dir()
+    }
+
+    fn stored(&self, name: &str) -> Result<Option<Stored>, SecretError> {
+        if let Some(data) = self.given.get(name) {
+            return Ok(Some(Stored { data: data.clone(), is_ours: false }));
+        }
+        let folder = self.folder.join(name);
+        let failed = |source| SecretError::File { path: folder.clone(), source };
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut data = Data::new();
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            // What a crash left of a file that was about to be replaced.
+            let path = entry.path();
+            let is_left = path.extension().is_some_and(|extension| extension == "next");
+            if let Some(name) = entry.file_name().to_str().filter(|_| !is_left) {
+                data.insert(name.to_owned(), std::fs::read(&path).map_err(failed)?);
+            }
+        }
+        Ok(Some(Stored { data, is_ours: true }))
+    }
+}
+
+/// Makes a folder that only its owner reads, with those around it.
+pub(super) fn make_folder(path: &Path) -> Result<(), SecretError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|source| SecretError::File { path: path.into(), source })
+}
+
+/// Writes values as files that only their owner reads, each in one step.
+pub(super) fn write_all(folder: &Path, data: &Data) -> Result<(), SecretError> {
+    make_folder(folder)?;
+    for (name, content) in data {
+        write(&folder.join(name), content, 0o600)?;
+    }
+    Ok(())
+}
+
+/// Writes a file in one step, unless it is as it should be.
+pub(super) fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), SecretError> {
+    if std::fs::read(path).is_ok_and(|known| known == content) {
+        return Ok(());
+    }
+    if let Some(folder) = path.parent() {
+        make_folder(folder)?;
+    }
+    file::replace(path, content, mode).map_err(|source| SecretError::File { path: path.into(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn heavens_share_what_both_name_and_nothing_is_made_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let secrets = Secrets::new(dir.path().into(), BTreeMap::new());
+        let spec = |user: &str| -> TrishankuHeavenSpec {
+            serde_json::from_value(json!({"certificates": {
+                "certificateAuthoritySecretName": "ca", "serviceAccountsSecretName": "sa",
+                "kubernetesSecretName": "server", "adminSecretName": "admin", "controller": {"userName": user},
+            }}))
+            .unwrap()
+        };
+        assert_eq!(secrets.issue("a", &spec("a")).unwrap(), ["ca", "sa", "server", "admin", "a-controller"]);
+        assert_eq!(secrets.issue("b", &spec("b")).unwrap(), ["b-controller"]);
+        assert!(secrets.issue("a", &spec("a")).unwrap().is_empty());
+        assert!(secrets.get("b-controller", "b").unwrap().contains_key("kubeconfig"));
+        let mode = |path: &str| dir.path().join(path).metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode("ca"), mode("ca/tls.key")), (0o700, 0o600));
+        let said = secrets.get("git", "heaven \"a\"").unwrap_err().to_string();
+        assert_eq!(said, "heaven \"a\" needs Secret \"git\": add it to the files");
+    }
+
+    #[test]
+    fn what_is_given_is_used_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let given = Data::from([("tls.crt".to_owned(), b"no certificate".to_vec())]);
+        let secrets = Secrets::new(dir.path().into(), [("a-cert-ca".to_owned(), given)].into());
+        let said = secrets.issue("a", &TrishankuHeavenSpec::default()).unwrap_err().to_string();
+        assert!(said.contains("heaven \"a\"") && said.contains("a-cert-ca"), "{said}");
+    }
+}

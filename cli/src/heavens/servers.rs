@@ -1,0 +1,144 @@
+//! A plan as processes: what runs beside the controller of a heaven, and what runs in a merge.
+
+use std::path::Path;
+use std::time::Duration;
+
+use trishanku_sidecars::plan::{self, Content, GIT_PRE, GITCD_CONFIG, HOME, Look, Plan, Run, Step};
+
+use super::error::RenderError;
+use super::manifest::Data;
+use super::paths::Translation;
+use super::secrets::{make_folder, write, write_all};
+use super::site::Site;
+use super::workshop::Workshop;
+use crate::plane::components::{Component, Invocation, Liveness, Probe, Trust};
+
+/// What is not asked how it is has to run so long.
+const RUNNING: Duration = Duration::from_millis(500);
+/// gitcd still has to commit what the journal holds, and to push it.
+const STORE_GRACE: Duration = Duration::from_mins(1);
+const GRACE: Duration = Duration::from_secs(20);
+
+/// The plan's servers in their order, each with the steps before it as its preparation. Makes their folders and files.
+///
+/// # Errors
+/// If a Secret is missing, or a file cannot be written.
+pub(super) fn components(workshop: &Workshop<'_>, site: &Site, plan: &Plan) -> Result<Vec<Component>, RenderError> {
+    let mut components: Vec<Component> = Vec::new();
+    let mut prepare = Vec::new();
+    for folder in [Path::new(&site.place.home), &site.temporary()] {
+        make_folder(folder)?;
+    }
+    for step in &plan.steps {
+        mount(workshop, site, plan, step)?;
+        let program = workshop.program(&step.program, &step.image.name);
+        let run = Workshop::invocation(site, program, step.arguments.clone(), step.environment.clone());
+        let (port, probe, alive) = match &step.run {
+            Run::Once => {
+                prepare.push(run);
+                continue;
+            }
+            Run::Alone { alive } => {
+                let alive = alive.as_ref().map(|alive| liveness(workshop, site, step, alive));
+                (None, Probe::Running(RUNNING), alive)
+            }
+            Run::Server(probes) => {
+                let alive = probes.alive.as_ref().map(|alive| liveness(workshop, site, step, alive));
+                (Some(site.port(&step.name)), look(workshop, site, step, &probes.started.look), alive)
+            }
+        };
+        let name = site.component(&step.name);
+        components.push(Component {
+            log: workshop.home.log(&name),
+            port: port.filter(|port| *port > 0),
+            after: components.last().map(|before| before.name.clone()).into_iter().collect(),
+            prepare: std::mem::take(&mut prepare),
+            prepare_again: true,
+            is_essential: true,
+            run,
+            probe,
+            alive,
+            grace: if step.name == "gitcd" { STORE_GRACE } else { GRACE },
+            name,
+        });
+    }
+    Ok(components)
+}
+
+fn liveness(workshop: &Workshop<'_>, site: &Site, step: &Step, probe: &plan::Probe) -> Liveness {
+    let probe_of = look(workshop, site, step, &probe.look);
+    Liveness { probe: probe_of, every: probe.every, failures: probe.failures }
+}
+
+fn look(workshop: &Workshop<'_>, site: &Site, step: &Step, look: &Look) -> Probe {
+    match look {
+        Look::Run(words) => {
+            let program = workshop.program(&words[0], &step.image.name);
+            let run: Invocation = Workshop::invocation(site, program, words[1..].to_vec(), step.environment.clone());
+            Probe::Run(run)
+        }
+        // Whoever it is has the certificate of the Secret that is mounted for it.
+        Look::Https { path } => {
+            let authority = Path::new(&site.place.secrets).join("kubernetes/ca.crt");
+            let port = site.place.ports.apiserver;
+            Probe::Http { port, path: (*path).to_owned(), trust: Trust::Authority(authority) }
+        }
+    }
+}
+
+/// Brings the files of a step to where it looks for them.
+fn mount(workshop: &Workshop<'_>, site: &Site, plan: &Plan, step: &Step) -> Result<(), RenderError> {
+    for mount in &step.mounts {
+        let folder = plan.folders.iter().find(|folder| folder.name == mount.folder);
+        let folder = folder.expect("a plan mounts its own folders");
+        let path = Path::new(&mount.path);
+        match &folder.content {
+            Content::Secret { name, items } => {
+                let user = format!("{}/{}", site.name, step.name);
+                let mut data = workshop.secrets.get(name, &user)?;
+                if !items.is_empty() {
+                    let item = |(key, path): &(&str, &str)| Some(((*path).to_owned(), data.get(*key)?.clone()));
+                    data = items.iter().filter_map(item).collect();
+                }
+                write_all(path, &kubeconfigs(site, data))?;
+            }
+            Content::EntryPoints { name } => {
+                let data = workshop.config_maps.get(name).cloned().unwrap_or_default();
+                for key in [GIT_PRE, GITCD_CONFIG] {
+                    if let Some(content) = data.get(key) {
+                        write(&path.join(key), content, 0o700)?;
+                    }
+                }
+            }
+            // The system's own temporary folder; programs are told of another one.
+            Content::Empty { .. } if path == Path::new("/tmp") => {}
+            // What goes with a pod goes with a run, but for the repository: the data stays.
+            Content::Empty { .. } if folder.name != HOME => {
+                let _not_there = std::fs::remove_dir_all(path);
+                make_folder(path)?;
+            }
+            Content::Empty { .. } | Content::Kept { .. } => make_folder(path)?,
+        }
+    }
+    Ok(())
+}
+
+/// The values of a Secret; a kubeconfig in it leads to this heaven's kube-apiserver.
+pub(super) fn kubeconfigs(site: &Site, mut data: Data) -> Data {
+    if let Some(kubeconfig) = data.get_mut("kubeconfig")
+        && let Ok(text) = std::str::from_utf8(kubeconfig)
+    {
+        *kubeconfig = translation(site).of(text).into_bytes();
+    }
+    data
+}
+
+/// Where the servers of this heaven are.
+pub(super) fn translation(site: &Site) -> Translation {
+    let (there, here) = (trishanku_sidecars::plan::Ports::default(), site.place.ports);
+    let mut translation = Translation::default();
+    translation.server(there.apiserver, here.apiserver);
+    translation.server(there.gitcd, here.gitcd);
+    translation.server(there.events, here.events);
+    translation
+}

@@ -1,0 +1,70 @@
+//! Where one heaven is on this machine: its folder and its ports.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use trishanku_sidecars::plan::{Place, Ports};
+
+/// The folders and ports of a heaven, or of a merge.
+#[derive(Clone, Debug)]
+pub(super) struct Site {
+    /// What its components' names begin with.
+    pub(super) name: String,
+    pub(super) dir: PathBuf,
+    pub(super) place: Place,
+    ports: BTreeMap<String, u16>,
+}
+
+/// The servers that every heaven may have.
+const SERVERS: [&str; 4] = ["gitcd", "events-etcd", "events-etcd-peers", "kube-apiserver"];
+/// The Git host.
+const HOST: &str = "git-host";
+
+impl Site {
+    /// The names of the ports of a heaven with these further ones.
+    pub(super) fn port_names(name: &str, has_host: bool, further: &[String]) -> Vec<String> {
+        let host = has_host.then_some(HOST);
+        let servers = SERVERS.into_iter().chain(host).map(ToOwned::to_owned);
+        servers.chain(further.iter().cloned()).map(|server| format!("{name}/{server}")).collect()
+    }
+
+    /// The site of a heaven whose ports are among these.
+    pub(super) fn new(heavens: &Path, name: &str, allotted: &BTreeMap<String, u16>) -> Self {
+        let dir = heavens.join(name);
+        let own =
+            |(port, number): (&String, &u16)| Some((port.strip_prefix(name)?.strip_prefix('/')?.to_owned(), *number));
+        let ports: BTreeMap<String, u16> = allotted.iter().filter_map(own).collect();
+        let port = |server: &str| ports.get(server).copied().unwrap_or_default();
+        let [gitcd, events, events_peers, apiserver] = SERVERS.map(port);
+        let path = |folder: &str| dir.join(folder).display().to_string();
+        let place = Place {
+            home: path("root"),
+            secrets: path("secrets"),
+            entry_points: path("entrypoints"),
+            state: path("state"),
+            address: "127.0.0.1".to_owned(),
+            ports: Ports { gitcd, events, events_peers, apiserver },
+        };
+        Self { name: name.to_owned(), dir, place, ports }
+    }
+
+    /// A port of this heaven; 0 if it was not asked for.
+    pub(super) fn port(&self, server: &str) -> u16 {
+        self.ports.get(server).copied().unwrap_or_default()
+    }
+
+    /// The port of the Git host.
+    pub(super) fn host_port(&self) -> u16 {
+        self.port(HOST)
+    }
+
+    /// A component's name.
+    pub(super) fn component(&self, step: &str) -> String {
+        format!("{}/{step}", self.name)
+    }
+
+    /// What its programs have in place of `/tmp`.
+    pub(super) fn temporary(&self) -> PathBuf {
+        self.dir.join("tmp")
+    }
+}

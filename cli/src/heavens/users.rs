@@ -1,0 +1,290 @@
+//! The containers of a user's pod as processes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{self as core, Container, PodSpec, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::Value;
+use trishanku_sidecars::plan::Kubeconfig;
+
+use super::environment;
+use super::error::RenderError;
+use super::images::{Entry, Health, is_pause};
+use super::paths::Translation;
+use super::secrets::write;
+use super::servers::{kubeconfigs, translation};
+use super::site::Site;
+use super::volumes;
+use super::workshop::Workshop;
+use crate::plane::components::{Component, Invocation, Liveness, Probe, Trust};
+
+/// A container that nobody is told how to ask has to run so long.
+const RUNNING: Duration = Duration::from_secs(1);
+/// As in Kubernetes.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// A user's pod.
+pub(super) struct UsersPod {
+    spec: PodSpec,
+    heaven: String,
+}
+
+impl UsersPod {
+    pub(super) fn read(heaven: &str, template: &Value) -> Result<Self, RenderError> {
+        let template: PodTemplateSpec = serde_json::from_value(template.clone())
+            .map_err(|error| RenderError::Template { of: format!("heaven {heaven:?}"), reason: error.to_string() })?;
+        Ok(Self { spec: template.spec.unwrap_or_default(), heaven: heaven.to_owned() })
+    }
+
+    fn containers(&self) -> impl Iterator<Item = &Container> {
+        self.spec.init_containers.iter().flatten().chain(&self.spec.containers)
+    }
+
+    /// The ports that are to be allotted: one for each container, and those that containers declare.
+    pub(super) fn port_names(&self) -> Vec<String> {
+        let declared = |container: &Container| {
+            let of = |port: &core::ContainerPort| declared(&container.name, port.container_port);
+            container.ports.iter().flatten().map(of).collect::<Vec<_>>()
+        };
+        self.containers().flat_map(|container| [vec![container.name.clone()], declared(container)].concat()).collect()
+    }
+
+    /// The processes, each after `before`. Makes the folders and files of the volumes.
+    ///
+    /// # Errors
+    /// See [`RenderError`].
+    pub(super) fn components(
+        &self,
+        workshop: &Workshop<'_>,
+        site: &Site,
+        kubeconfig: Option<&Kubeconfig>,
+        before: Option<&str>,
+    ) -> Result<Vec<Component>, RenderError> {
+        let all = self.translation(site, kubeconfig, None)?;
+        for volume in self.spec.volumes.iter().flatten() {
+            volumes::fill(workshop, site, volume, &all)?;
+        }
+        if let Some(Kubeconfig { secret, path }) = kubeconfig {
+            let user = format!("heaven {:?}", self.heaven);
+            let data = kubeconfigs(site, workshop.secrets.get(secret, &user)?);
+            if let Some(content) = data.get("kubeconfig") {
+                write(&kubeconfig_file(site, path), content, 0o600)?;
+            }
+        }
+        let mut components: Vec<Component> = Vec::new();
+        let mut after: Vec<String> = before.map(ToOwned::to_owned).into_iter().collect();
+        let mut prepare = Vec::new();
+        for container in self.spec.init_containers.iter().flatten() {
+            let Some(component) = self.component(workshop, site, kubeconfig, container)? else { continue };
+            if container.restart_policy.as_deref() == Some("Always") {
+                // A native sidecar: what follows waits for it.
+                let ready = vec![component.name.clone()];
+                let earlier = std::mem::replace(&mut after, ready);
+                components.push(Component { after: earlier, prepare: std::mem::take(&mut prepare), ..component });
+            } else {
+                prepare.push(component.run);
+            }
+        }
+        let sidecars = components.len();
+        for container in &self.spec.containers {
+            let Some(component) = self.component(workshop, site, kubeconfig, container)? else { continue };
+            let mut after = after.clone();
+            // What is prepared is prepared once, by the first; the others wait for that.
+            let prepare = std::mem::take(&mut prepare);
+            if prepare.is_empty()
+                && let Some(first) = components.get(sidecars).filter(|first| !first.prepare.is_empty())
+            {
+                after.push(first.name.clone());
+            }
+            components.push(Component { after, prepare, ..component });
+        }
+        Ok(components)
+    }
+
+    /// Where things are: for one container, or for files that all of them read.
+    fn translation(
+        &self,
+        site: &Site,
+        kubeconfig: Option<&Kubeconfig>,
+        only: Option<&Container>,
+    ) -> Result<Translation, RenderError> {
+        let mut known = translation(site);
+        let of = |container: &Container| only.is_none_or(|only| only.name == container.name);
+        for container in self.containers().filter(|container| of(container)) {
+            for mount in container.volume_mounts.iter().flatten() {
+                let volume = self.spec.volumes.iter().flatten().find(|volume| volume.name == mount.name);
+                let Some(volume) = volume else {
+                    let reason = format!("container {:?} mounts {:?}, which is no volume", container.name, mount.name);
+                    return Err(RenderError::Template { of: format!("heaven {:?}", self.heaven), reason });
+                };
+                let folder = volumes::folder(site, volume);
+                let here = mount.sub_path.as_deref().map_or(folder.clone(), |below| folder.join(below));
+                known.path(&mount.mount_path, &here);
+            }
+            for port in container.ports.iter().flatten().map(|port| port.container_port) {
+                if let Ok(number) = u16::try_from(port) {
+                    known.port(number, site.port(&declared(&container.name, port)));
+                }
+            }
+        }
+        if let Some(kubeconfig) = kubeconfig {
+            known.path(&kubeconfig.path, &kubeconfig_file(site, &kubeconfig.path));
+        }
+        let place = &site.place;
+        for (there, here) in [
+            ("/root", &place.home),
+            ("/.trishanku/secrets", &place.secrets),
+            ("/.trishanku/entrypoints", &place.entry_points),
+            ("/.trishanku/state", &place.state),
+        ] {
+            known.path(there, Path::new(here));
+        }
+        Ok(known)
+    }
+
+    /// One container; none for one that does nothing. What it comes after, its user knows.
+    fn component(
+        &self,
+        workshop: &Workshop<'_>,
+        site: &Site,
+        kubeconfig: Option<&Kubeconfig>,
+        container: &Container,
+    ) -> Result<Option<Component>, RenderError> {
+        let image = container.image.clone().unwrap_or_default();
+        let of = format!("heaven {:?}, container {:?}", self.heaven, container.name);
+        let Some(entry) = workshop.images.find(&image, workshop.assets) else {
+            if is_pause(&image) {
+                return Ok(None);
+            }
+            return Err(RenderError::NoProgram { of, image });
+        };
+        let translation = self.translation(site, kubeconfig, Some(container))?;
+        let variables = environment::of(workshop, site, container, &of)?;
+        let expanded = |text: &String| translation.of(&environment::expand(text, &variables));
+        let mut words: Vec<String> = container.command.iter().flatten().map(&expanded).collect();
+        let first = (!words.is_empty()).then(|| words.remove(0));
+        let program = program(&entry, first.as_deref(), site, &of, &image)?;
+        words.extend(container.args.iter().flatten().map(&expanded));
+        let port = site.port(&container.name);
+        for added in &entry.args {
+            let flag = added.split('=').next().unwrap_or_default();
+            if !words
+                .iter()
+                .any(|word| word == flag || word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('=')))
+            {
+                words.push(added.replace("$(PORT)", &port.to_string()));
+            }
+        }
+        let environment = variables.iter().map(|(name, value)| (name.clone(), translation.of(value)));
+        let mut run = Workshop::invocation(site, program, words, environment);
+        if let Some(folder) = &container.working_dir {
+            run.folder = Some(translation.of(folder).into()).filter(|folder: &PathBuf| folder.is_dir());
+        }
+        let ask = |probe: &core::Probe| asked(site, container, probe, &translation, &run);
+        let told = [&container.startup_probe, &container.readiness_probe];
+        let told = told.into_iter().flatten().find_map(&ask);
+        let probe = told.or_else(|| entry.health.as_ref().map(|health| usual(health, &run, port)));
+        let alive = container.liveness_probe.as_ref().and_then(|probe| {
+            Some(Liveness {
+                probe: ask(probe)?,
+                every: Duration::from_secs(u64::try_from(probe.period_seconds.unwrap_or(10)).unwrap_or(10).max(1)),
+                failures: u16::try_from(probe.failure_threshold.unwrap_or(3)).unwrap_or(3).max(1),
+            })
+        });
+        let name = site.component(&container.name);
+        let listens = container
+            .ports
+            .iter()
+            .flatten()
+            .next()
+            .map(|port| site.port(&declared(&container.name, port.container_port)));
+        let uses_port = run.args.iter().any(|arg| arg.to_string_lossy().ends_with(&format!("={port}")));
+        let grace = self.spec.termination_grace_period_seconds.and_then(|grace| u64::try_from(grace).ok());
+        Ok(Some(Component {
+            log: workshop.home.log(&name),
+            port: listens.or(uses_port.then_some(port)),
+            after: Vec::new(),
+            prepare: Vec::new(),
+            prepare_again: true,
+            is_essential: false,
+            run,
+            probe: probe.unwrap_or(Probe::Running(RUNNING)),
+            alive,
+            grace: grace.map_or(GRACE, Duration::from_secs),
+            name,
+        }))
+    }
+}
+
+/// The name of a declared port, among those that are allotted.
+fn declared(container: &str, port: i32) -> String {
+    format!("{container}:{port}")
+}
+
+fn kubeconfig_file(site: &Site, path: &str) -> PathBuf {
+    let name = Path::new(path).file_name().unwrap_or_default();
+    site.dir.join("controller").join(name)
+}
+
+/// What is run: a command in a folder of this heaven as it is, else what stands in for the image.
+fn program(entry: &Entry, first: Option<&str>, site: &Site, of: &str, image: &str) -> Result<PathBuf, RenderError> {
+    if let Some(own) = first.map(Path::new).filter(|own| own.starts_with(&site.dir) && own.is_file()) {
+        return Ok(own.into());
+    }
+    let mut program = entry.program.clone();
+    if program.is_dir() {
+        program = program.join(first.map(Path::new).and_then(Path::file_name).unwrap_or_default());
+    }
+    // A mere name is looked for in PATH, by the system.
+    let is_path = program.components().count() > 1;
+    if is_path && !program.is_file() {
+        return Err(RenderError::ProgramNotFound { of: of.to_owned(), image: image.to_owned(), program });
+    }
+    // It works in another folder.
+    Ok(if is_path { std::path::absolute(&program).unwrap_or(program) } else { program })
+}
+
+/// How a program is asked of which nothing is said but its image: at the port that it was given, or that its user gave it.
+fn usual(health: &Health, run: &Invocation, port: u16) -> Probe {
+    let own = |flag: &str| {
+        let mut found = run.args.iter().rev().filter_map(|arg| arg.to_str()?.strip_prefix(flag)?.parse().ok());
+        found.next()
+    };
+    let port = own("--secure-port=").unwrap_or(port);
+    match health {
+        Health::Http(path) => Probe::Http { port, path: path.clone(), trust: Trust::Plain },
+        Health::Https(path) => Probe::Http { port, path: path.clone(), trust: Trust::Anybody },
+    }
+}
+
+/// A probe of kubelet; none if it is of a kind that is not known here.
+fn asked(
+    site: &Site,
+    container: &Container,
+    probe: &core::Probe,
+    translation: &Translation,
+    run: &Invocation,
+) -> Option<Probe> {
+    let number = |port: &IntOrString| match port {
+        IntOrString::Int(number) => u16::try_from(*number).ok(),
+        IntOrString::String(name) => {
+            let known = container.ports.iter().flatten().find(|port| port.name.as_ref() == Some(name));
+            known.and_then(|port| u16::try_from(port.container_port).ok())
+        }
+    };
+    if let Some(get) = &probe.http_get {
+        let trust = if get.scheme.as_deref() == Some("HTTPS") { Trust::Anybody } else { Trust::Plain };
+        let path = get.path.clone().unwrap_or_else(|| "/".to_owned());
+        return Some(Probe::Http { port: translation.port_of(number(&get.port)?), path, trust });
+    }
+    if let Some(socket) = &probe.tcp_socket {
+        return Some(Probe::Connect(translation.port_of(number(&socket.port)?)));
+    }
+    let words = probe.exec.as_ref()?.command.clone()?;
+    let (first, rest) = words.split_first()?;
+    let rest = rest.iter().map(|word| translation.of(word));
+    let ask = Workshop::invocation(site, translation.of(first).into(), rest, BTreeMap::new());
+    Some(Probe::Run(Invocation { environment: run.environment.clone(), ..ask }))
+}

@@ -1,0 +1,138 @@
+//! The volumes of a user's pod as folders.
+
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{KeyToPath, Volume};
+
+use super::error::RenderError;
+use super::manifest::Data;
+use super::paths::Translation;
+use super::secrets::{make_folder, write, write_all};
+use super::servers::kubeconfigs;
+use super::site::Site;
+use super::workshop::Workshop;
+
+/// Where a volume is.
+pub(super) fn folder(site: &Site, volume: &Volume) -> PathBuf {
+    match &volume.host_path {
+        Some(host) => host.path.clone().into(),
+        None => site.dir.join("volumes").join(&volume.name),
+    }
+}
+
+/// Makes the folder and files of a volume.
+///
+/// # Errors
+/// If it is of a kind that cannot be made here, or something that it shows is missing.
+pub(super) fn fill(
+    workshop: &Workshop<'_>,
+    site: &Site,
+    volume: &Volume,
+    translation: &Translation,
+) -> Result<(), RenderError> {
+    let folder = folder(site, volume);
+    let user = format!("heaven {:?}: volume {:?}", site.name, volume.name);
+    let filling = Filling { workshop, site, folder: &folder, user: &user, translation };
+    if volume.host_path.is_some() {
+        return Ok(());
+    }
+    if volume.persistent_volume_claim.is_some() {
+        return Ok(make_folder(&folder)?);
+    }
+    // What goes with a pod goes with a run, and what is not shown any more is not left there.
+    let _not_there = std::fs::remove_dir_all(&folder);
+    make_folder(&folder)?;
+    if let Some(secret) = &volume.secret {
+        let name = secret.secret_name.clone().unwrap_or_default();
+        return filling.secret(&name, secret.items.as_deref(), secret.optional);
+    }
+    if let Some(map) = &volume.config_map {
+        return filling.config_map(&map.name, map.items.as_deref(), map.optional, map.default_mode);
+    }
+    if let Some(projected) = &volume.projected {
+        for source in projected.sources.iter().flatten() {
+            if let Some(secret) = &source.secret {
+                filling.secret(&secret.name, secret.items.as_deref(), secret.optional)?;
+            } else if let Some(map) = &source.config_map {
+                filling.config_map(&map.name, map.items.as_deref(), map.optional, projected.default_mode)?;
+            } else {
+                return Err(filling.unsupported("what it projects beside Secrets and ConfigMaps"));
+            }
+        }
+        return Ok(());
+    }
+    // With no source at all a volume is an empty folder, too.
+    let is_bare =
+        serde_json::to_value(volume).is_ok_and(|value| value.as_object().is_some_and(|fields| fields.len() == 1));
+    if volume.empty_dir.is_some() || is_bare { Ok(()) } else { Err(filling.unsupported("its kind of volume")) }
+}
+
+struct Filling<'a> {
+    workshop: &'a Workshop<'a>,
+    site: &'a Site,
+    folder: &'a Path,
+    user: &'a str,
+    translation: &'a Translation,
+}
+
+impl Filling<'_> {
+    fn secret(&self, name: &str, items: Option<&[KeyToPath]>, optional: Option<bool>) -> Result<(), RenderError> {
+        if optional == Some(true) && !self.workshop.secrets.has(name) {
+            return Ok(());
+        }
+        let data = kubeconfigs(self.site, self.workshop.secrets.get(name, self.user)?);
+        Ok(write_all(self.folder, &chosen(data, items, self.user)?)?)
+    }
+
+    fn config_map(
+        &self,
+        name: &str,
+        items: Option<&[KeyToPath]>,
+        optional: Option<bool>,
+        mode: Option<i32>,
+    ) -> Result<(), RenderError> {
+        let Some(data) = self.workshop.config_maps.get(name) else {
+            if optional == Some(true) {
+                return Ok(());
+            }
+            return Err(RenderError::NoConfigMap {
+                of: self.user.to_owned(),
+                name: name.to_owned(),
+                key: String::new(),
+            });
+        };
+        // Only the owner's bits: nobody else is to read what a program is given here.
+        let mode = mode.map_or(0o600, |mode| u32::try_from(mode).unwrap_or_default() & 0o700 | 0o600);
+        for (name, content) in chosen(data.clone(), items, self.user)? {
+            let content = match std::str::from_utf8(&content) {
+                Ok(text) => self.translation.of(text).into_bytes(),
+                Err(_) => content,
+            };
+            write(&self.folder.join(name), &content, mode)?;
+        }
+        Ok(())
+    }
+
+    fn unsupported(&self, what: &str) -> RenderError {
+        RenderError::Unsupported {
+            of: self.user.to_owned(),
+            what: what.to_owned(),
+            remedy: ": use a secret, configMap, emptyDir, hostPath, persistentVolumeClaim, or a projection of the first two",
+        }
+    }
+}
+
+fn chosen(data: Data, items: Option<&[KeyToPath]>, user: &str) -> Result<Data, RenderError> {
+    let Some(items) = items.filter(|items| !items.is_empty()) else { return Ok(data) };
+    let mut chosen = Data::new();
+    for KeyToPath { key, path, .. } in items {
+        if path.starts_with('/') || path.split('/').any(|part| part == "..") {
+            let reason = format!("{user}: the path {path:?} leads out of the volume");
+            return Err(RenderError::Template { of: user.to_owned(), reason });
+        }
+        if let Some(value) = data.get(key) {
+            chosen.insert(path.clone(), value.clone());
+        }
+    }
+    Ok(chosen)
+}

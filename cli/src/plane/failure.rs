@@ -1,0 +1,91 @@
+//! A component that is not what it should be, in words that help.
+
+use std::path::PathBuf;
+
+use super::components::Component;
+use super::log;
+
+/// How much of a log a message shows.
+const SHOWN_LINES: usize = 8;
+/// How much of it is searched for what is wrong: after an unknown flag, some programs print all that they know.
+const SEARCHED_LINES: usize = 300;
+
+/// A component that is not what it should be, and where to look.
+#[derive(Debug)]
+pub struct Failure {
+    /// The component.
+    pub component: String,
+    /// What is wrong.
+    pub cause: String,
+    /// Its log.
+    pub log: PathBuf,
+    /// The log's last lines.
+    pub tail: Vec<String>,
+    /// What to do, if the program says that it cannot understand what it is given.
+    pub remedy: Option<String>,
+}
+
+impl Failure {
+    pub(super) fn of(component: &Component, cause: String) -> Self {
+        let said = log::tail(&component.log, SEARCHED_LINES);
+        let tail = said[said.len().saturating_sub(SHOWN_LINES)..].to_vec();
+        let remedy = component.name.contains('/').then(|| remedy(&component.name, &said)).flatten();
+        Self { component: component.name.clone(), cause, log: component.log.clone(), tail, remedy }
+    }
+}
+
+/// What helps a program that says that it does not understand what it is given, and never will.
+fn remedy(component: &str, said: &[String]) -> Option<String> {
+    // As Go's two libraries for flags, and clap, say it.
+    let says = ["unknown flag: ", "flag provided but not defined: ", "unexpected argument '"];
+    let unknown = said.iter().rev().find_map(|line| {
+        let rest = says.iter().find_map(|say| line.split_once(say))?.1;
+        let flag = rest.split(|letter: char| letter.is_whitespace() || "'=,".contains(letter)).next()?;
+        flag.starts_with('-').then_some(flag)
+    });
+    if let Some(flag) = unknown {
+        return Some(format!(
+            "This version does not know {flag}: leave it out with --drop-flag={component}={flag}, and give another one with \
+             --add-flag={component}=--FLAG=VALUE if need be"
+        ));
+    }
+    let version = said.iter().rev().find_map(|line| {
+        let (_, rest) = line.split_once("is registered for version ")?;
+        rest.trim_start_matches(['\\', '"']).split(['\\', '"']).next()
+    });
+    version.map(|version| {
+        format!("This version does not know the configuration {version}: give it another one, such as by its ConfigMap in one more file")
+    })
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let log = self.log.display();
+        write!(f, "{} {}; its log {log}", self.component, self.cause)?;
+        if self.tail.is_empty() {
+            return write!(f, " is empty");
+        }
+        write!(f, " ends with")?;
+        self.tail.iter().try_for_each(|line| write!(f, "\n  | {line}"))?;
+        self.remedy.iter().try_for_each(|remedy| write!(f, "\n{remedy}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_does_not_understand_has_a_remedy() {
+        let of = |line: &str| remedy("a/app", &["Usage:".to_owned(), line.to_owned(), "  -v int".to_owned()]);
+        for (line, expected) in [
+            ("Error: unknown flag: --pod-eviction-timeout", "--drop-flag=a/app=--pod-eviction-timeout"),
+            ("flag provided but not defined: -old", "--drop-flag=a/app=-old"),
+            ("error: unexpected argument '--old' found", "--drop-flag=a/app=--old"),
+            (r#"err="no kind \"C\" is registered for version \"x/v1beta3\" in scheme""#, "configuration x/v1beta3:"),
+        ] {
+            assert!(of(line).unwrap().contains(expected), "{line}");
+        }
+        assert_eq!(of("connection refused"), None);
+    }
+}

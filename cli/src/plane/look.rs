@@ -1,0 +1,122 @@
+//! Taking a look at a component: whether it is ready, whether it lives.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpStream;
+use tokio::process::Command;
+
+use super::components::{Invocation, Probe, Trust};
+use super::http::{Endpoint, TrustError};
+
+/// How long a single look may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// No message shows more of what a looking program says.
+const MAX_WORDS: usize = 300;
+
+/// A probe that can be taken again and again.
+#[derive(Clone, Debug)]
+pub(crate) enum Look {
+    Http { endpoint: Endpoint, path: String },
+    Run(Invocation),
+    Connect(u16),
+    Running(Duration),
+}
+
+impl Look {
+    pub(crate) fn of(probe: &Probe) -> Result<Self, TrustError> {
+        Ok(match probe {
+            Probe::Http { port, path, trust } => {
+                let endpoint = match trust {
+                    Trust::Plain => Endpoint::plain(*port),
+                    Trust::Authority(ca) => Endpoint::tls(*port, ca)?,
+                    Trust::Anybody => Endpoint::of_anybody(*port),
+                };
+                Self::Http { endpoint, path: path.clone() }
+            }
+            Probe::Run(invocation) => Self::Run(invocation.clone()),
+            Probe::Connect(port) => Self::Connect(*port),
+            Probe::Running(span) => Self::Running(*span),
+        })
+    }
+
+    /// How long to wait between two looks at a component that starts: what costs a process is asked less often.
+    pub(crate) fn pause(&self) -> Duration {
+        Duration::from_millis(if matches!(self, Self::Run(_)) { 200 } else { 50 })
+    }
+
+    /// Takes a look at a component that runs since then.
+    ///
+    /// # Errors
+    /// Why it is not well, for a person.
+    pub(crate) async fn take(&self, since: Instant) -> Result<(), String> {
+        match self {
+            Self::Http { endpoint, path } => endpoint.ask(path).await.map(drop).map_err(|error| error.to_string()),
+            Self::Run(invocation) => run(invocation).await,
+            Self::Connect(port) => match tokio::time::timeout(PATIENCE, TcpStream::connect(("127.0.0.1", *port))).await
+            {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(error)) => Err(format!("no answer on port {port}: {error}")),
+                Err(_) => Err(format!("no answer on port {port} within {PATIENCE:?}")),
+            },
+            Self::Running(span) => match span.checked_sub(since.elapsed()) {
+                None | Some(Duration::ZERO) => Ok(()),
+                Some(left) => Err(format!("has to run for {}ms more", left.as_millis())),
+            },
+        }
+    }
+}
+
+async fn run(invocation: &Invocation) -> Result<(), String> {
+    let mut command = command(invocation);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let name = invocation.program.file_name().unwrap_or_default().display().to_string();
+    let output = match tokio::time::timeout(PATIENCE, command.output()).await {
+        Ok(output) => output.map_err(|error| format!("cannot start {name}: {error}"))?,
+        Err(_) => return Err(format!("{name} did not end within {PATIENCE:?}")),
+    };
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    let said: String = String::from_utf8_lossy(&said).trim().chars().take(MAX_WORDS).collect();
+    Err(if said.is_empty() { format!("{name} {}", output.status) } else { said })
+}
+
+/// The command of an invocation, which is killed when it is dropped.
+pub(crate) fn command(invocation: &Invocation) -> Command {
+    let mut command = Command::new(&invocation.program);
+    command.args(&invocation.args).stdin(Stdio::null()).kill_on_drop(true);
+    if let Some(environment) = &invocation.environment {
+        command.env_clear().envs(environment);
+    }
+    if let Some(folder) = &invocation.folder {
+        command.current_dir(folder);
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn script(text: &str) -> Look {
+        let args = ["-c".into(), text.into()].to_vec();
+        Look::Run(Invocation { program: "/bin/sh".into(), args, ..Invocation::default() })
+    }
+
+    #[tokio::test]
+    async fn a_look_tells_what_it_saw() {
+        let now = Instant::now();
+        assert_eq!(script("exit 0").take(now).await, Ok(()));
+        assert_eq!(script("echo not yet; exit 1").take(now).await, Err("not yet".to_owned()));
+        assert!(script("exit 3").take(now).await.unwrap_err().contains("status: 3"));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!(Look::Connect(port).take(now).await, Ok(()));
+        drop(listener);
+        assert!(Look::Connect(port).take(now).await.unwrap_err().contains(&port.to_string()));
+        assert_eq!(Look::Running(Duration::ZERO).take(now).await, Ok(()));
+        assert!(Look::Running(Duration::from_mins(1)).take(now).await.is_err());
+    }
+}

@@ -1,0 +1,213 @@
+//! How heavens and merges are: their branches, how far these are behind, what was merged.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use super::ComponentReport;
+use crate::heavens::{HeavenRecord, Kind};
+use crate::plane::http::Endpoint;
+
+/// One heaven or merge at one moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct HeavenReport {
+    /// What its components' names begin with.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Its branch.
+    pub branch: String,
+    /// The repository with the branch.
+    pub repository: std::path::PathBuf,
+    /// The administrator's kubeconfig.
+    pub kubeconfig: Option<std::path::PathBuf>,
+    /// The commit that the branch is at.
+    pub head: Option<String>,
+    /// etcd's revision; a merge has none.
+    pub revision: Option<u64>,
+    /// The age of the oldest write that is not yet committed to Git.
+    pub commit_lag_seconds: Option<f64>,
+    /// Whom it follows.
+    pub remotes: Vec<RemoteReport>,
+    /// Keys and fields that several branches had changed: since the start of a heaven; of a merge, in its last 1,000 merge commits.
+    pub conflicts: u64,
+    /// How often its components were started again.
+    pub restarts: u32,
+    /// Why its branch cannot be read, if it runs and says nothing.
+    pub error: Option<String>,
+}
+
+/// A branch that is followed, at one moment.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RemoteReport {
+    /// The remote's name.
+    pub name: String,
+    /// The reference there.
+    pub branch: String,
+    /// `Synced`, or what is in the way; of a merge, nothing.
+    pub condition: Option<String>,
+    /// Its commits that are not merged yet.
+    pub lag_commits: Option<u64>,
+    /// The age of the oldest of them.
+    pub lag_seconds: Option<f64>,
+    /// When something of it was merged last, in seconds since 1970.
+    pub merged_at: Option<u64>,
+    /// Why it is not `Synced`.
+    pub error: Option<String>,
+}
+
+/// What gitcd says of itself at `/status` (docs/design/status.md), as far as it is shown.
+#[derive(Deserialize)]
+struct Said {
+    branches: Vec<SaidOfBranch>,
+}
+
+#[derive(Deserialize)]
+struct SaidOfBranch {
+    revision: u64,
+    head: String,
+    commit_lag_seconds: f64,
+    #[serde(default)]
+    conflicts: u64,
+    error: Option<String>,
+    remotes: Vec<SaidOfRemote>,
+}
+
+#[derive(Deserialize)]
+struct SaidOfRemote {
+    name: String,
+    reference: String,
+    condition: String,
+    error: Option<String>,
+    lag_commits: Option<u64>,
+    lag_seconds: Option<f64>,
+    merged_at: Option<u64>,
+    #[serde(default)]
+    conflicts: u64,
+}
+
+impl HeavenReport {
+    /// What is known without asking anybody.
+    pub(super) fn of(record: &HeavenRecord, components: &[ComponentReport]) -> Self {
+        let own = components.iter().filter(|component| component.heaven() == Some(&record.name));
+        Self {
+            name: record.name.clone(),
+            kind: record.kind,
+            branch: record.branch.clone(),
+            repository: record.repository.clone(),
+            kubeconfig: record.kubeconfig.clone(),
+            head: git(&record.repository, &["rev-parse", "--quiet", "--verify", &record.branch]),
+            revision: None,
+            commit_lag_seconds: None,
+            remotes: Vec::new(),
+            conflicts: 0,
+            restarts: own.map(|component| component.restarts).sum(),
+            error: None,
+        }
+    }
+
+    /// Asks its gitcd, or where there is none to be asked, Git.
+    pub(super) async fn ask(&mut self, record: &HeavenRecord, is_running: bool) {
+        match record.gitcd_port.filter(|_| is_running) {
+            Some(port) => match said(port).await {
+                Ok(said) => self.take(said),
+                Err(error) => self.error = Some(error),
+            },
+            None => self.read(record),
+        }
+    }
+
+    fn take(&mut self, said: SaidOfBranch) {
+        self.revision = Some(said.revision);
+        self.head = Some(said.head);
+        self.commit_lag_seconds = Some(said.commit_lag_seconds);
+        self.conflicts = said.conflicts + said.remotes.iter().map(|remote| remote.conflicts).sum::<u64>();
+        self.error = said.error;
+        self.remotes = said
+            .remotes
+            .into_iter()
+            .map(|remote| RemoteReport {
+                name: remote.name,
+                branch: remote.reference,
+                condition: Some(remote.condition),
+                lag_commits: remote.lag_commits,
+                lag_seconds: remote.lag_seconds,
+                merged_at: remote.merged_at,
+                error: remote.error,
+            })
+            .collect();
+    }
+
+    /// A merge follows branches of repositories that can be read, if they are on this machine.
+    fn read(&mut self, record: &HeavenRecord) {
+        let Some(head) = self.head.clone() else { return };
+        let merges = ["log", "--merges", "--max-count=1000", "--grep=^Conflict:", "--format=%b", &head];
+        let conflicts = git(&record.repository, &merges).unwrap_or_default();
+        self.conflicts = conflicts.lines().filter(|line| line.starts_with("Conflict:")).count() as u64;
+        let last = git(&record.repository, &["log", "--max-count=1", "--format=%ct", &head]);
+        let last = last.and_then(|time| time.parse().ok());
+        for remote in &record.remotes {
+            // What is not merged yet may only be there.
+            let lag = remote.folder.as_deref().and_then(|folder| {
+                git(folder, &["rev-list", "--count", &remote.branch, &format!("^{head}")])?.parse().ok()
+            });
+            self.remotes.push(RemoteReport {
+                name: remote.name.clone(),
+                branch: remote.branch.clone(),
+                lag_commits: lag,
+                merged_at: last,
+                ..RemoteReport::default()
+            });
+        }
+    }
+
+    /// How many commits it is behind, and when something was merged last.
+    #[must_use]
+    pub fn behind(&self) -> (Option<u64>, Option<u64>) {
+        let lag = self.remotes.iter().map(|remote| remote.lag_commits).reduce(|one, other| Some(one? + other?));
+        (lag.flatten(), self.remotes.iter().filter_map(|remote| remote.merged_at).max())
+    }
+}
+
+async fn said(port: u16) -> Result<SaidOfBranch, String> {
+    let text = Endpoint::plain(port).ask("/status").await.map_err(|error| error.to_string())?;
+    let said: Said = serde_json::from_slice(&text).map_err(|error| format!("cannot understand gitcd: {error}"))?;
+    said.branches.into_iter().next().ok_or_else(|| "gitcd serves no branch".to_owned())
+}
+
+/// The answer of Git, if there is one.
+fn git(repository: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").arg("-C").arg(repository).args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_behind_is_unknown_if_it_is_of_one() {
+        let remote = |lag_commits| RemoteReport { lag_commits, merged_at: lag_commits, ..RemoteReport::default() };
+        let mut report = HeavenReport {
+            name: "a".into(),
+            kind: Kind::Heaven,
+            branch: "refs/heads/a".into(),
+            repository: "/a".into(),
+            kubeconfig: None,
+            head: None,
+            revision: None,
+            commit_lag_seconds: None,
+            remotes: vec![remote(Some(2)), remote(Some(3))],
+            conflicts: 0,
+            restarts: 0,
+            error: None,
+        };
+        assert_eq!(report.behind(), (Some(5), Some(3)));
+        report.remotes.push(remote(None));
+        assert_eq!(report.behind(), (None, Some(3)));
+        report.remotes.clear();
+        assert_eq!(report.behind(), (None, None));
+    }
+}

@@ -1,0 +1,42 @@
+//! A headless cluster on this machine, as `trishanku up` brings it up: in a star, and in a mesh.
+
+mod any;
+mod apart;
+mod killed;
+mod quiet;
+mod show;
+mod upstream;
+
+use std::process::ExitCode;
+
+use trishanku_e2e::{Options, Shape, run, scenarios};
+
+fn main() -> ExitCode {
+    let star = scenarios![
+        show::the_demo_tells_which_branch_did_what,
+        quiet::no_branch_moves_for_a_minute,
+        apart::both_sides_work_on_while_one_is_cut_off_and_agree_after,
+        apart::both_sides_work_on_while_the_merge_stands_still_and_agree_after,
+        killed::every_process_is_killed_in_turn_and_nothing_acknowledged_is_lost,
+        upstream::upstream_is_replaced_by_a_clone_of_itself,
+        upstream::upstream_is_set_back_and_gets_the_newer_work_again,
+        show::it_goes_on_after_down_and_up,
+    ];
+    // With a controller that nobody here wrote.
+    let arguments = match any::arguments() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            eprintln!("there is no controller to give a heaven to: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mesh = scenarios![
+        any::mesh_somebody_elses_controller_works_in_a_heaven_of_its_own,
+        show::mesh_the_demo_tells_which_branch_did_what,
+        quiet::mesh_no_branch_moves_for_a_while,
+        apart::mesh_both_sides_work_on_while_one_is_cut_off_and_agree_after,
+    ];
+    let outcomes = [(Shape::Star, Vec::new(), star), (Shape::Mesh, arguments, mesh)]
+        .map(|(shape, arguments, scenarios)| run(&Options { shape, arguments, ..Options::default() }, true, scenarios));
+    if outcomes.iter().all(|outcome| *outcome == ExitCode::SUCCESS) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

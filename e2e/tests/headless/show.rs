@@ -1,0 +1,77 @@
+//! What a person is shown.
+
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+use trishanku_e2e::{Cluster, git};
+
+pub(crate) fn the_demo_tells_which_branch_did_what(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    let output = cluster.trishanku().args(["demo", "--json", "--replicas=4"]).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said: Value = serde_json::from_slice(&output.stdout)?;
+    let chapters = said["story"]["chapters"].as_array().context("a story has chapters")?;
+    let of = |what: &str| chapters.iter().find(|chapter| chapter["what"] == what);
+    for (what, maker) in [
+        ("create deployments", "desk"),
+        ("create replicasets", "kube-controller-manager"),
+        ("create pods", "kube-controller-manager"),
+        ("update pods", "kube-scheduler"),
+    ] {
+        let chapter = of(what).with_context(|| format!("nobody did {what}: {said:#}"))?;
+        ensure!(chapter["heaven"] == maker, "{what} was done by {chapter}");
+        ensure!(chapter["at_desk_seconds"].is_number(), "the desk never saw {chapter}");
+    }
+    // By Git itself: who chose the node.
+    let scheduler = cluster.heaven("kube-scheduler")?;
+    let commit = of("update pods").and_then(|chapter| chapter["first"].as_str()).context("a chapter has a commit")?;
+    let shown = git::run(&scheduler.repository, &["show", "--format=%cn", commit])?;
+    ensure!(shown.starts_with("kube-scheduler\n") && shown.contains("+    \"nodeName\": "), "{shown}");
+    // And all branches are merged: the commit is in each.
+    let head = cluster.wait_agreed()?;
+    for heaven in cluster.heavens()? {
+        git::run(&heaven.repository, &["merge-base", "--is-ancestor", commit, &head])?;
+    }
+    status(cluster)
+}
+
+pub(crate) fn mesh_the_demo_tells_which_branch_did_what(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    the_demo_tells_which_branch_did_what(cluster)
+}
+
+/// What `status` and `graph` say of branches that agree.
+fn status(cluster: &Cluster) -> anyhow::Result<()> {
+    let output = cluster.trishanku().args(["status", "--json"]).output()?;
+    ensure!(output.status.success(), "{output:?}");
+    let said: Value = serde_json::from_slice(&output.stdout)?;
+    for heaven in said["heavens"].as_array().context("a cluster has heavens")? {
+        let name = &heaven["name"];
+        ensure!(heaven["head"] == said["heavens"][0]["head"], "{name} is elsewhere: {said:#}");
+        for remote in heaven["remotes"].as_array().context("a heaven follows others")? {
+            ensure!(remote["lag_commits"] == 0, "{name} is behind: {remote}");
+            ensure!(remote["condition"].is_null() || remote["condition"] == "Synced", "{name}: {remote}");
+        }
+    }
+    let graph = cluster.trishanku().args(["graph", "--limit=200"]).output()?;
+    let drawn = String::from_utf8_lossy(&graph.stdout).into_owned();
+    ensure!(graph.status.success() && drawn.contains("merge") && drawn.contains("desk/data"), "{drawn}");
+    Ok(())
+}
+
+pub(crate) fn it_goes_on_after_down_and_up(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    cluster.kubectl(["create", "configmap", "before", "--from-literal=a=1"])?;
+    // The last push goes: what the desk has is upstream.
+    cluster.down()?;
+    let desk = cluster.heaven("desk")?;
+    let own = git::run(&desk.repository, &["rev-parse", &desk.branch])?;
+    let pushed = git::run(&cluster.home().upstream(), &["rev-parse", &desk.branch])?;
+    ensure!(own == pushed, "the desk is at {own}, and upstream has {pushed} of it");
+    cluster.up()?;
+    for heaven in ["desk", "kube-controller-manager", "kube-scheduler"] {
+        trishanku_e2e::wait::until_true("it to be there", || {
+            Ok(cluster.kubectl_at(heaven, ["get", "configmap", "before", "-o", "name"])?.contains("before"))
+        })?;
+    }
+    cluster.wait_agreed()?;
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! What happens to the repository in the middle.
+
+use std::sync::Arc;
+
+use anyhow::ensure;
+use trishanku_e2e::headless::has_file;
+use trishanku_e2e::{Cluster, git, wait};
+
+const CLUSTER: &str = "refs/heads/cluster/data";
+
+pub(crate) fn upstream_is_replaced_by_a_clone_of_itself(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    cluster.wait_agreed()?;
+    let upstream = cluster.home().upstream();
+    let old = upstream.with_extension("old");
+    std::fs::rename(&upstream, &old)?;
+    let (from, to) = (old.display().to_string(), upstream.display().to_string());
+    git::run(cluster.scratch(), &["clone", "--quiet", "--mirror", &from, &to])?;
+    seen_by_the_scheduler(cluster, "replaced")?;
+    let head = cluster.wait_agreed()?;
+    ensure!(git::run(&upstream, &["rev-parse", CLUSTER])?.trim() == head, "the new one is not followed");
+    ensure!(has_file(&upstream, CLUSTER, "configmaps/default/replaced")?, "the new one does not have it");
+    std::fs::remove_dir_all(old)?;
+    Ok(())
+}
+
+pub(crate) fn upstream_is_set_back_and_gets_the_newer_work_again(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    let before = cluster.wait_agreed()?;
+    seen_by_the_scheduler(cluster, "newer")?;
+    cluster.wait_agreed()?;
+    let upstream = cluster.home().upstream();
+    git::run(&upstream, &["update-ref", CLUSTER, &before])?;
+    // Somebody does something, and what was taken away is there again.
+    seen_by_the_scheduler(cluster, "afterwards")?;
+    let head = cluster.wait_agreed()?;
+    wait::until_true("upstream to have it", || Ok(git::run(&upstream, &["rev-parse", CLUSTER])?.trim() == head))?;
+    for name in ["newer", "afterwards"] {
+        ensure!(has_file(&upstream, CLUSTER, &format!("configmaps/default/{name}"))?, "{name} is lost");
+    }
+    Ok(())
+}
+
+/// Writes at the desk, and waits until it is at the scheduler.
+fn seen_by_the_scheduler(cluster: &Cluster, name: &str) -> anyhow::Result<()> {
+    cluster.kubectl(["create", "configmap", name])?;
+    wait::until_true(&format!("{name} to be at the scheduler"), || {
+        Ok(cluster.kubectl_at("kube-scheduler", ["get", "configmap", name, "-o", "name"])?.contains(name))
+    })
+}

@@ -1,0 +1,139 @@
+//! A machine on which manifests are run.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use trishanku::demo::Kubectl;
+use trishanku::plane::{Assets, Home, State};
+use trishanku::status::{self, ComponentReport, Health};
+use trishanku_e2e::programs;
+
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+pub(crate) struct Machine {
+    folder: TempDir,
+    home: Home,
+    running: Option<(Child, ChildStdin)>,
+}
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("trishanku-run-").tempdir().unwrap();
+        let home = Home::at(&folder.path().join("plane"));
+        Self { folder, home, running: None }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A file; `@KUBECTL@` in it is the path of kubectl, which is not that of a pod.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let link = self.path("kubectl");
+        let _there = std::os::unix::fs::symlink(Assets::find(None).unwrap().program("kubectl"), &link);
+        let kubectl = link.display().to_string();
+        fs::write(self.path(name), text.replace("@KUBECTL@", &kubectl)).unwrap();
+        self.path(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    fn command(&self, files: &[PathBuf], arguments: &[&str]) -> Command {
+        let output = File::create(self.path("printed")).unwrap();
+        let mut command = Command::new(programs::folder().unwrap().join("trishanku"));
+        command.arg("--dir").arg(self.home.dir()).args(["run", "--until-stdin-closes"]).args(arguments);
+        for file in files {
+            command.arg("--filename").arg(file);
+        }
+        command.stdin(Stdio::piped()).stdout(output.try_clone().unwrap()).stderr(output);
+        command
+    }
+
+    /// Runs manifests, and returns when everything is ready.
+    pub(crate) fn start(&mut self, files: &[PathBuf], arguments: &[&str]) {
+        let mut child = self.command(files, arguments).spawn().unwrap();
+        let input = child.stdin.take().unwrap();
+        let (child, _) = self.running.insert((child, input));
+        let since = Instant::now();
+        while status::read(&self.home).unwrap().health != Health::Ready {
+            let ended = child.try_wait().unwrap();
+            let printed = fs::read_to_string(self.folder.path().join("printed")).unwrap();
+            assert!(ended.is_none() && since.elapsed() < PATIENCE * 2, "{ended:?}: {printed}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Runs manifests that cannot be run; answers with what was printed.
+    pub(crate) fn fail(&mut self, files: &[PathBuf], arguments: &[&str]) -> String {
+        let mut child = self.command(files, arguments).spawn().unwrap();
+        // Its standard input stays open meanwhile.
+        let input = child.stdin.take();
+        let status = child.wait().unwrap();
+        drop(input);
+        assert_eq!(status.code(), Some(1), "{}", self.printed());
+        self.printed()
+    }
+
+    pub(crate) fn printed(&self) -> String {
+        self.read("printed")
+    }
+
+    /// kubectl at a heaven, or at the first.
+    pub(crate) fn kubectl(&self, heaven: Option<&str>) -> Kubectl {
+        let kubeconfig = match heaven {
+            None => self.home.kubeconfig(),
+            Some(name) => self.home.heavens().join(name).join("kubeconfig"),
+        };
+        Kubectl::new(Assets::find(None).unwrap().program("kubectl"), kubeconfig)
+    }
+
+    /// Git in a heaven's repository, about its branch.
+    pub(crate) fn git(&self, heaven: &str, arguments: &[&str]) -> String {
+        let state = State::load(&self.home.state_file()).unwrap();
+        let found = state.heavens.into_iter().find(|one| one.name == heaven).unwrap();
+        let (verb, rest) = arguments.split_first().unwrap();
+        // The branch goes before the paths.
+        let at = rest.iter().position(|word| *word == "--").unwrap_or(rest.len());
+        let all = [&[*verb], &rest[..at], &[&found.branch], &rest[at..]].concat();
+        trishanku_e2e::git::run(&found.repository, &all).unwrap()
+    }
+
+    pub(crate) fn component(&self, name: &str) -> Option<ComponentReport> {
+        status::read(&self.home).unwrap().components.into_iter().find(|component| component.name == name)
+    }
+
+    pub(crate) fn until(&self, what: &str, look: impl Fn() -> bool) {
+        let since = Instant::now();
+        while !look() {
+            assert!(since.elapsed() < PATIENCE, "waited for {what}: {}", self.printed());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Ends everything, and looks that nothing is left.
+    pub(crate) fn stop(&mut self) {
+        let (mut child, input) = self.running.take().unwrap();
+        drop(input);
+        assert!(child.wait().unwrap().success(), "{}", self.printed());
+        assert_eq!(status::read(&self.home).unwrap().health, Health::Stopped);
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if let Some((mut child, input)) = self.running.take() {
+            drop(input);
+            let _ended = child.wait();
+        }
+    }
+}
+
+pub(crate) fn executable(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
