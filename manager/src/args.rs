@@ -4,7 +4,8 @@ use clap::{Parser, Subcommand};
 use trishanku_framework::serve::Address;
 use trishanku_sidecars::plan::Images;
 
-/// Sets up heavens: controllers with a kube-apiserver on a branch of their own, and the merges between branches.
+/// Sets up heavens: controllers with a kube-apiserver on a branch of their own, the merges between branches, and
+/// repositories on GitHub.
 ///
 /// Traces are sent where OpenTelemetry's variables say, such as `OTEL_EXPORTER_OTLP_ENDPOINT`; `RUST_LOG` says what is logged.
 #[derive(Debug, Parser)]

@@ -1,4 +1,4 @@
-//! Runs the controllers of Trishanku: heavens and merges.
+//! Runs the controllers of Trishanku: heavens, merges and repositories.
 
 mod args;
 
@@ -38,7 +38,8 @@ async fn main() -> anyhow::Result<()> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), leader_elect = args.leader_elect, "begins");
     let heavens = trishanku_heaven::controller(&manager, args.images(), Arc::new(OffsetDateTime::now_utc));
     let merges = trishanku_automerge::controller(&manager, args.images());
-    manager.controller(heavens).controller(merges).run(stop_signal()?).await?;
+    let repositories = trishanku_github::controller(&manager, trishanku_github::Terms::default());
+    manager.controller(heavens).controller(merges).controller(repositories).run(stop_signal()?).await?;
     telemetry.end().await;
     Ok(())
 }
