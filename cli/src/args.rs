@@ -24,6 +24,7 @@ Examples:
   trishanku --name b up --detach     a second control plane beside the first
   trishanku status                   what runs, and how far Git is behind
   trishanku down                     end it; the data stays
+  trishanku lint -f FOLDER           what is wrong with manifests
   trishanku new controller NAME      a controller in Rust, with its tests and manifests"
 )]
 pub(crate) struct Arguments {
@@ -64,6 +65,8 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Say what is wrong with manifests of heavens, merges and repositories, without a cluster; ends with 1 if anything is
+    Lint(crate::lint::Lint),
     /// Make something new in this folder
     New {
         #[command(subcommand)]

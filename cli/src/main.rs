@@ -4,6 +4,7 @@ mod args;
 mod console;
 mod detach;
 mod kubectl;
+mod lint;
 mod print;
 mod start;
 mod stops;
@@ -52,6 +53,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             })
         }
         Command::Kubectl { args } => Err(kubectl::become_kubectl(&home()?, args, &program)),
+        Command::Lint(options) => lint::run(options),
         Command::New { what: New::Controller(new) } => {
             let here = std::env::current_dir().context("there is no current folder")?;
             trishanku::scaffold::controller(&here, &new.called, &new.framework)?;
