@@ -1,5 +1,4 @@
 //! Heavens for Jobs in a real kube-apiserver, and the page that tells how they came about.
-#![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
 
 #[path = "../../src/control.rs"]
 mod control;
