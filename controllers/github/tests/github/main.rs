@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
 
 mod contract;
+mod enterprise;
 mod fake;
 mod lifecycles;
 mod limits;
