@@ -30,6 +30,7 @@ Examples:
   trishanku run -f heaven.yaml       the heavens of your own manifests, as processes
   trishanku --name b up --central    beside the first, one kube-apiserver on one branch
   trishanku down                     end it; the data stays
+  trishanku lint -f FOLDER           what is wrong with manifests
   trishanku new controller NAME      a controller in Rust, with its tests and manifests"
 )]
 pub(crate) struct Arguments {
@@ -84,6 +85,8 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Say what is wrong with manifests of heavens, merges and repositories, without a cluster; ends with 1 if anything is
+    Lint(crate::lint::Lint),
     /// Make something new in this folder
     New {
         #[command(subcommand)]

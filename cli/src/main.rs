@@ -5,6 +5,7 @@ mod console;
 mod detach;
 mod graph;
 mod kubectl;
+mod lint;
 mod print;
 mod start;
 mod stops;
@@ -64,6 +65,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             print::demo(&outcome, options)?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Lint(options) => lint::run(options),
         Command::New { what: New::Controller(new) } => {
             let here = std::env::current_dir().context("there is no current folder")?;
             trishanku::scaffold::controller(&here, &new.called, &new.framework)?;

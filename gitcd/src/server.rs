@@ -4,8 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::Body;
 use sha1::{Digest, Sha1};
 use tokio::sync::watch;
+use tower::ServiceExt as _;
 
 use crate::api::{self, Backend, Front, Member};
 use crate::committer::{self, Committer};
@@ -39,6 +42,8 @@ pub struct Config {
     pub branch: branch::Config,
     /// Where to listen.
     pub listen: Vec<Listen>,
+    /// Where pages are (`/status`, `/metrics`, `/health`), and nothing else.
+    pub listen_pages: Vec<Listen>,
     /// What to tell clients; the listeners' addresses if empty.
     pub advertise: Vec<String>,
     /// What to tell clients of the address for other members, of which there are none.
@@ -124,6 +129,7 @@ impl Server {
         // Ports first: a second server must not get as far as the branch's data.
         let ports = Ports::new(&config.listen, config.tls.clone())?;
         let mut listeners = ports.bind().await?;
+        let pages = Ports::new(&config.listen_pages, config.tls.clone())?.bind().await?;
         if config.lease.is_some() {
             // Nobody must take one that waits for one that serves.
             listeners.clear();
@@ -176,7 +182,11 @@ impl Server {
         let routes = telemetry::traced(api::routes(&backend), &config.branch.name);
         let front = Front::new(backend, routes, http::routes(source.clone()), config.origins.clone(), requests);
         let (stop, stopped) = watch::channel(false);
-        let listeners = listeners
+        let pages = pages
+            .into_iter()
+            .map(|bound| show((bound, source.network.clone()), http::routes(source.clone()), stopped.clone()));
+        let pages: Vec<_> = pages.map(tokio::spawn).collect();
+        let listeners: Vec<_> = listeners
             .into_iter()
             .map(|bound| {
                 tokio::spawn(serve(
@@ -187,6 +197,7 @@ impl Server {
                     stopped.clone(),
                 ))
             })
+            .chain(pages)
             .collect();
         let expiring = store.clone();
         let expiry = tokio::spawn(async move { expiring.expire_leases().await });
@@ -354,4 +365,15 @@ async fn serve(
     if !*stopped.borrow() {
         store.poison("a listener ended");
     }
+}
+
+/// Serves pages to whoever may connect, until `stopped`. Nothing else depends on them.
+async fn show(
+    ((listener, certificates), network): (Bound, Arc<Network>),
+    pages: Router,
+    stopped: watch::Receiver<bool>,
+) {
+    let incoming = Incoming::new(listener, certificates, network);
+    let answer = move |request: hyper::Request<hyper::body::Incoming>| pages.clone().oneshot(request.map(Body::new));
+    transport::serve(incoming, Transport::default(), None, answer, stopped).await;
 }

@@ -4,7 +4,8 @@ use clap::{Parser, Subcommand};
 use trishanku_framework::serve::Address;
 use trishanku_sidecars::plan::Images;
 
-/// Sets up heavens: controllers with a kube-apiserver on a branch of their own, and the merges between branches.
+/// Sets up heavens: controllers with a kube-apiserver on a branch of their own, the merges between branches, and
+/// repositories on GitHub.
 ///
 /// Traces are sent where OpenTelemetry's variables say, such as `OTEL_EXPORTER_OTLP_ENDPOINT`; `RUST_LOG` says what is logged.
 #[derive(Debug, Parser)]
@@ -15,6 +16,12 @@ pub(crate) struct Args {
     /// Where /metrics is; 0 for nowhere
     #[arg(long, env = "METRICS_BIND_ADDRESS", default_value = ":8080", value_name = "ADDRESS")]
     pub(crate) metrics_bind_address: Address,
+    /// Serve /metrics over TLS, and only to those who have the right to get the path /metrics
+    #[arg(long, env = "METRICS_SECURE", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub(crate) metrics_secure: bool,
+    /// The folder with tls.crt and tls.key for that [default: a certificate of its own]
+    #[arg(long, env = "METRICS_CERT_PATH", value_name = "FOLDER")]
+    pub(crate) metrics_cert_path: Option<std::path::PathBuf>,
     /// Where /livez and /readyz are; 0 for nowhere
     #[arg(long, env = "HEALTH_PROBE_BIND_ADDRESS", default_value = ":8081", value_name = "ADDRESS")]
     pub(crate) health_probe_bind_address: Address,

@@ -1,16 +1,19 @@
-//! Runs the controllers of Trishanku: heavens and merges.
+//! Runs the controllers of Trishanku: heavens, merges and repositories.
 
 mod args;
+mod metrics;
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use clap::Parser as _;
 use time::OffsetDateTime;
 use trishanku_framework::cache::Scope;
-use trishanku_framework::serve::{Addresses, Server};
+use trishanku_framework::serve::{Address, Addresses, Server};
 use trishanku_framework::{Manager, lease, stop_signal, telemetry};
 
 use crate::args::{Args, Command};
+use crate::metrics::Certificates;
 
 /// The lease's name, and that of the service in traces.
 const NAME: &str = "trishanku-manager";
@@ -25,12 +28,16 @@ async fn main() -> anyhow::Result<()> {
     let telemetry = telemetry::Settings::new(NAME).init()?;
     let addresses = Addresses {
         probes: args.health_probe_bind_address,
-        metrics: args.metrics_bind_address,
+        metrics: if args.metrics_secure { Address::Off } else { args.metrics_bind_address },
         debug: args.debug_bind_address,
     };
     let server = Server::bind(&addresses).await?;
     let scope = if args.namespaces.is_empty() { Scope::All } else { Scope::namespaces(args.namespaces.clone()) };
     let config = kube::Config::infer().await?;
+    let listener = if args.metrics_secure { args.metrics_bind_address.listen().await } else { Ok(None) };
+    let listener = listener.with_context(|| format!("cannot listen on {} for metrics", args.metrics_bind_address))?;
+    // Not the one with the fence: who waits for the lease is scraped too.
+    let asks = kube::Client::try_from(config.clone())?;
     let mut manager = Manager::with_scope(config, scope).telemetry(&telemetry).serve(server);
     if args.leader_elect {
         manager = manager.leader_election(lease::Settings::new(&args.leader_election_namespace, NAME));
@@ -38,7 +45,20 @@ async fn main() -> anyhow::Result<()> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), leader_elect = args.leader_elect, "begins");
     let heavens = trishanku_heaven::controller(&manager, args.images(), Arc::new(OffsetDateTime::now_utc));
     let merges = trishanku_automerge::controller(&manager, args.images());
-    manager.controller(heavens).controller(merges).run(stop_signal()?).await?;
+    let repositories = trishanku_github::controller(&manager, trishanku_github::Terms::default());
+    let figures = manager.metrics();
+    let serving = match listener {
+        Some(listener) => {
+            let certificates = Certificates::new(args.metrics_cert_path)?;
+            Some(tokio::spawn(async move { metrics::serve(listener, certificates, &figures, asks).await }))
+        }
+        None => None,
+    };
+    let outcome = manager.controller(heavens).controller(merges).controller(repositories).run(stop_signal()?).await;
+    if let Some(serving) = serving {
+        serving.abort();
+    }
+    outcome?;
     telemetry.end().await;
     Ok(())
 }

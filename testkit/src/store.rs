@@ -112,6 +112,7 @@ fn config(folder: &Path) -> Result<Config, Failure> {
     Ok(Config {
         branch,
         listen: listen_urls("listen-urls", "http://127.0.0.1:0")?,
+        listen_pages: Vec::new(),
         advertise: Vec::new(),
         advertise_peer: vec![DEFAULT_PEER_URL.to_owned()],
         cluster_id: None,

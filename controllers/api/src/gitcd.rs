@@ -95,6 +95,9 @@ pub struct Remote {
     #[schemars(length(min = 1, max = 2048))]
     #[x_kube(validation = Rule::new("!self.matches('^[a-z+]+://[^/@]*:[^/@]*@')").message("a password does not belong into a URL, where everybody can read it: put it into the Secret that credentialsSecretName names"))]
     pub repo: String,
+    /// Whether everybody can read it. If unset, it is public if a `GitHubRepository` of this namespace has this URL and is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public: Option<bool>,
     /// Its branch that is merged into ours. The one of the same name as ours if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branches: Option<Branches>,

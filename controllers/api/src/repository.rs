@@ -108,7 +108,14 @@ pub struct GitHubRepositoryStatus {
     /// Its default branch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_branch: Option<String>,
-    /// When GitHub was last asked.
+    /// Whether only those may read it who were let in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub private: Option<bool>,
+    /// When GitHub was asked to make it, as long as that has not been answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::time")]
+    pub creation_started: Option<Time>,
+    /// When GitHub was last asked, to the hour unless there was something to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::time")]
     pub last_sync_time: Option<Time>,

@@ -269,6 +269,14 @@ async fn what_cannot_be_right_is_refused_with_the_field_and_the_remedy() {
         [("TrishankuHeaven", &heavens), ("AutomatedMerge", &merges), ("GitHubRepository", &repositories)]
     {
         for (number, (spec, field, remedy)) in table.iter().enumerate() {
+            // The same without a cluster.
+            let manifest = json!({
+                "apiVersion": format!("{GROUP}/{VERSION}"), "kind": kind, "metadata": {"name": "bad"}, "spec": spec,
+            });
+            let findings = trishanku_lint::lint(&manifest.to_string()).unwrap();
+            if !findings.iter().any(|found| found.field.contains(field) && found.to_string().contains(remedy)) {
+                wrong.push(format!("lint {kind} {number} {field:?} {remedy:?}: {findings:?}"));
+            }
             match try_out(&client, &namespace, kind, "bad", spec.clone()).await {
                 Err(message) if message.contains(field) && message.contains(remedy) => {}
                 other => wrong.push(format!("{kind} {number} {field:?} {remedy:?}: {other:?}")),

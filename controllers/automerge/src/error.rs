@@ -23,6 +23,9 @@ pub enum Error {
     /// The pod cannot be made of the plan.
     #[error(transparent)]
     Template(#[from] JsonError),
+    /// There is no randomness for a key.
+    #[error("cannot make a certificate: {0}")]
+    Certificate(String),
     /// Something that somebody else supplies is not there yet.
     #[error("{0} is not there")]
     Missing(String),
@@ -37,6 +40,7 @@ impl Failure for Error {
             Self::Api(error) => error.reason(),
             Self::Apply(error) => error.reason(),
             Self::Plan(_) | Self::Template(_) => "InvalidSpec",
+            Self::Certificate(_) => "CertificatesFailed",
             Self::Missing(_) => "NotFound",
         }
     }
@@ -46,6 +50,7 @@ impl Failure for Error {
             Self::Api(error) => error.retry(),
             Self::Apply(error) => error.retry(),
             Self::Plan(_) | Self::Template(_) => Retry::AfterChange,
+            Self::Certificate(_) => Retry::BackOff,
             Self::Missing(what) => Retry::Waiting { on: what.clone(), look_again: LOOK_AGAIN },
         }
     }

@@ -5,8 +5,9 @@
 
 mod error;
 mod reconcile;
+mod shows;
 
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use trishanku_framework::{Controller, Key, Manager};
 use trishanku_sidecars::plan::Images;
 use trishanku_sidecars::workload;
@@ -22,5 +23,6 @@ pub fn controller(manager: &Manager, images: Images) -> Controller<Merges> {
         .owns_kind(&workload::kind())
         .owns::<ConfigMap>()
         .owns::<PersistentVolumeClaim>()
+        .owns::<Secret>()
         .watches(move |map: &ConfigMap| maps.of(&Key::of(map)))
 }

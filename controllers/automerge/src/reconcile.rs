@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use kube::core::DynamicObject;
 use trishanku_api::{AVAILABLE, AutomatedMerge, AutomatedMergeStatus};
 use trishanku_framework::apply::Set;
 use trishanku_framework::cache::Cache;
 use trishanku_framework::status::{Report, Writer};
 use trishanku_framework::{Context, Key, Manager, Next, Reconciler};
-use trishanku_sidecars::plan::{EntryPoints, Images, Place, merge};
+use trishanku_observe::Observer;
+use trishanku_sidecars::plan::{EntryPoints, Images, Place, merge, show};
 use trishanku_sidecars::uses::Uses;
 use trishanku_sidecars::workload::{self, MERGE, State};
-use trishanku_sidecars::{names, objects, pod};
+use trishanku_sidecars::{STATUS_PORT, names, objects, pod};
 
-use crate::Error;
+use crate::shows::Shows;
+use crate::{Error, shows};
 
 /// In whose name fields are managed.
 const MANAGER: &str = "trishanku-automerge";
@@ -26,6 +28,8 @@ pub struct Merges {
     claims: Arc<Cache<PersistentVolumeClaim>>,
     deployments: Arc<Cache<DynamicObject>>,
     maps_used: Arc<Uses>,
+    secrets: Arc<Cache<Secret>>,
+    observer: Observer<Shows>,
     status: Writer,
     images: Images,
 }
@@ -38,6 +42,12 @@ impl Merges {
             maps: manager.cache(),
             claims: manager.cache(),
             deployments: manager.cache_of(&workload::kind(), None),
+            secrets: manager.cache(),
+            observer: Observer::new(
+                Shows { secrets: manager.cache() },
+                manager.cache(),
+                manager.cache_selecting(MERGE),
+            ),
             maps_used: Arc::default(),
             status: Writer::new(MANAGER).condition(AVAILABLE),
             images,
@@ -70,12 +80,19 @@ impl Merges {
         if let Some(claim) = objects::claim(&called, spec.gitcd.as_ref()) {
             set.apply(claim, &self.claims).await?;
         }
-        let plan = merge(name, spec, &self.images, &Place::pod(), &entry_points)?;
+        let place = Place::pod();
+        let mut plan = merge(name, spec, &self.images, &place, &entry_points)?;
+        let shown = names::merge_status(name);
+        set.apply(shows::secret(&shown, self.secrets.get(&beside(&shown)).as_deref())?, &self.secrets).await?;
+        set.prune(&self.secrets).await?;
         // Nothing of Kubernetes is asked for by what runs there.
         let users = serde_json::json!({"spec": {"automountServiceAccountToken": false, "containers": []}});
+        let port = pod::status_port(&users, &[])?;
+        show(&mut plan, &place, port, &shown);
         let template = pod::render(&plan, &users)?;
         let replicas = if spec.suspend == Some(true) { 0 } else { spec.app.replicas.unwrap_or(1) };
-        let deployment = workload::deployment(&called, (MERGE, name), replicas, template, &[]);
+        let deployment =
+            workload::deployment(&called, (MERGE, name), replicas, template, &[(STATUS_PORT, &port.to_string())]);
         let key = beside(&called);
         workload::straighten(&context.client, &self.deployments, &key, object.metadata.uid.as_deref()).await?;
         set.apply_or_recreate(deployment, &self.deployments).await?;
@@ -105,8 +122,10 @@ impl Reconciler for Merges {
 
     async fn reconcile(&self, object: Arc<AutomatedMerge>, context: Context) -> Result<Next, Error> {
         if object.metadata.deletion_timestamp.is_some() {
+            self.observer.forget(&context.key);
             return Ok(Next::Change);
         }
+        self.observer.follow(&context.key, &context.client);
         let result = self.converge(&object, &context).await;
         let report = report(&object, &result);
         let git = object.spec.gitcd.as_ref().and_then(|gitcd| gitcd.git.as_ref());
@@ -116,8 +135,10 @@ impl Reconciler for Merges {
         if let Ok(Some(state)) = &result {
             workload::set(&mut status.conditions, AVAILABLE, Some(state), object.metadata.generation);
         }
-        let before: Option<&AutomatedMergeStatus> = object.status.as_ref();
-        self.status.write(&context.client, &self.objects, &object, before, status, &report).await?;
+        // That is the observer's to tell.
+        status.remotes = Vec::new();
+        let before = object.status.clone().map(|before| AutomatedMergeStatus { remotes: Vec::new(), ..before });
+        self.status.write(&context.client, &self.objects, &object, before.as_ref(), status, &report).await?;
         result.map(|_| Next::Change)
     }
 }

@@ -41,6 +41,12 @@ pub enum Error {
     /// A field that is needed here is not there.
     #[error("spec.{0} is missing")]
     Field(&'static str),
+    /// Everybody could read the Secrets that it stores.
+    #[error(
+        "{0}, and Secrets would be stored in the clear: name an encryption in spec.apiserver.encryptionConfigurationSecretName, make the \
+         repository private, or set spec.allowPublicSecrets"
+    )]
+    Public(String),
     /// Something that somebody else supplies is not there yet.
     #[error("{0} is not there")]
     Missing(String),
@@ -65,6 +71,7 @@ impl Failure for Error {
             Self::Plan(_) | Self::Field(_) => "InvalidSpec",
             Self::Template(_) => "InvalidPodTemplate",
             Self::Annotation { .. } => "InvalidAnnotation",
+            Self::Public(_) => "RepositoryPublic",
             Self::Missing(_) => "NotFound",
             Self::Raced(_) => "Raced",
         }
@@ -75,9 +82,12 @@ impl Failure for Error {
             Self::Api(error) => error.retry(),
             Self::Apply(error) => error.retry(),
             Self::Certificates(IssueError::Make(_) | IssueError::Unreadable) => Retry::BackOff,
-            Self::Certificates(_) | Self::Plan(_) | Self::Field(_) | Self::Template(_) | Self::Annotation { .. } => {
-                Retry::AfterChange
-            }
+            Self::Certificates(_)
+            | Self::Plan(_)
+            | Self::Field(_)
+            | Self::Template(_)
+            | Self::Public(_)
+            | Self::Annotation { .. } => Retry::AfterChange,
             Self::Missing(what) => Retry::Waiting { on: what.clone(), look_again: LOOK_AGAIN },
             Self::Raced(what) => {
                 Retry::Waiting { on: format!("{what}, which has just been changed"), look_again: RACE }

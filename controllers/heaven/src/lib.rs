@@ -9,14 +9,18 @@
 //! Begin with [`controller`].
 
 pub mod certificates;
+mod ending;
 mod error;
+mod public;
 mod reconcile;
 mod secrets;
+mod shows;
 
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Service};
 use time::OffsetDateTime;
+use trishanku_api::GitHubRepository;
 use trishanku_framework::cache::Change;
 use trishanku_framework::{Controller, Key, Manager};
 use trishanku_sidecars::plan::Images;
@@ -35,10 +39,15 @@ pub const REISSUE_BEFORE: &str = "controllers.trishanku.org/reissue-certificates
 /// The annotation of pods that changes when they have to be started anew to read their certificates.
 pub const FINGERPRINT: &str = "controllers.trishanku.org/certificates";
 
+/// The annotation that lets a heaven go although not everything is known to be pushed, if it is `true`.
+pub const DELETE_UNPUSHED: &str = "controllers.trishanku.org/delete-unpushed";
+/// Keeps a heaven until its last push.
+pub const FINALIZER: &str = "controllers.trishanku.org/last-push";
+
 /// The controller of heavens, for a manager.
 pub fn controller(manager: &Manager, images: Images, clock: Clock) -> Controller<Heavens> {
     let heavens = Heavens::new(manager, images, clock);
-    let (users, maps) = (heavens.secrets_used(), heavens.maps_used());
+    let (users, maps, followers) = (heavens.secrets_used(), heavens.maps_used(), heavens.remotes_used());
     Controller::new("trishankuheaven", heavens)
         .owns_kind(&workload::kind())
         .owns::<ConfigMap>()
@@ -50,4 +59,9 @@ pub fn controller(manager: &Manager, images: Images, clock: Clock) -> Controller
             },
         )
         .watches(move |map: &ConfigMap| maps.of(&Key::of(map)))
+        .watches(move |repository: &GitHubRepository| {
+            let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
+            let urls = public::urls(repository).into_iter();
+            urls.flat_map(|url| followers.of(&Key::namespaced(namespace, &url))).collect()
+        })
 }

@@ -7,21 +7,27 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Servi
 use k8s_openapi::jiff::Timestamp;
 use kube::core::DynamicObject;
 use time::OffsetDateTime;
-use trishanku_api::{AVAILABLE, BranchStatus, CERTIFICATES_READY, TrishankuHeaven, TrishankuHeavenStatus};
+use trishanku_api::{
+    AVAILABLE, BranchStatus, CERTIFICATES_READY, GitHubRepository, TrishankuHeaven, TrishankuHeavenStatus,
+};
 use trishanku_framework::apply::Set;
 use trishanku_framework::cache::Cache;
 use trishanku_framework::status::{Report, Writer};
-use trishanku_framework::{Context, Failure as _, Key, Manager, Next, Reconciler};
-use trishanku_sidecars::plan::{EntryPoints, Images, Place, heaven, host_port};
+use trishanku_framework::{CleanedUp, Context, Failure as _, Key, Manager, Next, Reconciler};
+use trishanku_observe::Observer;
+use trishanku_sidecars::plan::{EntryPoints, Images, Place, heaven, host_port, show};
 use trishanku_sidecars::uses::Uses;
 use trishanku_sidecars::workload::{self, HEAVEN, State};
-use trishanku_sidecars::{names, objects, pod};
+use trishanku_sidecars::{STATUS_PORT, names, objects, pod};
 
 use crate::certificates::{Terms, User, issue};
-use crate::{Clock, Error, FINGERPRINT, REISSUE_BEFORE, secrets};
+use crate::shows::Shows;
+use crate::{Clock, DELETE_UNPUSHED, Error, FINALIZER, FINGERPRINT, REISSUE_BEFORE, ending, public, secrets};
 
 /// Looked at again after this time at the latest: a timer must not be as long as a certificate lives.
 const LONGEST: Duration = Duration::from_hours(10);
+/// How often it is asked whether the last push was made.
+const LAST_PUSH: Duration = Duration::from_secs(3);
 
 /// Makes heavens as their manifests say.
 pub struct Heavens {
@@ -33,6 +39,9 @@ pub struct Heavens {
     deployments: Arc<Cache<DynamicObject>>,
     secrets_used: Arc<Uses>,
     maps_used: Arc<Uses>,
+    repositories: Arc<Cache<GitHubRepository>>,
+    remotes_used: Arc<Uses>,
+    observer: Observer<Shows>,
     status: Writer,
     images: Images,
     clock: Clock,
@@ -57,6 +66,13 @@ impl Heavens {
             claims: manager.cache(),
             services: manager.cache(),
             deployments: manager.cache_of(&workload::kind(), None),
+            repositories: manager.cache(),
+            remotes_used: Arc::default(),
+            observer: Observer::new(
+                Shows { secrets: manager.cache() },
+                manager.cache(),
+                manager.cache_selecting(HEAVEN),
+            ),
             secrets_used: Arc::default(),
             maps_used: Arc::default(),
             status,
@@ -71,6 +87,23 @@ impl Heavens {
 
     pub(crate) fn maps_used(&self) -> Arc<Uses> {
         self.maps_used.clone()
+    }
+
+    pub(crate) fn remotes_used(&self) -> Arc<Uses> {
+        self.remotes_used.clone()
+    }
+
+    /// Refuses to store Secrets where everybody reads them.
+    fn keep_secrets(&self, object: &TrishankuHeaven, key: &Key) -> Result<(), Error> {
+        let remotes = public::remotes(&object.spec);
+        self.remotes_used.note(key, remotes.iter().map(String::as_str));
+        if remotes.is_empty() {
+            return Ok(());
+        }
+        let keys = self.repositories.keys().into_iter().filter(|found| found.namespace() == key.namespace());
+        let repositories: Vec<_> = keys.filter_map(|found| self.repositories.get(&found)).collect();
+        let repositories: Vec<_> = repositories.iter().map(AsRef::as_ref).collect();
+        public::leak(&object.spec, &repositories).map_or(Ok(()), |how| Err(Error::Public(how)))
     }
 
     async fn converge(&self, object: &TrishankuHeaven, context: &Context, seen: &mut Seen) -> Result<(), Error> {
@@ -91,6 +124,7 @@ impl Heavens {
         }
         set.prune(&self.maps).await?;
         if !skips_app {
+            self.keep_secrets(object, &context.key)?;
             let app = spec.app.as_ref().ok_or(Error::Field("app, or skip.app,"))?;
             if let Some(claim) = objects::claim(name, spec.gitcd.as_ref()) {
                 set.apply(claim, &self.claims).await?;
@@ -100,10 +134,16 @@ impl Heavens {
             }
             let entry_points = self.entry_points(&context.key, &map, skips_entry_points)?;
             let place = Place::pod().with_ports(pod::ports(&app.pod_template, host_port(spec)?)?);
-            let plan = heaven(name, spec, &self.images, &place, &entry_points)?;
+            let mut plan = heaven(name, spec, &self.images, &place, &entry_points)?;
+            let ports = place.ports;
+            let taken = [ports.gitcd, ports.events, ports.events_peers, ports.apiserver];
+            let taken: Vec<u16> = taken.into_iter().chain(host_port(spec)?).collect();
+            let status_port = pod::status_port(&app.pod_template, &taken)?;
+            show(&mut plan, &place, status_port, &named.kubernetes);
             let template = pod::render(&plan, &app.pod_template)?;
             let replicas = if spec.suspend == Some(true) { 0 } else { app.replicas.unwrap_or(1) };
-            let annotations = [(FINGERPRINT, fingerprint.as_str())];
+            let status_port = status_port.to_string();
+            let annotations = [(FINGERPRINT, fingerprint.as_str()), (STATUS_PORT, status_port.as_str())];
             let deployment =
                 workload::deployment(&names::heaven(name), (HEAVEN, name), replicas, template, &annotations);
             let key = Key::namespaced(context.key.namespace().unwrap_or_default(), &names::heaven(name));
@@ -192,8 +232,8 @@ impl Heavens {
         }
         let git = object.spec.gitcd.as_ref().and_then(|gitcd| gitcd.git.as_ref());
         let data = git.and_then(|git| git.branches.as_ref()).and_then(|branches| branches.data.clone());
-        let branch =
-            BranchStatus { name: data.unwrap_or_else(|| "main".to_owned()), ..status.branch.unwrap_or_default() };
+        // The rest of it is the observer's to tell.
+        let branch = BranchStatus { name: data.unwrap_or_else(|| "main".to_owned()), ..BranchStatus::default() };
         status.branch = (!skips_app).then_some(branch);
         status
     }
@@ -266,6 +306,7 @@ impl Reconciler for Heavens {
         if object.metadata.deletion_timestamp.is_some() {
             return Ok(Next::Change);
         }
+        self.observer.follow(&context.key, &context.client);
         let mut seen = Seen::default();
         let result = self.converge(&object, &context, &mut seen).await;
         // Who looks at a heaven that fails wants to know why, so it is told in either case.
@@ -273,12 +314,46 @@ impl Reconciler for Heavens {
         let status = Self::status(&object, &seen);
         // A race is over before anybody could read of it.
         if !matches!(result, Err(Error::Raced(_))) {
-            self.status.write(&context.client, &self.objects, &object, object.status.as_ref(), status, &report).await?;
+            let mut before = object.status.clone();
+            if let Some(branch) = before.as_mut().and_then(|before| before.branch.as_mut()) {
+                *branch = BranchStatus { name: std::mem::take(&mut branch.name), ..BranchStatus::default() };
+            }
+            self.status.write(&context.client, &self.objects, &object, before.as_ref(), status, &report).await?;
         }
         result?;
         let until = seen.look_again.map(|time| time - (self.clock)());
         Ok(until.map_or(Next::Change, |until| {
             Next::After(Duration::try_from(until).unwrap_or_default().clamp(Duration::from_secs(1), LONGEST))
         }))
+    }
+
+    fn finalizer(&self) -> Option<&str> {
+        Some(FINALIZER)
+    }
+
+    async fn clean_up(&self, object: Arc<TrishankuHeaven>, context: Context) -> Result<CleanedUp, Error> {
+        let key = &context.key;
+        if ending::pushes(&object) {
+            let asked = if self.observer.has_pod(key) { Some(self.observer.ask(key).await) } else { None };
+            let last = self.observer.latest(key).map(|observed| observed.branch);
+            let asked = asked.as_ref().map(Result::as_ref);
+            if let Some(why) = ending::waits(ending::keeps(&object), asked, last.as_ref()) {
+                let message = format!("{why}; to delete it nevertheless, annotate it with {DELETE_UNPUSHED}=true");
+                let mut status = object.status.clone().unwrap_or_default();
+                let mut before = object.status.clone();
+                // The observer's.
+                for branch in
+                    [Some(&mut status), before.as_mut()].into_iter().flatten().filter_map(|of| of.branch.as_mut())
+                {
+                    *branch = BranchStatus { name: std::mem::take(&mut branch.name), ..BranchStatus::default() };
+                }
+                let report = Report::reconciling("WaitingForLastPush", message);
+                self.status.write(&context.client, &self.objects, &object, before.as_ref(), status, &report).await?;
+                return Ok(CleanedUp::NotYet(LAST_PUSH));
+            }
+        }
+        self.observer.forget(key);
+        self.remotes_used.note(key, []);
+        Ok(CleanedUp::Yes)
     }
 }

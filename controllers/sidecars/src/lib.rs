@@ -27,6 +27,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+/// The annotation of pods that says at which port their gitcd shows its status.
+pub const STATUS_PORT: &str = "controllers.trishanku.org/status-port";
+
 pub mod names;
 pub mod objects;
 pub mod plan;

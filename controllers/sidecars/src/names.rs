@@ -58,6 +58,11 @@ pub fn merge(name: &str) -> String {
     format!("{name}-automerge")
 }
 
+/// The Secret with which an `AutomatedMerge` is asked how it is.
+pub fn merge_status(name: &str) -> String {
+    format!("{name}-automerge-status")
+}
+
 /// The claim of a repository that outlives its pod, if it is made here.
 pub fn repository_claim(name: &str) -> String {
     format!("{name}-repo")

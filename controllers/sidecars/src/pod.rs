@@ -13,6 +13,8 @@ use crate::plan::{Content, Folder, Look, Mount, Plan, Ports, Probe, Probes, Run,
 /// Whom what is injected runs as: nobody that an image has a name for.
 const USER: u32 = 65532;
 const KUBECONFIG: &str = "trishanku-kubeconfig";
+/// Where gitcd shows its status, unless somebody is there.
+const STATUS_FROM: u16 = 2481;
 
 /// The template with everything of the plan.
 ///
@@ -57,6 +59,29 @@ pub fn ports(template: &Value, taken: Option<u16>) -> Result<Ports, JsonError> {
     match inject_json(template, look) {
         // Whatever else is wrong with it, rendering says.
         Ok(_) | Err(JsonError::Inject(_)) => Ok(ports),
+        Err(error) => Err(error),
+    }
+}
+
+/// The port at which gitcd shows its status: one that nobody in the template has, nor is `taken`.
+///
+/// # Errors
+/// [`JsonError::Template`].
+pub fn status_port(template: &Value, taken: &[u16]) -> Result<u16, JsonError> {
+    let mut found = STATUS_FROM;
+    let look = |injector: Injector| {
+        injector.with(|pod| {
+            let mut container = pod.container("trishanku-ports", "none");
+            for number in taken {
+                container.port(format!("t{number}"), *number);
+            }
+            found = container.port_near("a", STATUS_FROM).number();
+            container.add();
+        })
+    };
+    match inject_json(template, look) {
+        // Whatever else is wrong with it, rendering says.
+        Ok(_) | Err(JsonError::Inject(_)) => Ok(found),
         Err(error) => Err(error),
     }
 }

@@ -91,7 +91,7 @@ fn entry<'v>(value: &'v mut Value, field: &str) -> &'v mut Value {
 }
 
 /// A name as the value of a label, which is shorter.
-pub(crate) fn label_value(name: &str) -> String {
+pub fn label_value(name: &str) -> String {
     const LONGEST: usize = 63;
     const KEPT: usize = 46;
     if name.len() <= LONGEST {

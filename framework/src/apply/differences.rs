@@ -4,6 +4,8 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use crate::inject::quantity;
+
 /// A field that is not as it is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
@@ -37,7 +39,7 @@ fn compare(wanted: &Value, live: Option<&Value>, path: &mut String, found: &mut 
             }
         }
         (Value::Array(wanted), Some(Value::Array(live))) => lists(wanted, live, path, found),
-        (wanted, Some(live)) if same(wanted, live) => {}
+        (wanted, Some(live)) if same(wanted, live) || same_amount(wanted, live, path) => {}
         (wanted, live) => {
             found.push(Difference { path: path.clone(), is: live.cloned(), wanted: wanted.clone() });
         }
@@ -69,6 +71,19 @@ pub(super) fn is_key(key: &str, elements: &[Value]) -> bool {
     let is_name =
         |element: &Value| element.get(key).and_then(Value::as_str).is_some_and(|name| seen.insert(name.to_owned()));
     !elements.is_empty() && elements.iter().all(is_name)
+}
+
+/// Quantities are written by an apiserver in its own way: one that was not asked for in that way would be sent again and again.
+fn same_amount(wanted: &Value, live: &Value, path: &str) -> bool {
+    let is_quantity =
+        path.contains("resources.requests.") || path.contains("resources.limits.") || path.ends_with(".sizeLimit");
+    // Users write `cpu: 1` too.
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    is_quantity && text(wanted).zip(text(live)).is_some_and(|(wanted, live)| quantity::is_same(&wanted, &live))
 }
 
 /// Numbers may be written in several ways. Only as integers are large ones told apart.
@@ -108,6 +123,20 @@ mod tests {
         ] {
             assert_eq!(paths(&wanted, &live), expected, "{wanted}");
         }
+    }
+
+    #[test]
+    fn quantities_are_the_same_however_they_are_written() {
+        let resources = |cpu: Value, memory: &str| json!({"c": [{"name": "a", "resources": {"requests": {"cpu": cpu}, "limits": {"memory": memory}}}], "v": {"sizeLimit": memory}});
+        let live = resources(json!("1"), "1Gi");
+        assert_eq!(paths(&resources(json!("1000m"), "1024Mi"), &live), [""; 0]);
+        assert_eq!(paths(&resources(json!(1), "1Gi"), &live), [""; 0]);
+        assert_eq!(paths(&resources(json!("1001m"), "1Gi"), &live), ["c[a].resources.requests.cpu"]);
+        assert_eq!(
+            paths(&json!({"version": "1.0"}), &json!({"version": "1"})),
+            ["version"],
+            "not everything is a quantity"
+        );
     }
 
     #[test]

@@ -82,7 +82,7 @@ mod pod;
 mod port;
 mod probe;
 mod problem;
-mod quantity;
+pub(crate) mod quantity;
 mod recognise;
 mod reference;
 mod security;

@@ -1,7 +1,7 @@
 //! Quantities (`100m`, `1.5Gi`, `1e3`), which an apiserver writes in its own way.
 
 /// Whether two quantities are the same amount, however they are written. What is no quantity is the same as itself only.
-pub(super) fn is_same(one: &str, other: &str) -> bool {
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
     one == other || nanos(one).is_some_and(|amount| nanos(other) == Some(amount))
 }
 

@@ -59,7 +59,11 @@ impl Address {
         }
     }
 
-    pub(super) async fn listen(self) -> std::io::Result<Option<TcpListener>> {
+    /// Takes the port; nothing if it is to be nowhere.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub async fn listen(self) -> std::io::Result<Option<TcpListener>> {
         let listener = match self {
             Self::Off => return Ok(None),
             Self::One(address) => TcpListener::bind(address).await?,

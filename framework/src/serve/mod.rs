@@ -60,6 +60,11 @@ pub struct Addresses {
     pub debug: Address,
 }
 
+/// The page with the figures, at `/metrics`, for those who serve it themselves: to whom they like.
+pub fn figures(metrics: &Metrics) -> Router {
+    scrape::pages(metrics)
+}
+
 /// Why there are no pages.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -1,6 +1,7 @@
 //! Flags, environment and configuration file, and what they start.
 
 mod age;
+mod certificates;
 mod duration;
 mod etcd_flags;
 mod file;
@@ -25,6 +26,7 @@ use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
+use self::certificates::Certificates;
 use self::origin::Origins;
 use crate::config::{Branches, ConfigError, PerBranch};
 use crate::git::branch;

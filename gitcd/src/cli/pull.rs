@@ -7,7 +7,7 @@ use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Common, duration, per_branch};
-use crate::config::{ConfigError, PerBranch};
+use crate::config::{ConfigError, PerBranch, listen_urls};
 use crate::gateway::Origins;
 use crate::merge::Policy;
 use crate::merge::scope::{EVERYTHING, NOTHING, Scope};
@@ -277,6 +277,22 @@ pub(super) struct Args {
     common: Common,
     #[command(flatten)]
     flags: Flags,
+    #[arg(
+        long,
+        env = "GITCD_LISTEN_METRICS_URLS",
+        value_name = "MAP",
+        help = "Where /status, /metrics and /health are; several URLs are separated by ';' [default: none]"
+    )]
+    listen_metrics_urls: Option<String>,
+    /// Certificates for that (PEM files)
+    #[arg(long, env = "GITCD_TLS_CERT", value_name = "MAP")]
+    tls_cert: Option<String>,
+    /// Their keys (PEM files)
+    #[arg(long, env = "GITCD_TLS_KEY", value_name = "MAP")]
+    tls_key: Option<String>,
+    /// Require client certificates of the authorities in these PEM files
+    #[arg(long, env = "GITCD_TLS_TRUSTED_CA_CERTS", value_name = "MAP")]
+    tls_trusted_ca_certs: Option<String>,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -291,7 +307,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
     let branches = args.common.branches()?;
     let remotes = args.flags.read()?;
-    let names = branches.names(&[remotes.names()]);
+    let pages = per_branch("listen-metrics-urls", args.listen_metrics_urls.as_deref())?;
+    let files = super::Certificates::of(
+        args.tls_cert.as_deref(),
+        args.tls_key.as_deref(),
+        args.tls_trusted_ca_certs.as_deref(),
+    )?;
+    let names = branches.names(&[remotes.names(), &pages]);
     branches.check(&names)?;
     let mut configs = Vec::new();
     for name in &names {
@@ -303,6 +325,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
         configs.push(server::Config {
             branch: branches.branch(name),
             listen: Vec::new(),
+            listen_pages: listen_urls("listen-metrics-urls", pages.of(name).unwrap_or_default())?,
             advertise: Vec::new(),
             advertise_peer: Vec::new(),
             cluster_id: None,
@@ -318,7 +341,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
             retention: None,
             transport: server::Transport::default(),
             origins: Origins::default(),
-            tls: None,
+            tls: files.of_branch(name)?,
             pull,
             lease: None,
             served: Served::default(),

@@ -3,7 +3,6 @@
 mod etcd;
 mod lease;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -17,7 +16,7 @@ use crate::config::{DEFAULT_NAME, DEFAULT_PEER_URL, listen_urls, peer_urls};
 use crate::gateway::Origins;
 use crate::pull::owner::Served;
 use crate::server::{Config, ServeError, Server};
-use crate::{api, committer, store, telemetry, tls};
+use crate::{api, committer, store, telemetry};
 
 /// As in etcd: watchers must not be told more often.
 const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -40,6 +39,14 @@ pub(super) struct Args {
         help = "Where to listen for clients; several URLs are separated by ';' [default: http://127.0.0.1:2479 for a single branch]"
     )]
     listen_urls: Option<String>,
+    #[arg(
+        long,
+        env = "GITCD_LISTEN_METRICS_URLS",
+        value_name = "MAP",
+        help = "Where /status, /metrics and /health are too, and nothing else; several URLs are separated by ';'. For https, with the \
+                certificates of --tls-cert and its like [default: none]"
+    )]
+    listen_metrics_urls: Option<String>,
     /// What members tell clients; several URLs are separated by ';' [default: the addresses listened on]
     #[arg(long, env = "GITCD_ADVERTISE_CLIENT_URLS", value_name = "MAP")]
     advertise_client_urls: Option<String>,
@@ -274,32 +281,27 @@ fn quota(bytes: i64) -> u64 {
 fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let branches = args.common.branches()?;
     let listen = per_branch("listen-urls", args.listen_urls.as_deref())?;
+    let listen_pages = per_branch("listen-metrics-urls", args.listen_metrics_urls.as_deref())?;
     let advertise = per_branch("advertise-client-urls", args.advertise_client_urls.as_deref())?;
     let peers = per_branch("initial-advertise-peer-urls", args.initial_advertise_peer_urls.as_deref())?;
     let clusters = per_branch("cluster-ids", args.cluster_ids.as_deref())?;
     let members = per_branch("member-ids", args.member_ids.as_deref())?;
-    let certs = per_branch("tls-cert", args.tls_cert.as_deref())?;
-    let keys = per_branch("tls-key", args.tls_key.as_deref())?;
-    let authorities = per_branch("tls-trusted-ca-certs", args.tls_trusted_ca_certs.as_deref())?;
-    let files = |name: &str| match (certs.of(name), keys.of(name)) {
-        (Some(cert), Some(key)) => {
-            let trusted_ca = authorities.of(name).map(PathBuf::from);
-            Ok(Some(tls::Files { cert: cert.into(), key: key.into(), trusted_ca }))
-        }
-        // A server that was told to ask for certificates must not listen to everybody.
-        (None, None) if authorities.of(name).is_none() => Ok(None),
-        _ => bail!("branch {name:?}: --tls-cert and --tls-key belong together, and --tls-trusted-ca-certs needs both"),
-    };
+    let files = super::Certificates::of(
+        args.tls_cert.as_deref(),
+        args.tls_key.as_deref(),
+        args.tls_trusted_ca_certs.as_deref(),
+    )?;
     let (remotes, leases) = (args.pull.read()?, args.lease.read()?);
     let maps = [
         &listen,
+        &listen_pages,
         &advertise,
         &peers,
         &clusters,
         &members,
-        &certs,
-        &keys,
-        &authorities,
+        &files.certs,
+        &files.keys,
+        &files.authorities,
         remotes.names(),
         leases.names(),
     ];
@@ -319,7 +321,8 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
             let by = if remotes.names().of(name).is_some() { ", which --remote-names names," } else { "" };
             bail!("branch {name:?}{by} has no URL in --listen-urls");
         }
-        let tls = files(name)?;
+        let tls = files.of_branch(name)?;
+        let pages = listen_urls("listen-metrics-urls", listen_pages.of(name).unwrap_or_default())?;
         if tls.is_none() && urls.iter().any(|url| url.tls) {
             bail!("branch {name:?} has an https URL in --listen-urls; that needs --tls-cert and --tls-key");
         }
@@ -329,6 +332,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
         configs.push(Config {
             branch,
             listen: urls,
+            listen_pages: pages,
             advertise: advertise
                 .of(name)
                 .unwrap_or_default()

@@ -67,6 +67,7 @@ impl Branch {
         let config = Config {
             branch,
             listen: vec![Listen { flag: "listen-urls", address: free_address(), tls: false }],
+            listen_pages: Vec::new(),
             advertise: Vec::new(),
             advertise_peer: Vec::new(),
             cluster_id: None,

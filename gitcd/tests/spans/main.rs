@@ -42,6 +42,7 @@ fn config(repository: &std::path::Path) -> Config {
             committer_email: "gitcd@localhost".into(),
         },
         listen: vec![Listen { flag: "listen-urls", address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), tls: false }],
+        listen_pages: Vec::new(),
         advertise: Vec::new(),
         advertise_peer: Vec::new(),
         cluster_id: None,

@@ -12,6 +12,7 @@ mod driver;
 mod graph;
 mod merge_file;
 mod page;
+mod pages;
 mod rejected;
 mod work;
 

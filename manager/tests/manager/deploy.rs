@@ -47,7 +47,7 @@ async fn a_strict_apiserver_takes_everything() {
     let (default, samples) =
         (deploy().join("default").display().to_string(), deploy().join("samples").display().to_string());
     // A trial makes nothing, so what others need has to be there before.
-    run(&["apply", "--filename", &deploy().join("default/namespace.yaml").display().to_string()]);
+    run(&["apply", "--filename", &deploy().join("namespace/namespace.yaml").display().to_string()]);
     run(&["apply", "--server-side", "--kustomize", &deploy().join("crd").display().to_string()]);
     for folder in [&default, &samples] {
         let shown = run(&["kustomize", folder]);
@@ -68,4 +68,52 @@ async fn a_strict_apiserver_takes_everything() {
     let applied = kubectl(&cluster, &["apply", "--server-side", "--kustomize", &default]);
     let warned = String::from_utf8_lossy(&applied.stderr).into_owned();
     assert!(applied.status.success() && !warned.contains("PodSecurity"), "{warned}");
+}
+
+/// As much of the definition of Prometheus' operator as is needed to be asked.
+const SERVICE_MONITORS: &str = r#"{
+    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "metadata": {"name": "servicemonitors.monitoring.coreos.com"},
+    "spec": {
+        "group": "monitoring.coreos.com", "scope": "Namespaced", "names": {"kind": "ServiceMonitor", "plural": "servicemonitors"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+            "type": "object", "x-kubernetes-preserve-unknown-fields": true
+        }}}]
+    }
+}"#;
+
+#[tokio::test]
+async fn a_strict_apiserver_takes_every_overlay() {
+    let cluster = TestCluster::start().await.unwrap();
+    let run = |arguments: &[&str]| {
+        let output = kubectl(&cluster, arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let monitors = folder.path().join("monitors.json");
+    std::fs::write(&monitors, SERVICE_MONITORS).unwrap();
+    run(&["apply", "--filename", &monitors.display().to_string()]);
+    run(&["apply", "--filename", &deploy().join("namespace/namespace.yaml").display().to_string()]);
+    run(&["wait", "--for=condition=Established", "crd/servicemonitors.monitoring.coreos.com"]);
+    let table = [
+        ("cluster-wide", "clusterrole.rbac.authorization.k8s.io/trishanku-manager"),
+        ("namespaced", "role.rbac.authorization.k8s.io/trishanku-manager"),
+        ("high-availability", "poddisruptionbudget.policy/trishanku-manager"),
+        ("monitoring", "servicemonitor.monitoring.coreos.com/trishanku-manager"),
+        ("tracing", "deployment.apps/trishanku-manager"),
+    ];
+    for (overlay, object) in table {
+        let folder = deploy().join("overlays").join(overlay).display().to_string();
+        let told = run(&["apply", "--server-side", "--kustomize", &folder, "--dry-run=server", "--validate=strict"]);
+        assert!(told.contains(object), "{overlay}: {told}");
+        let shown = run(&["kustomize", &folder]);
+        let is_all = match overlay {
+            "namespaced" => !shown.contains("kind: ClusterRole") && shown.contains("--namespaces=$(POD_NAMESPACE)"),
+            "high-availability" => shown.contains("replicas: 3") && shown.contains("topologySpreadConstraints"),
+            "tracing" => shown.contains("OTEL_EXPORTER_OTLP_ENDPOINT") && shown.contains("POD_NAMESPACE"),
+            _ => true,
+        };
+        assert!(is_all, "{overlay}: {shown}");
+    }
 }

@@ -51,6 +51,17 @@ impl Manager {
         answered.await.unwrap()
     }
 
+    /// What is answered to who asks for figures with a token, or without: the code, then the page.
+    pub(crate) fn figures(&self, token: Option<&str>) -> String {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--insecure", "--write-out", "%{stderr}%{http_code}"]);
+        if let Some(token) = token {
+            curl.arg("--header").arg(format!("authorization: Bearer {token}"));
+        }
+        let output = curl.arg(format!("https://{}:8080/metrics", self.host)).output().unwrap();
+        [output.stderr, output.stdout].map(|text| String::from_utf8_lossy(&text).into_owned()).join("\n")
+    }
+
     fn ask(&self, port: u16, path: &str) -> std::io::Result<String> {
         let (mut stream, mut answer) = (TcpStream::connect((self.host.as_str(), port))?, String::new());
         write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.host)?;

@@ -55,7 +55,23 @@ async fn samples_are_set_up_with_the_rights_that_are_deployed_and_whoever_leads(
     wait::until_object(&services, "kube-scheduler-git", "it is there", |_: &k8s_openapi::api::core::v1::Service| true)
         .await
         .unwrap();
-    let figures = first.page(8080, "/metrics").await;
+    // Figures are for whom the cluster lets read them.
+    let bind = ["create", "clusterrolebinding", "scraper", "--clusterrole=trishanku-metrics-reader"];
+    let account = format!("--serviceaccount={namespace}:scraper");
+    for name in ["scraper", "stranger"] {
+        let made = kubectl(&cluster, &["create", "serviceaccount", name, "--namespace", &namespace]);
+        assert!(made.status.success(), "{made:?}");
+    }
+    assert!(kubectl(&cluster, &[&bind[..], &[account.as_str()]].concat()).status.success());
+    let token = |name: &str| {
+        let token = kubectl(&cluster, &["create", "token", name, "--namespace", &namespace]);
+        assert!(token.status.success(), "{token:?}");
+        String::from_utf8(token.stdout).unwrap().trim().to_owned()
+    };
+    assert!(first.figures(None).starts_with("401") && first.figures(Some("nonsense")).starts_with("401"));
+    assert!(first.figures(Some(&token("stranger"))).starts_with("403"));
+    let figures = first.figures(Some(&token("scraper")));
+    assert!(figures.starts_with("200"), "{figures}");
     assert!(figures.contains(r#"controller_runtime_reconcile_total{controller="trishankuheaven""#), "{figures}");
 
     let second = Manager::start(&cluster, USER, &arguments);

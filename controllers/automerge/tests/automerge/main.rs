@@ -39,6 +39,7 @@ async fn a_merge_becomes_a_deployment_that_is_kept_as_it_should_be() {
     let running = tokio::spawn(manager.controller(controller).run(async { drop(stopped.await) }));
     let merges: Api<AutomatedMerge> = Api::namespaced(client.clone(), &namespace);
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), &namespace);
+    let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(client.clone(), &namespace);
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
 
     // The entry points are those of a heaven: they are waited for, and not made.
@@ -74,6 +75,17 @@ async fn a_merge_becomes_a_deployment_that_is_kept_as_it_should_be() {
     merges.patch("cluster", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     assert_eq!(is(&merges, "cluster", "Ready", "False", "Suspended").await, "for now");
     assert_eq!(deployments.get("cluster-automerge").await.unwrap().spec.unwrap().replicas, Some(0));
+
+    // Its gitcd shows its status to who has its pair.
+    let pair = secrets.get("cluster-automerge-status").await.unwrap().data.unwrap();
+    assert!(pair["tls.crt"] == pair["ca.crt"] && pair.contains_key("tls.key"));
+    let pod = deployment.spec.as_ref().unwrap().template.clone();
+    assert_eq!(pod.metadata.unwrap().annotations.unwrap()["controllers.trishanku.org/status-port"], "2481");
+    let arguments = pod.spec.unwrap().containers[0].args.clone().unwrap();
+    assert!(
+        arguments.iter().any(|argument| argument == "--listen-metrics-urls=default=https://0.0.0.0:2481"),
+        "{arguments:?}"
+    );
 
     // One that names no entry points has its own.
     let mut own = sample.clone();

@@ -67,3 +67,30 @@ async fn what_is_somebody_elses_is_left_alone_and_told() {
     assert_eq!(world.maps().get("a-entrypoints").await.unwrap().data.unwrap()["x"], "theirs");
     world.stop().await;
 }
+
+#[tokio::test]
+async fn a_quantity_that_the_apiserver_writes_otherwise_is_not_sent_again() {
+    let mut world = World::new().await;
+    let mut spec = spec();
+    let resources = json!({"requests": {"cpu": "1000m", "memory": "1024Mi"}, "limits": {"memory": "1.5Gi"}});
+    spec["gitcd"] = json!({"resources": resources, "storage": {"sizeLimit": "1024Mi"}});
+    spec["apiserver"] = json!({"resources": {"requests": {"cpu": "1000m"}}});
+    spec["app"]["podTemplate"]["spec"]["containers"][0]["resources"] = resources;
+    world.apply("a", &spec).await;
+    world.is("a", "Ready", "False", "NotObserved").await;
+    let settled = world.deployments().get("a-heaven").await.unwrap().metadata;
+    let written = |world: &World| world.writes().into_iter().filter(|write| write.contains("deployments")).count();
+    let before = written(&world);
+    for turn in 0..3 {
+        world.patch("a", json!({"spec": {"suspendReason": format!("turn {turn}")}})).await;
+        world.is("a", "Ready", "False", "NotObserved").await;
+    }
+    // Also by one that begins and knows nothing of what was sent.
+    world.stop().await;
+    world.start();
+    world.patch("a", json!({"spec": {"suspendReason": "the last turn"}})).await;
+    world.is("a", "Ready", "False", "NotObserved").await;
+    assert_eq!(written(&world), before, "{:?}", world.writes());
+    assert_eq!(world.deployments().get("a-heaven").await.unwrap().metadata.resource_version, settled.resource_version);
+    world.stop().await;
+}

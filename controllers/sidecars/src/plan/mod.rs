@@ -14,6 +14,7 @@ mod error;
 mod etcd;
 pub(crate) mod gitcd;
 mod place;
+mod shown;
 mod step;
 
 use trishanku_api::{AutomatedMergeSpec, Gitcd, TrishankuHeavenSpec};
@@ -22,6 +23,7 @@ pub use self::apiserver::SERVICE_RANGE;
 use self::branch::Branch;
 pub use self::error::PlanError;
 pub use self::place::{Images, Place, Ports};
+pub use self::shown::{STATUS, show};
 pub use self::step::{Content, Environment, Folder, Image, Look, Mount, Probe, Probes, Resources, Run, Step};
 use crate::names;
 

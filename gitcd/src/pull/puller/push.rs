@@ -32,6 +32,8 @@ impl Puller {
         let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
         let data = self.joiner.head().data;
         if there.own == Some(data) {
+            // Also if another process has brought it there.
+            self.statuses.change(&remote.name, |status| status.pushed = Some(data.to_string()));
             // A jump of revisions is in the metadata only, and must not be made twice.
             return self.push_metadata(remote, &link, there).await.map(|()| None);
         }
@@ -40,6 +42,7 @@ impl Puller {
         {
             if self.joiner.is_ancestor(data, own).await? {
                 // It has all of ours, and nothing that we take.
+                self.statuses.change(&remote.name, |status| status.pushed = Some(data.to_string()));
                 return self.push_metadata(remote, &link, there).await.map(|()| None);
             }
             // It moved on there: what it has comes first.

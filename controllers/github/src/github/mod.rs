@@ -1,0 +1,360 @@
+//! GitHub's REST API: transport and authentication are octocrab's, what an answer means is said here.
+
+mod error;
+mod pace;
+mod transport;
+
+use std::time::Duration;
+
+use http::header::{ACCEPT, CONTENT_TYPE, DATE, ETAG, IF_NONE_MATCH, LOCATION, USER_AGENT};
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Limited as LimitedBody};
+use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::fmt::rfc2822;
+use octocrab::Octocrab;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+pub use self::error::CallError;
+pub use self::pace::Limited;
+use self::pace::Pace;
+pub(crate) use self::transport::Access;
+pub use self::transport::AccessError;
+use crate::Terms;
+use crate::repository::Repository;
+
+/// The version of the API whose answers are understood here.
+const API_VERSION: &str = "2022-11-28";
+/// No answer to what is asked here is longer.
+const MOST_BYTES: usize = 4 << 20;
+/// As much of a message as is of use to a reader.
+const MOST_CHARACTERS: usize = 500;
+
+/// GitHub as the holder of one token sees it.
+pub struct Client {
+    octocrab: Octocrab,
+    access: Access,
+    pace: Pace,
+    patience: Duration,
+    login: tokio::sync::Mutex<Option<String>>,
+}
+
+/// What a look at a repository finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// It is as it was at the last look.
+    Unchanged,
+    /// It is there.
+    Found {
+        /// The repository.
+        repository: Box<Repository>,
+        /// By what the next look asks whether it has changed.
+        etag: Option<String>,
+    },
+    /// It is not there, or the token may not see it.
+    Missing {
+        /// When that was, by the server's clock.
+        at: Option<Timestamp>,
+    },
+}
+
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Client {
+    /// Needs a runtime.
+    ///
+    /// # Errors
+    /// [`AccessError`]: the token, the address or the certificates cannot be used.
+    pub(crate) fn new(access: Access, terms: &Terms) -> Result<Self, AccessError> {
+        let octocrab = access.connect()?;
+        let pace = Pace::new(terms.clone());
+        Ok(Self { octocrab, access, pace, patience: terms.patience, login: tokio::sync::Mutex::default() })
+    }
+
+    /// Whether anything may be asked now.
+    ///
+    /// # Errors
+    /// For how long not.
+    pub fn check(&self) -> Result<(), Limited> {
+        self.pace.check()
+    }
+
+    /// Who has the token. Asked once.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn login(&self) -> Result<String, CallError> {
+        let mut login = self.login.lock().await;
+        if let Some(login) = &*login {
+            return Ok(login.clone());
+        }
+        let what = "find out whose token it is";
+        let answer = self.ask(what, Method::GET, "/user", None, None).await?;
+        let answer = self.good(what, answer)?;
+        let found: Value = parsed(what, &answer.body)?;
+        let name = found["login"].as_str().ok_or_else(|| nonsense(what, "no login"))?.to_owned();
+        *login = Some(name.clone());
+        Ok(name)
+    }
+
+    /// Looks at a repository, wherever it was moved to.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn look(&self, owner: &str, name: &str, etag: Option<&str>) -> Result<Look, CallError> {
+        let what = format!("look at {owner}/{name}");
+        let mut answer = self.ask(&what, Method::GET, &format!("/repos/{owner}/{name}"), etag, None).await?;
+        if matches!(answer.status.as_u16(), 301 | 302 | 307 | 308) {
+            let location = answer.headers.get(LOCATION).and_then(|location| location.to_str().ok());
+            let path = location.and_then(|location| self.access.path_of(location));
+            let path = path.ok_or_else(|| nonsense(&what, "it points to another server"))?;
+            answer = self.ask(&what, Method::GET, &path, None, None).await?;
+        }
+        match answer.status {
+            StatusCode::NOT_MODIFIED => Ok(Look::Unchanged),
+            StatusCode::NOT_FOUND => Ok(Look::Missing { at: date(&answer.headers) }),
+            _ => {
+                let answer = self.good(&what, answer)?;
+                let etag = answer.headers.get(ETAG).and_then(|etag| etag.to_str().ok()).map(ToOwned::to_owned);
+                Ok(Look::Found { repository: Box::new(parsed(&what, &answer.body)?), etag })
+            }
+        }
+    }
+
+    /// Whether a repository has a branch.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn has_branch(&self, repository: &str, branch: &str) -> Result<bool, CallError> {
+        let what = format!("look at branch {branch:?} of {repository}");
+        let path = format!("/repos/{repository}/branches/{}", encoded(branch));
+        let answer = self.ask(&what, Method::GET, &path, None, None).await?;
+        match answer.status {
+            // A branch that was renamed is told of under its former name too.
+            StatusCode::NOT_FOUND | StatusCode::MOVED_PERMANENTLY => Ok(false),
+            _ => self.good(&what, answer).map(|_| true),
+        }
+    }
+
+    /// Makes a repository, in an organization or of the user.
+    ///
+    /// # Errors
+    /// [`CallError`]. After [`Unreachable`](CallError::Unreachable) and [`Unavailable`](CallError::Unavailable) it may have been made.
+    pub async fn create(&self, organization: Option<&str>, body: &Value) -> Result<Repository, CallError> {
+        let name = body["name"].as_str().unwrap_or_default();
+        let (what, path) = match organization {
+            Some(organization) => (format!("create {organization}/{name}"), format!("/orgs/{organization}/repos")),
+            None => (format!("create {name}"), "/user/repos".to_owned()),
+        };
+        let answer = self.write(&what, Method::POST, &path, Some(body)).await?;
+        parsed(&what, &answer.body)
+    }
+
+    /// Changes fields of a repository.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn change(&self, repository: &str, body: &Value) -> Result<Repository, CallError> {
+        let fields: Vec<_> = body.as_object().into_iter().flatten().map(|(field, _)| field.as_str()).collect();
+        let what = format!("change {} of {repository}", fields.join(", "));
+        let answer = self.write(&what, Method::PATCH, &format!("/repos/{repository}"), Some(body)).await?;
+        parsed(&what, &answer.body)
+    }
+
+    /// Replaces the topics of a repository.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn set_topics(&self, repository: &str, topics: &[String]) -> Result<(), CallError> {
+        let (what, body) = (format!("change topics of {repository}"), json!({"names": topics}));
+        self.write(&what, Method::PUT, &format!("/repos/{repository}/topics"), Some(&body)).await.map(drop)
+    }
+
+    /// Deletes a repository, with everything in it. One that is not there is no error.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn delete(&self, repository: &str) -> Result<(), CallError> {
+        let what = format!("delete {repository}");
+        match self.write(&what, Method::DELETE, &format!("/repos/{repository}"), None).await {
+            Err(CallError::NotFound { .. }) => Ok(()),
+            answer => answer.map(drop),
+        }
+    }
+
+    async fn write(&self, what: &str, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, CallError> {
+        self.pace.turn().await?;
+        let answer = self.ask(what, method, path, None, body).await?;
+        self.good(what, answer)
+    }
+
+    async fn ask(
+        &self,
+        what: &str,
+        method: Method,
+        path: &str,
+        etag: Option<&str>,
+        body: Option<&Value>,
+    ) -> Result<Answer, CallError> {
+        self.pace.check()?;
+        let unreachable = |problem: String| CallError::Unreachable { what: what.to_owned(), problem };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(ACCEPT, "application/vnd.github+json, application/json;q=0.9")
+            .header("x-github-api-version", API_VERSION)
+            .header(USER_AGENT, concat!("trishanku-manager/", env!("CARGO_PKG_VERSION")));
+        if let Some(etag) = etag {
+            request = request.header(IF_NONE_MATCH, etag);
+        }
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let request = request
+            .body(body.map(ToString::to_string).unwrap_or_default())
+            .map_err(|error| unreachable(error.to_string()))?;
+        let exchange = async {
+            let response = self.octocrab.execute(request).await.map_err(|error| self.access.chain(&error))?;
+            let (parts, body) = response.into_parts();
+            let body =
+                LimitedBody::new(body, MOST_BYTES).collect().await.map_err(|error| self.access.chain(&*error))?;
+            Ok((parts, body.to_bytes()))
+        };
+        let (parts, body) = match timeout(self.patience, exchange).await {
+            Ok(exchanged) => exchanged.map_err(unreachable)?,
+            Err(_) => return Err(unreachable(format!("no answer within {:?}", self.patience))),
+        };
+        let answer =
+            Answer { status: parts.status, headers: parts.headers, body: String::from_utf8_lossy(&body).into_owned() };
+        tracing::debug!(what, status = answer.status.as_u16(), "GitHub was asked");
+        match self.pace.learn(answer.status, &answer.headers, &answer.body) {
+            Some(limited) => Err(limited.into()),
+            None => Ok(answer),
+        }
+    }
+
+    /// An answer that is a success, or why it is none.
+    fn good(&self, what: &str, answer: Answer) -> Result<Answer, CallError> {
+        let (status, what) = (answer.status, what.to_owned());
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let message = self.access.without_token(&message(&answer.body));
+        let header = |name: &str| answer.headers.get(name).and_then(|value| value.to_str().ok());
+        Err(match status.as_u16() {
+            401 => CallError::Unauthorized { what, message },
+            403 => CallError::Forbidden { what, message, needs: self.access.without_token(&needs(&header)) },
+            404 | 410 => CallError::NotFound { what },
+            409 | 423 => CallError::Conflict { what, message },
+            400 | 422 => CallError::Refused { what, message },
+            408 | 500..=599 => {
+                let after = header("retry-after").and_then(|after| after.trim().parse().ok()).map(Duration::from_secs);
+                CallError::Unavailable { what, status: status.as_u16(), message, after }
+            }
+            code => CallError::Nonsense { what, problem: format!("code {code}: {message}") },
+        })
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("access", &self.access).finish_non_exhaustive()
+    }
+}
+
+/// What a token lacks, as the server says: classic tokens have scopes, fine-grained ones permissions.
+fn needs<'h>(header: &impl Fn(&str) -> Option<&'h str>) -> String {
+    let permissions = header("x-accepted-github-permissions").filter(|text| !text.is_empty());
+    let scopes = header("x-accepted-oauth-scopes").filter(|text| !text.is_empty());
+    match (permissions, scopes, header("x-oauth-scopes")) {
+        (Some(permissions), ..) => format!("; it needs the permissions {permissions}"),
+        (None, Some(scopes), has) => {
+            format!(
+                "; it needs one of the scopes {scopes} and has {}",
+                has.filter(|has| !has.is_empty()).unwrap_or("none")
+            )
+        }
+        (None, None, _) => String::new(),
+    }
+}
+
+/// What an answer says to people: GitHub's message with what is wrong in detail, or the beginning of anything else.
+fn message(body: &str) -> String {
+    let text = match serde_json::from_str::<Value>(body) {
+        Ok(value) => {
+            let mut text = value["message"].as_str().unwrap_or("no message").to_owned();
+            for error in value["errors"].as_array().into_iter().flatten() {
+                let detail = error["message"].as_str().or(error.as_str());
+                let detail = detail.map_or_else(
+                    || ["field", "code"].map(|of| error[of].as_str().unwrap_or_default()).join(" "),
+                    ToOwned::to_owned,
+                );
+                text = format!("{text}: {}", detail.trim());
+            }
+            text
+        }
+        Err(_) => body.split_whitespace().collect::<Vec<_>>().join(" "),
+    };
+    text.chars().take(MOST_CHARACTERS).collect()
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(what: &str, body: &str) -> Result<T, CallError> {
+    serde_json::from_str(body).map_err(|error| nonsense(what, &error.to_string()))
+}
+
+fn nonsense(what: &str, problem: &str) -> CallError {
+    CallError::Nonsense { what: what.to_owned(), problem: problem.to_owned() }
+}
+
+fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    rfc2822::parse(headers.get(DATE)?.to_str().ok()?).ok().map(|time| time.timestamp())
+}
+
+/// As one segment of a path.
+fn encoded(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut path, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => path.push(char::from(byte)),
+            _ => path.extend(['%'].into_iter().chain(format!("{byte:02X}").chars())),
+        }
+        path
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_what_github_says_to_people() {
+        let body = r#"{"message": "Validation Failed", "errors": [{"resource": "Repository", "field": "name", "code": "custom", "message": "name already exists on this account"}, {"field": "x", "code": "missing"}, "plain"]}"#;
+        assert_eq!(message(body), "Validation Failed: name already exists on this account: x missing: plain");
+        assert_eq!(message("<html>\n bad gateway</html>"), "<html> bad gateway</html>");
+        assert_eq!(message(&"ä".repeat(1000)).chars().count(), MOST_CHARACTERS);
+    }
+
+    #[test]
+    fn what_a_token_lacks_is_told_for_both_sorts() {
+        let with = |pairs: &'static [(&'static str, &'static str)]| {
+            needs(&move |name: &str| pairs.iter().find(|(found, _)| *found == name).map(|(_, value)| *value))
+        };
+        assert_eq!(
+            with(&[("x-accepted-github-permissions", "administration=write")]),
+            "; it needs the permissions administration=write"
+        );
+        assert_eq!(
+            with(&[("x-accepted-oauth-scopes", "delete_repo"), ("x-oauth-scopes", "")]),
+            "; it needs one of the scopes delete_repo and has none"
+        );
+        assert_eq!(with(&[]), "");
+    }
+
+    #[test]
+    fn a_branch_is_one_segment() {
+        assert_eq!(encoded("kcm/data ä"), "kcm%2Fdata%20%C3%A4");
+    }
+}

@@ -1,0 +1,170 @@
+//! Where GitHub is, and how one gets in.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::Uri;
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy;
+use hyper_util::rt::TokioExecutor;
+use octocrab::service::middleware::base_uri::BaseUriLayer;
+use octocrab::{AuthState, OctoBody, Octocrab, OctocrabBuilder};
+use sha2::{Digest as _, Sha256};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// The API of github.com.
+const PUBLIC: &str = "https://api.github.com";
+
+/// A token, and where it counts. Never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Access {
+    url: Uri,
+    token: String,
+    authorities: Option<Vec<u8>>,
+}
+
+/// Why there is no way in.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// It would not fit into a header.
+    #[error("the token is empty, or has characters that no token has; put the bare token into the Secret")]
+    Token,
+    /// No URL.
+    #[error("spec.apiUrl: {0:?} is no URL of an API, such as https://github.example.org/api/v3")]
+    Url(String),
+    /// No certificates.
+    #[error("the certificates in the Secret cannot be used: {0}")]
+    Authorities(String),
+}
+
+impl Access {
+    /// With `authorities` (PEM) the server is trusted by these too.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub(crate) fn new(url: Option<&str>, token: &[u8], authorities: Option<&[u8]>) -> Result<Self, AccessError> {
+        let token = str::from_utf8(token).map_err(|_| AccessError::Token)?.trim().to_owned();
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(AccessError::Token);
+        }
+        let text = url.unwrap_or(PUBLIC).trim_end_matches('/');
+        let url: Uri = text.parse().map_err(|_| AccessError::Url(text.to_owned()))?;
+        if url.authority().is_none() || !matches!(url.scheme_str(), Some("https" | "http")) || url.query().is_some() {
+            return Err(AccessError::Url(text.to_owned()));
+        }
+        Ok(Self { url, token, authorities: authorities.map(<[u8]>::to_vec) })
+    }
+
+    /// The same for the same, without telling the token.
+    pub(crate) fn fingerprint(&self) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        for part in
+            [self.url.to_string().as_bytes(), self.token.as_bytes(), self.authorities.as_deref().unwrap_or_default()]
+        {
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+        digest.finalize().into()
+    }
+
+    pub(super) fn connect(&self) -> Result<Octocrab, AccessError> {
+        let wrong = |error: &dyn fmt::Display| AccessError::Authorities(error.to_string());
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if let Some(pem) = &self.authorities {
+            let mut count = 0;
+            for certificate in CertificateDer::pem_slice_iter(pem) {
+                roots.add(certificate.map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
+                count += 1;
+            }
+            if count == 0 {
+                return Err(wrong(&"there are none (PEM)"));
+            }
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| wrong(&error))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_all_versions().build();
+        let client: legacy::Client<_, OctoBody> = legacy::Client::builder(TokioExecutor::new()).build(connector);
+        let built = OctocrabBuilder::new_empty()
+            .with_service(client)
+            .with_layer(&BaseUriLayer::new(self.url.clone()))
+            .with_auth(AuthState::AccessToken { token: self.token.clone().into() })
+            .build();
+        match built {
+            Ok(octocrab) => Ok(octocrab),
+            Err(never) => match never {},
+        }
+    }
+
+    /// The path below the API's of a URL of the same server: no token goes to another one.
+    pub(super) fn path_of(&self, location: &str) -> Option<String> {
+        if location.starts_with('/') && !location.starts_with("//") {
+            return Some(location.to_owned());
+        }
+        let rest = location.strip_prefix(self.url.to_string().trim_end_matches('/'))?;
+        rest.starts_with('/').then(|| rest.to_owned())
+    }
+
+    pub(super) fn without_token(&self, text: &str) -> String {
+        text.replace(&self.token, "[token]")
+    }
+
+    /// An error with its causes, which are where the problem is.
+    pub(super) fn chain(&self, error: &dyn std::error::Error) -> String {
+        let (mut text, mut source) = (String::new(), Some(error));
+        while let Some(error) = source {
+            // octocrab's own words have a stack in them.
+            let words = error.to_string();
+            let words = words.lines().next().unwrap_or_default();
+            if !words.is_empty() && !text.contains(words) {
+                text = if text.is_empty() { words.to_owned() } else { format!("{text}: {words}") };
+            }
+            source = error.source();
+        }
+        self.without_token(&text)
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_used_is_explained_and_no_token_is_shown() {
+        let access = Access::new(Some("https://github.example.org/api/v3/"), b" ghp_secret\n", None).unwrap();
+        assert!(!format!("{access:?}").contains("secret"), "{access:?}");
+        assert_eq!(access.without_token("Bearer ghp_secret!"), "Bearer [token]!");
+        assert_eq!(
+            access.path_of("https://github.example.org/api/v3/repositories/7").as_deref(),
+            Some("/repositories/7")
+        );
+        for other in ["https://github.example.org.evil/api/v3/x", "//evil/x", "https://github.example.org/api/v3evil"] {
+            assert_eq!(access.path_of(other), None, "{other}");
+        }
+        for (url, token, words) in [
+            (None, &b""[..], "bare token"),
+            (None, b"two words", "bare token"),
+            (Some("github.example.org"), b"x", "github.example.org/api/v3"),
+            (Some("https://a?b"), b"x", "no URL"),
+        ] {
+            let error = Access::new(url, token, None).unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains("two"), "{error}");
+        }
+        let access = Access::new(None, b"x", Some(b"nothing")).unwrap();
+        assert!(access.connect().unwrap_err().to_string().contains("PEM"));
+    }
+}

@@ -1,0 +1,167 @@
+//! What GitHub says no to: the right condition, and no hot loop.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use kube::api::{Api, DeleteParams};
+use serde_json::json;
+
+use crate::fake::{Fault, TOKEN};
+use crate::world::{World, terms};
+
+/// Longer than it takes a loop to be hot.
+async fn a_while() {
+    tokio::time::sleep(Duration::from_secs(2)).await;
+}
+
+#[tokio::test]
+async fn what_only_a_person_can_mend_is_told_once_and_not_tried_again() {
+    let mut world = World::new(terms()).await;
+    let table: [(&str, Method, &str, u16, &str, &str, &str); 6] = [
+        (
+            "forbidden",
+            Method::POST,
+            "/user/repos",
+            403,
+            "Resource not accessible by personal access token",
+            "PermissionMissing",
+            "administration=write",
+        ),
+        ("bad", Method::POST, "/user/repos", 400, "Problems parsing JSON", "RefusedByGitHub", "Problems parsing JSON"),
+        (
+            "wrong",
+            Method::POST,
+            "/user/repos",
+            422,
+            "Validation Failed",
+            "RefusedByGitHub",
+            "create wrong: Validation Failed",
+        ),
+        ("hidden", Method::POST, "/user/repos", 404, "Not Found", "NotFoundOnGitHub", "create hidden"),
+        (
+            "blocked",
+            Method::GET,
+            "/repos/someone/blocked",
+            403,
+            "Repository access blocked",
+            "PermissionMissing",
+            "access blocked",
+        ),
+        (
+            "dismissed",
+            Method::GET,
+            "/repos/someone/dismissed",
+            401,
+            "Bad credentials: ECHO",
+            "TokenInvalid",
+            "put a new one into the Secret",
+        ),
+    ];
+    for (name, method, path, status, message, reason, words) in table {
+        let needs = [("x-accepted-github-permissions", "administration=write"), ("x-ratelimit-remaining", "4000")];
+        world.fake.refuse(&method, path, 1, status, &needs, message);
+        world.apply(name, json!({})).await;
+        let stalled = world.is(name, "Stalled", "True", reason).await;
+        assert!(stalled.message.contains(words), "{stalled:?}");
+        let calls = world.fake.calls().len();
+        a_while().await;
+        let more = world.fake.calls().split_off(calls);
+        assert!(more.is_empty(), "{name}: {more:?}");
+    }
+    // An organization that is not there is no wish for one of the user's.
+    world.apply("lost", json!({"organization": "nobody"})).await;
+    let stalled = world.is("lost", "Stalled", "True", "NotFoundOnGitHub").await;
+    assert!(stalled.message.contains("create nobody/lost"), "{stalled:?}");
+    assert!(world.fake.kingdom.lock().repositories.is_empty());
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn what_goes_away_by_itself_is_tried_again_less_and_less_often() {
+    let mut world = World::new(terms()).await;
+    world.apply("one", json!({})).await;
+    world.is_ready("one").await;
+    for (status, reason) in
+        [(500, "GitHubUnavailable"), (502, "GitHubUnavailable"), (409, "Conflict"), (418, "UnexpectedAnswer")]
+    {
+        let before = world.fake.calls().len();
+        world.fake.refuse(&Method::GET, "/repos/someone/one", 4, status, &[], "for a moment");
+        let unready = world.is("one", "Ready", "False", reason).await;
+        assert!(unready.message.contains("for a moment"), "{unready:?}");
+        world.is_ready("one").await;
+        let calls = world.fake.calls().split_off(before);
+        let failed = calls.iter().filter(|call| call.ends_with(&status.to_string())).count();
+        assert_eq!(failed, 4, "{calls:?}");
+    }
+    // It says when.
+    let before = world.fake.calls().len();
+    world.fake.refuse(&Method::GET, "/repos/someone/one", 1, 503, &[("retry-after", "3")], "maintenance");
+    world.is("one", "Ready", "False", "GitHubUnavailable").await;
+    a_while().await;
+    assert_eq!(
+        world.fake.calls().len(),
+        before + 1 + usize::from(world.fake.calls()[before].ends_with("304")),
+        "{:?}",
+        world.fake.calls()
+    );
+    world.is_ready("one").await;
+    // One that is no GitHub.
+    world.fake.fail(Method::GET, "/repos/someone/one", Fault::Answer(200, vec![], "<html>ECHO</html>".to_owned()));
+    let unready = world.is("one", "Ready", "False", "UnexpectedAnswer").await;
+    assert!(unready.message.contains("spec.apiUrl"), "{unready:?}");
+    world.is_ready("one").await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_or_silent_is_asked_less_and_less_often() {
+    let mut world = World::new(terms()).await;
+    // Nobody is there.
+    world.apply("away", json!({"apiUrl": "http://127.0.0.1:9"})).await;
+    let unready = world.is("away", "Ready", "False", "GitHubUnreachable").await;
+    assert!(unready.message.contains("refused"), "{unready:?}");
+    for _ in 0..2 {
+        world.fake.fail(Method::GET, "/user", Fault::DoneInSilence);
+    }
+    world.apply("silent", json!({})).await;
+    let unready = world.is("silent", "Ready", "False", "GitHubUnreachable").await;
+    assert!(unready.message.contains("no answer"), "{unready:?}");
+    world.is_ready("silent").await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_is_changed_without_a_restart() {
+    let mut world = World::new(terms()).await;
+    world.apply("one", json!({})).await;
+    world.is_ready("one").await;
+    // The old one ends before the new one is there.
+    world.fake.kingdom.lock().tokens.clear();
+    world.is("one", "Stalled", "True", "TokenInvalid").await;
+    let calls = world.fake.calls().len();
+    a_while().await;
+    assert_eq!(world.fake.calls().len(), calls);
+    let new = "github_pat_SecretThatNobodySees1";
+    world.fake.kingdom.lock().tokens.insert(new.to_owned(), ("someone".to_owned(), true));
+    world.token(new).await;
+    world.is_ready("one").await;
+    // What is in the Secret is no token, then not there, then there is no Secret.
+    world.token("SecretThatNobodySees with a blank").await;
+    let stalled = world.is("one", "Stalled", "True", "TokenInvalid").await;
+    assert!(stalled.message.contains("bare token"), "{stalled:?}");
+    world.secret(&[("other", TOKEN)]).await;
+    let waiting = world.is("one", "Ready", "False", "SecretNotFound").await;
+    assert!(waiting.message.contains("key \"password\" in Secret \"git-cred\""), "{waiting:?}");
+    let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(world.client.clone(), &world.namespace);
+    secrets.delete("git-cred", &DeleteParams::default()).await.unwrap();
+    let gone = async || {
+        let object = world.objects().get("one").await.unwrap();
+        let text = format!("{:?}", object.status);
+        if text.contains("waiting for Secret") { Ok(()) } else { Err(text) }
+    };
+    trishanku_testkit::wait::until("the Secret is missed", gone).await.unwrap();
+    world.token(new).await;
+    world.is_ready("one").await;
+    assert_eq!(world.fake.writes(), ["POST /user/repos 201"]);
+    world.stop().await;
+}

@@ -1,0 +1,61 @@
+//! What is waited for before a heaven goes: pure.
+
+use trishanku_api::TrishankuHeaven;
+use trishanku_observe::answer::Branch;
+
+use crate::DELETE_UNPUSHED;
+
+/// Whether anything of a heaven is pushed anywhere, so that a last push is worth waiting for.
+pub(crate) fn pushes(object: &TrishankuHeaven) -> bool {
+    let annotations = object.metadata.annotations.as_ref();
+    let is_told =
+        annotations.and_then(|annotations| annotations.get(DELETE_UNPUSHED)).is_some_and(|told| told == "true");
+    let skips_app = object.spec.skip.as_ref().and_then(|skip| skip.app).unwrap_or_default();
+    let Some(gitcd) = object.spec.gitcd.as_ref().filter(|_| !is_told && !skips_app) else { return false };
+    let has_remotes = gitcd.git.as_ref().is_some_and(|git| !git.remotes.is_empty());
+    let pull = gitcd.pull.as_ref();
+    let is_followed = pull.is_some() || gitcd.writer_lease.is_some();
+    has_remotes && is_followed && pull.and_then(|pull| pull.push_after_merge).unwrap_or(true)
+}
+
+/// Whether what is in its repository outlives its pod.
+pub(crate) fn keeps(object: &TrishankuHeaven) -> bool {
+    let storage = object.spec.gitcd.as_ref().and_then(|gitcd| gitcd.storage.as_ref());
+    storage.is_some_and(|storage| storage.volume_claim.is_some())
+}
+
+/// What has to happen first; nothing if it may go.
+pub(crate) fn waits(keeps: bool, asked: Option<Result<&Branch, &String>>, last: Option<&Branch>) -> Option<String> {
+    match asked {
+        Some(Ok(branch)) => branch.unpushed(),
+        Some(Err(error)) => Some(format!("its gitcd does not say whether everything is pushed: {error}")),
+        // What an empty folder had is gone with its pod.
+        None if !keeps => None,
+        None => match last.map(Branch::unpushed) {
+            Some(unpushed) => unpushed,
+            None => Some("it has no pod that could say whether what is on its volume claim is pushed".to_owned()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_pushed_is_waited_for_and_what_cannot_be_is_not() {
+        let pushed: Branch =
+            serde_json::from_value(json!({"head": "a", "remotes": [{"name": "o", "pushed": "a"}]})).unwrap();
+        let behind = Branch { head: "b".to_owned(), ..pushed.clone() };
+        let error = "no answer".to_owned();
+        assert_eq!(waits(true, Some(Ok(&pushed)), None), None);
+        assert!(waits(true, Some(Ok(&behind)), None).unwrap().contains("o does not have commit b"));
+        assert!(waits(false, Some(Err(&error)), Some(&pushed)).unwrap().contains("no answer"));
+        assert_eq!((waits(false, None, None), waits(true, None, Some(&pushed))), (None, None));
+        assert!(
+            waits(true, None, Some(&behind)).is_some() && waits(true, None, None).unwrap().contains("volume claim")
+        );
+    }
+}

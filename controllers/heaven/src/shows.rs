@@ -1,0 +1,48 @@
+//! How a heaven's gitcd is asked, and what of its answer is told.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::{Map, Value, json};
+use trishanku_api::TrishankuHeaven;
+use trishanku_framework::Key;
+use trishanku_framework::cache::Cache;
+use trishanku_observe::answer::Branch;
+use trishanku_observe::{Identity, Tells};
+use trishanku_sidecars::names;
+use trishanku_sidecars::workload::HEAVEN;
+
+/// With the heaven's own certificates: an administrator may ask.
+pub(crate) struct Shows {
+    pub(crate) secrets: Arc<Cache<Secret>>,
+}
+
+impl Tells for Shows {
+    type Object = TrishankuHeaven;
+    const KIND: &'static str = "TrishankuHeaven";
+
+    fn label(&self) -> &'static str {
+        HEAVEN
+    }
+
+    fn identity(&self, object: &TrishankuHeaven) -> Option<Identity> {
+        let key = Key::of(object);
+        let named = names::Certificates::of(key.name(), &object.spec);
+        let secret = self.secrets.get(&Key::namespaced(key.namespace()?, &named.admin))?;
+        let value = |key: &str| Some(secret.data.as_ref()?.get(key)?.0.clone());
+        Some(Identity { authorities: value("ca.crt")?, certificate: value("tls.crt")?, key: value("tls.key")? })
+    }
+
+    fn fields(&self, object: &TrishankuHeaven, branch: Option<&Branch>) -> Map<String, Value> {
+        let before = object.status.as_ref().and_then(|status| status.branch.clone());
+        let git = object.spec.gitcd.as_ref().and_then(|gitcd| gitcd.git.as_ref());
+        let data = git.and_then(|git| git.branches.as_ref()).and_then(|branches| branches.data.as_deref());
+        let told = branch.map(|branch| branch.status(data.unwrap_or("main"))).or(before);
+        told.map(|told| ("branch".to_owned(), json!(told))).into_iter().collect()
+    }
+
+    fn conditions(&self, object: &TrishankuHeaven) -> Vec<Condition> {
+        object.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default()
+    }
+}

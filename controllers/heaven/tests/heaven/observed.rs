@@ -1,0 +1,174 @@
+//! What a heaven's gitcd says of its branch, and what is waited for before it goes.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use gitcd::config::{Branches, Listen, PerBranch};
+use gitcd::recovery::{self, Beginning};
+use gitcd::server::{Config, Server};
+use gitcd::store::revision::Revision;
+use gitcd::tls;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use trishanku_heaven::DELETE_UNPUSHED;
+use trishanku_testkit::wait;
+
+use crate::world::{World, spec};
+
+fn git(folder: &Path, arguments: &[&str]) {
+    let done = Command::new("git").arg("-C").arg(folder).args(arguments).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+}
+
+/// As it would run in a pod, with the files of the Secret.
+async fn serve(world: &World, folder: &Path, port: u16) -> Server {
+    let branches = Branches {
+        repository: folder.join("repo"),
+        prefixes: PerBranch::parse("key-prefixes", "default=/registry").unwrap(),
+        ..Branches::default()
+    };
+    let branch = branches.branch(gitcd::config::DEFAULT_NAME);
+    recovery::init(&branch, Beginning { revision: Revision::INITIAL, version: 1, force: false }).unwrap();
+    for (name, value) in world.secret("a-cert-kubernetes").await {
+        std::fs::write(folder.join(name), value).unwrap();
+    }
+    let files = tls::Files {
+        cert: folder.join("tls.crt"),
+        key: folder.join("tls.key"),
+        trusted_ca: Some(folder.join("ca.crt")),
+    };
+    let at = |port, tls| Listen { flag: "listen-urls", address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), tls };
+    git(&folder.join("repo"), &["remote", "add", "origin", &folder.join("upstream").display().to_string()]);
+    let remote = gitcd::pull::remote::Remote {
+        name: "origin".to_owned(),
+        data_reference: String::new(),
+        policy: gitcd::merge::Policy::Later,
+        scope: gitcd::merge::scope::Scope::default(),
+        fast_forward: true,
+        fetch: true,
+        push_after_merge: true,
+        push_on_pull_failure: true,
+        credentials: gitcd::pull::credentials::Credentials::default(),
+    };
+    let interval = Some(Duration::from_secs(1));
+    let config = Config {
+        branch,
+        listen: vec![at(0, false)],
+        listen_pages: vec![at(port, true)],
+        advertise: Vec::new(),
+        advertise_peer: Vec::new(),
+        cluster_id: None,
+        member_id: None,
+        limits: gitcd::api::Limits::default(),
+        journal_segment_bytes: 32 << 20,
+        store: gitcd::store::Limits::default(),
+        committer: gitcd::committer::Settings::default(),
+        progress_interval: Duration::from_mins(10),
+        retention: None,
+        transport: gitcd::transport::Transport::default(),
+        origins: gitcd::gateway::Origins::parse(""),
+        tls: Some(files),
+        pull: gitcd::pull::Config { remotes: vec![remote], interval, by_hand: false },
+        lease: None,
+        served: gitcd::pull::owner::Served::default(),
+    };
+    Server::start(config).await.unwrap()
+}
+
+async fn pod(world: &World, port: u16) {
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), &world.namespace);
+    let pod = json!({
+        "metadata": {
+            "name": "a-heaven-1", "labels": {"controllers.trishanku.org/heaven": "a"},
+            "annotations": {"controllers.trishanku.org/status-port": port.to_string()},
+        },
+        "spec": {"automountServiceAccountToken": false, "containers": [{"name": "app", "image": "app:1"}]},
+    });
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let status = json!({"status": {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}});
+    pods.patch_status("a-heaven-1", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_its_gitcd_says_is_told_and_its_last_push_is_waited_for() {
+    let mut world = World::new().await;
+    let mut followed = spec();
+    followed["gitcd"] = json!({"git": {"remotes": [{"repo": "/upstream"}]}, "pull": {"tickerDuration": "1s"}});
+    world.apply("a", &followed).await;
+    world.is("a", "CertificatesReady", "True", "Valid").await;
+    let folder = tempfile::tempdir().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let server = serve(&world, folder.path(), port).await;
+    pod(&world, port).await;
+    world.is("a", "RepositoryReady", "True", "Serving").await;
+    let branch = world.heavens().get("a").await.unwrap().status.unwrap().branch.unwrap();
+    assert!(branch.name == "main" && branch.commit.is_some() && branch.revision == Some(1), "{branch:?}");
+    // What the reconciler tells takes nothing of that away.
+    world.patch("a", json!({"spec": {"suspendReason": "none"}})).await;
+    world.is("a", "Ready", "False", "NotObserved").await;
+    let after = world.heavens().get("a").await.unwrap().status.unwrap().branch.unwrap();
+    assert_eq!(after.commit, branch.commit);
+
+    // The remote is away: the last push cannot be made before it is back.
+    world.is("a", "Synced", "False", "Unreachable").await;
+    world.heavens().delete("a", &DeleteParams::default()).await.unwrap();
+    let waits = world.is("a", "Ready", "False", "WaitingForLastPush").await;
+    assert!(waits.message.contains("origin does not have commit"), "{waits:?}");
+    git(folder.path(), &["init", "--quiet", "--bare", "upstream"]);
+    wait::until_gone(&world.heavens(), "a").await.unwrap();
+    world.stop().await;
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_heaven_that_cannot_be_asked_stays_until_somebody_says_so() {
+    let mut world = World::new().await;
+    let mut followed = spec();
+    followed["gitcd"] = json!({"git": {"remotes": [{"repo": "/upstream"}]}, "pull": {"tickerDuration": "1s"}});
+    world.apply("a", &followed).await;
+    world.is("a", "CertificatesReady", "True", "Valid").await;
+    // Nobody listens there.
+    pod(&world, 9).await;
+    world.heavens().delete("a", &DeleteParams::default()).await.unwrap();
+    let waits = world.is("a", "Ready", "False", "WaitingForLastPush").await;
+    assert!(waits.message.contains("does not say") && waits.message.contains(DELETE_UNPUSHED), "{waits:?}");
+    world.patch("a", json!({"metadata": {"annotations": {DELETE_UNPUSHED: "true"}}})).await;
+    wait::until_gone(&world.heavens(), "a").await.unwrap();
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn secrets_are_not_stored_where_everybody_reads_them() {
+    let mut world = World::new().await;
+    let mut public = spec();
+    public["gitcd"] = json!({"git": {"remotes": [{"repo": "https://github.com/o/a", "public": true}]}});
+    world.apply("a", &public).await;
+    let refused = world.is("a", "Stalled", "True", "RepositoryPublic").await;
+    assert!(refused.message.contains("allowPublicSecrets") && refused.message.contains("origin"), "{refused:?}");
+    assert!(world.names(&world.deployments()).await.is_empty());
+    public["apiserver"] = json!({"encryptionConfigurationSecretName": "encryption"});
+    world.apply("a", &public).await;
+    world.is("a", "Ready", "False", "NotObserved").await;
+    // Known by the object of the repository, when that is known.
+    let mut named = spec();
+    named["gitcd"] = json!({"git": {"remotes": [{"repo": "https://github.com/o/b.git"}]}});
+    world.apply("b", &named).await;
+    world.is("b", "Ready", "False", "NotObserved").await;
+    let repositories: Api<trishanku_api::GitHubRepository> = Api::namespaced(world.client.clone(), &world.namespace);
+    let repository =
+        json!({"metadata": {"name": "b"}, "spec": {"credentialsSecretName": "s", "credentialsSecretTokenKey": "t"}});
+    let mut repository: trishanku_api::GitHubRepository = serde_json::from_value(repository).unwrap();
+    repositories.create(&PostParams::default(), &repository).await.unwrap();
+    let status = json!({"status": {"cloneUrl": "https://github.com/o/b.git", "private": false, "conditions": []}});
+    repository = repositories.patch_status("b", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    assert_eq!(repository.status.unwrap().private, Some(false));
+    let refused = world.is("b", "Stalled", "True", "RepositoryPublic").await;
+    assert!(refused.message.contains("GitHubRepository \"b\""), "{refused:?}");
+    let status = json!({"status": {"private": true}});
+    repositories.patch_status("b", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    world.is("b", "Ready", "False", "NotObserved").await;
+    world.stop().await;
+}

@@ -1,0 +1,104 @@
+//! What is wrong with manifests, without a cluster.
+//!
+//! The schemas and the rules in CEL are those of the definitions that a kube-apiserver has, so that nothing is said twice; what only the controllers find, such as a
+//! pod that has no room for a heaven, is found by their own plan.
+//!
+//! ```
+//! let manifest = "
+//! apiVersion: controllers.trishanku.org.trishanku.org/v1alpha1
+//! kind: TrishankuHeaven
+//! metadata: {name: scheduler}
+//! spec: {skip: {app: false}}
+//! ";
+//! let findings = trishanku_lint::lint(manifest)?;
+//! assert!(findings[0].to_string().starts_with("TrishankuHeaven scheduler: spec: app is missing"), "{}", findings[0]);
+//! # Ok::<(), trishanku_lint::Unreadable>(())
+//! ```
+
+mod plan;
+mod rules;
+mod schema;
+
+use std::fmt;
+
+use kube::CustomResourceExt as _;
+use serde::Deserialize as _;
+use serde_json::Value;
+use trishanku_api::{AutomatedMerge, GROUP, GitHubRepository, TrishankuHeaven, VERSION};
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The object, as `Kind name`.
+    pub object: String,
+    /// The field, from `spec` on.
+    pub field: String,
+    /// What is wrong, and what to do.
+    pub problem: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.object, self.field, self.problem)
+    }
+}
+
+/// A text that is no manifest.
+#[derive(Debug, thiserror::Error)]
+#[error("this is no YAML: {0}")]
+pub struct Unreadable(String);
+
+/// Looks at all objects of our group in a text with manifests; those of others are passed over.
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn lint(text: &str) -> Result<Vec<Finding>, Unreadable> {
+    let mut findings = Vec::new();
+    for document in serde_norway::Deserializer::from_str(text) {
+        let document = Value::deserialize(document).map_err(|error| Unreadable(error.to_string()))?;
+        let (group, version) = document["apiVersion"].as_str().unwrap_or_default().split_once('/').unwrap_or_default();
+        if group == GROUP {
+            object(&document, version, &mut findings);
+        }
+    }
+    Ok(findings)
+}
+
+fn object(document: &Value, version: &str, findings: &mut Vec<Finding>) {
+    let kind = document["kind"].as_str().unwrap_or_default();
+    let name = document["metadata"]["name"].as_str().unwrap_or_default();
+    let object = format!("{kind} {name}");
+    let mut add = |field: &str, problem: String| {
+        findings.push(Finding { object: object.clone(), field: field.to_owned(), problem });
+    };
+    let definition = match kind {
+        "TrishankuHeaven" => TrishankuHeaven::crd(),
+        "AutomatedMerge" => AutomatedMerge::crd(),
+        "GitHubRepository" => GitHubRepository::crd(),
+        other => {
+            let kinds = "TrishankuHeaven, AutomatedMerge and GitHubRepository";
+            return add("kind", format!("there is no kind {other:?} in {GROUP}: there are {kinds}"));
+        }
+    };
+    if version != VERSION {
+        add("apiVersion", format!("there is no version {version:?}: say {GROUP}/{VERSION}"));
+    }
+    if name.is_empty() {
+        add("metadata.name", "Required value: say how it is called".to_owned());
+    }
+    let schema = definition.spec.versions.first().and_then(|version| version.schema.clone()).unwrap_or_default();
+    let schema = serde_json::to_value(schema.open_api_v3_schema).unwrap_or_default();
+    let Some(spec) = document.get("spec") else { return add("spec", "Required value".to_owned()) };
+    let schema = &schema["properties"]["spec"];
+    let before = findings.len();
+    let mut add = |field: &str, problem: String| {
+        findings.push(Finding { object: object.clone(), field: field.to_owned(), problem });
+    };
+    schema::check("spec", spec, schema, &mut add);
+    rules::check("spec", spec, schema, &mut add);
+    // Of what is not even of the right form nothing can be planned.
+    if findings.len() == before {
+        let problem = plan::check(kind, name, spec);
+        findings.extend(problem.map(|(field, problem)| Finding { object, field, problem }));
+    }
+}

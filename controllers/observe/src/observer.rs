@@ -1,0 +1,231 @@
+//! Asks again and again, and tells what is new.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::{Patch, PatchParams};
+use kube::{Client, Resource as _};
+use parking_lot::Mutex;
+use rand::Rng as _;
+use serde_json::{Map, Value, json};
+use tokio::task::AbortHandle;
+use trishanku_api::{GROUP, REPOSITORY_READY, SYNCED, VERSION};
+use trishanku_framework::cache::Cache;
+use trishanku_framework::{Key, Object};
+use trishanku_sidecars::STATUS_PORT;
+use trishanku_sidecars::workload::{self, State, label_value};
+
+use crate::answer::Branch;
+use crate::ask::{Identity, ask};
+use crate::{INTERVAL, TOLD};
+
+/// In whose name fields are managed: not that of a reconciler, which knows nothing of them.
+const MANAGER: &str = "trishanku-observe";
+/// How long a gitcd may not answer until that is told: it starts, or files have just been changed.
+const GRACE: Duration = Duration::from_mins(3);
+/// No more are asked in a second.
+const A_SECOND: usize = 30;
+
+/// What is different for each kind of object.
+pub trait Tells: Send + Sync + 'static {
+    /// The kind.
+    type Object: Object;
+    /// Its name.
+    const KIND: &'static str;
+
+    /// The label of the pods, whose value is the object's name.
+    fn label(&self) -> &'static str;
+
+    /// By what its gitcd is asked; nothing if that is not there yet.
+    fn identity(&self, object: &Self::Object) -> Option<Identity>;
+
+    /// What of a status is told of a branch; `None` if nobody knows how it is.
+    fn fields(&self, object: &Self::Object, branch: Option<&Branch>) -> Map<String, Value>;
+
+    /// The conditions that it has now.
+    fn conditions(&self, object: &Self::Object) -> Vec<Condition>;
+}
+
+/// What is known of a branch.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// What its gitcd said.
+    pub branch: Branch,
+    /// When.
+    pub at: Instant,
+}
+
+/// Asks the gitcds of all objects of a kind.
+pub struct Observer<T: Tells> {
+    shared: Arc<Shared<T>>,
+    tasks: Mutex<HashMap<Key, AbortHandle>>,
+}
+
+struct Shared<T: Tells> {
+    tells: T,
+    objects: Arc<Cache<T::Object>>,
+    pods: Arc<Cache<Pod>>,
+    latest: Mutex<HashMap<Key, Observed>>,
+    count: Mutex<usize>,
+}
+
+impl<T: Tells> Observer<T> {
+    /// With caches of a manager; that of the pods is one of those with the label alone.
+    pub fn new(tells: T, objects: Arc<Cache<T::Object>>, pods: Arc<Cache<Pod>>) -> Self {
+        let shared = Shared { tells, objects, pods, latest: Mutex::default(), count: Mutex::default() };
+        Self { shared: Arc::new(shared), tasks: Mutex::default() }
+    }
+
+    /// Begins to ask for an object, unless that has begun. `client` is that of a reconcile: without the lease it tells nobody anything.
+    pub fn follow(&self, key: &Key, client: &Client) {
+        let mut tasks = self.tasks.lock();
+        if tasks.get(key).is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        let (shared, key, client) = (self.shared.clone(), key.clone(), client.clone());
+        let task = tokio::spawn({
+            let key = key.clone();
+            async move { shared.run(&key, &client).await }
+        });
+        tasks.insert(key, task.abort_handle());
+        *self.shared.count.lock() = tasks.len();
+    }
+
+    /// Asks no more.
+    pub fn forget(&self, key: &Key) {
+        let mut tasks = self.tasks.lock();
+        if let Some(task) = tasks.remove(key) {
+            task.abort();
+        }
+        self.shared.latest.lock().remove(key);
+        *self.shared.count.lock() = tasks.len();
+    }
+
+    /// What was said last.
+    pub fn latest(&self, key: &Key) -> Option<Observed> {
+        self.shared.latest.lock().get(key).cloned()
+    }
+
+    /// Whether an object has a pod.
+    pub fn has_pod(&self, key: &Key) -> bool {
+        self.shared.pod(key).is_some()
+    }
+
+    /// Asks now, for those who cannot wait.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub async fn ask(&self, key: &Key) -> Result<Branch, String> {
+        let object = self.shared.objects.get(key).ok_or("it is gone")?;
+        self.shared.look(key, &object).await.unwrap_or_else(|| Err("there is no pod to ask".to_owned()))
+    }
+}
+
+impl<T: Tells> Drop for Observer<T> {
+    fn drop(&mut self) {
+        self.tasks.lock().values().for_each(AbortHandle::abort);
+    }
+}
+
+impl<T: Tells> Shared<T> {
+    async fn run(&self, key: &Key, client: &Client) {
+        let (mut told, mut heard) = (None, Instant::now());
+        // All that begin with a manager are not asked at once.
+        let mut pause = INTERVAL.mul_f64(rand::rng().random_range(0.0..0.5));
+        loop {
+            tokio::time::sleep(pause).await;
+            let many = Duration::from_secs((*self.count.lock() / A_SECOND) as u64);
+            pause = INTERVAL.max(many).mul_f64(rand::rng().random_range(0.8..1.2));
+            let Some(object) = self.objects.get(key) else { return };
+            let asked = self.look(key, &object).await;
+            let mut before = self.tells.conditions(&object);
+            before.retain(|condition| [REPOSITORY_READY, SYNCED].contains(&condition.type_.as_str()));
+            let (branch, states) = match &asked {
+                Some(Ok(branch)) => {
+                    heard = Instant::now();
+                    let observed = Observed { branch: branch.clone(), at: heard };
+                    self.latest.lock().insert(key.clone(), observed);
+                    (Some(branch), [Some(branch.ready()), branch.synced()])
+                }
+                Some(Err(_)) if heard.elapsed() < GRACE => continue,
+                Some(Err(error)) => {
+                    let state = State::new(false, "NotReachable", format!("its gitcd does not say: {error}"));
+                    (None, [Some(state.clone()), Some(state)])
+                }
+                // One that never had a pod has its other conditions.
+                None if before.iter().all(|condition| condition.type_ != REPOSITORY_READY) => continue,
+                None => {
+                    let state = State::new(false, "NoPod", "there is no pod whose gitcd could say it");
+                    (None, [Some(state.clone()), Some(state)])
+                }
+            };
+            let conditions = conditions(&before, &states, object.meta().generation);
+            let turned = conditions != before;
+            let is_due = told.is_none_or(|told: Instant| told.elapsed() >= TOLD);
+            if !turned && (!is_due || branch.is_none()) {
+                continue;
+            }
+            let mut fields = self.tells.fields(&object, branch);
+            fields.insert("conditions".to_owned(), json!(conditions));
+            if self.tell(key, &object, client, fields).await {
+                told = Some(Instant::now());
+            }
+        }
+    }
+
+    /// The pod that serves, or is about to.
+    fn pod(&self, key: &Key) -> Option<Arc<Pod>> {
+        let of = label_value(key.name());
+        let is = |pod: &Arc<Pod>| {
+            let labels = pod.metadata.labels.as_ref();
+            labels.and_then(|labels| labels.get(self.tells.label())) == Some(&of)
+        };
+        let keys = self.pods.keys().into_iter().filter(|pod| pod.namespace() == key.namespace());
+        keys.filter_map(|pod| self.pods.get(&pod)).filter(is).max_by_key(|pod| {
+            let ends = pod.metadata.deletion_timestamp.is_some();
+            (!ends, pod.metadata.creation_timestamp.as_ref().map(|time| time.0))
+        })
+    }
+
+    async fn look(&self, key: &Key, object: &T::Object) -> Option<Result<Branch, String>> {
+        let pod = self.pod(key)?;
+        let annotations = pod.metadata.annotations.as_ref();
+        let port = annotations.and_then(|annotations| annotations.get(STATUS_PORT)?.parse().ok());
+        let address = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()?.parse().ok());
+        Some(match (address, port, self.tells.identity(object)) {
+            (Some(address), Some(port), Some(identity)) => ask(address, port, &identity).await,
+            (None, ..) => Err("its pod has no address yet".to_owned()),
+            (_, None, _) => Err(format!("its pod has no annotation {STATUS_PORT}")),
+            (.., None) => Err("there are no certificates to ask with".to_owned()),
+        })
+    }
+
+    async fn tell(&self, key: &Key, object: &T::Object, client: &Client, status: Map<String, Value>) -> bool {
+        let patch = json!({
+            "apiVersion": format!("{GROUP}/{VERSION}"), "kind": T::KIND,
+            // Not an object of the same name that somebody made in the meantime.
+            "metadata": {"name": key.name(), "uid": object.meta().uid},
+            "status": status,
+        });
+        let api = self.objects.kind().api(client.clone(), key.namespace());
+        match api.patch_status(key.name(), &PatchParams::apply(MANAGER).force(), &Patch::Apply(patch)).await {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::debug!(object = %key, %error, "cannot tell how a branch is");
+                false
+            }
+        }
+    }
+}
+
+/// Ours among those that there are; times move when they turn.
+fn conditions(before: &[Condition], states: &[Option<State>; 2], generation: Option<i64>) -> Vec<Condition> {
+    let mut conditions: Vec<_> = before.to_vec();
+    for (of, state) in [REPOSITORY_READY, SYNCED].into_iter().zip(states) {
+        workload::set(&mut conditions, of, state.as_ref(), generation);
+    }
+    conditions
+}

@@ -1,0 +1,82 @@
+//! Observe, plan, apply, report.
+
+use std::sync::Arc;
+
+use kube::core::DynamicObject;
+use trishanku_framework::apply::{ApplyError, Set};
+use trishanku_framework::cache::Cache;
+use trishanku_framework::status::{Report, Writer};
+use trishanku_framework::{Context, Failure, Key, Manager, Next, Reconciler, Retry};
+
+use crate::kind::JobHeaven;
+use crate::plan::{Wrong, job, jobs, report};
+
+const NAME: &str = "job-heaven";
+
+/// Makes the Jobs.
+pub(crate) struct Keeper {
+    objects: Arc<Cache<JobHeaven>>,
+    jobs: Arc<Cache<DynamicObject>>,
+    status: Writer,
+}
+
+impl Keeper {
+    pub(crate) fn new(manager: &Manager) -> Self {
+        Self { objects: manager.cache(), jobs: manager.cache_of(&jobs(), None), status: Writer::new(NAME) }
+    }
+
+    async fn converge(&self, object: &JobHeaven, context: &Context) -> Result<Option<Report>, Error> {
+        let key = &context.key;
+        let mut set = Set::of(object, context.client.clone(), NAME);
+        // The template of a Job cannot be changed: another one takes its place.
+        set.apply_or_recreate(job(key.name(), &object.spec)?, &self.jobs).await?;
+        let key = Key::namespaced(key.namespace().unwrap_or_default(), key.name());
+        Ok(self.jobs.get(&key).map(|job| report(&job)))
+    }
+}
+
+impl Reconciler for Keeper {
+    type Object = JobHeaven;
+    type Error = Error;
+
+    async fn reconcile(&self, object: Arc<JobHeaven>, context: Context) -> Result<Next, Error> {
+        let result = self.converge(&object, &context).await;
+        let told = match &result {
+            Ok(Some(report)) => report.clone(),
+            Ok(None) => Report::reconciling("Applied", "the Job has just been made"),
+            Err(_) => Report::of(&result),
+        };
+        let status = object.status.clone().unwrap_or_default();
+        self.status.write(&context.client, &self.objects, &object, object.status.as_ref(), status, &told).await?;
+        result.map(|_| Next::Change)
+    }
+}
+
+/// Why it is not as it should be.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    #[error(transparent)]
+    Wrong(#[from] Wrong),
+}
+
+impl Failure for Error {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Api(error) => error.reason(),
+            Self::Apply(error) => error.reason(),
+            Self::Wrong(_) => "InvalidSpec",
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Api(error) => error.retry(),
+            Self::Apply(error) => error.retry(),
+            Self::Wrong(_) => Retry::AfterChange,
+        }
+    }
+}

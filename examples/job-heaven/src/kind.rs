@@ -1,0 +1,49 @@
+//! What people ask for, and what they are told.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use trishanku_api::Gitcd;
+use trishanku_framework::status::{Conditions, conditions_schema};
+
+/// A Job with a kube-apiserver on a branch of its own.
+#[derive(CustomResource, JsonSchema, Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[kube(group = "heavens.example.org", version = "v1", kind = "JobHeaven", namespaced, status = "JobHeavenStatus")]
+#[kube(printcolumn = r#"{"name":"State","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].reason"}"#)]
+pub(crate) struct JobHeavenSpec {
+    /// The `TrishankuHeaven` (with `skip.app`) whose certificates are used: its controller is this Job.
+    pub(crate) certificates_of: String,
+    /// The branch, and what it follows.
+    pub(crate) gitcd: Gitcd,
+    /// The file that the kubeconfig is to be, in each container.
+    pub(crate) kubeconfig_mount_path: String,
+    /// The pod of the Job.
+    #[schemars(schema_with = "anything")]
+    pub(crate) pod_template: Value,
+}
+
+fn anything(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}
+
+/// How it is.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct JobHeavenStatus {
+    pub(crate) observed_generation: Option<i64>,
+    #[schemars(schema_with = "conditions_schema")]
+    pub(crate) conditions: Vec<Condition>,
+}
+
+impl Conditions for JobHeavenStatus {
+    fn conditions(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
+
+    fn observed_generation(&mut self) -> &mut Option<i64> {
+        &mut self.observed_generation
+    }
+}

@@ -1,0 +1,21 @@
+//! Heavens for Jobs. `docs/write-a-heaven.md` tells how it came about.
+
+mod control;
+mod kind;
+mod plan;
+
+use trishanku_framework::crd::Definitions;
+use trishanku_framework::{Controller, Manager, stop_signal};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    if std::env::args().nth(1).as_deref() == Some("crd") {
+        print!("{}", Definitions::of::<kind::JobHeaven>());
+        return Ok(());
+    }
+    let manager = Manager::new(kube::Config::infer().await?);
+    let keeper = control::Keeper::new(&manager);
+    let controller = Controller::new("job-heaven", keeper).owns_kind(&plan::jobs());
+    manager.controller(controller).run(stop_signal()?).await?;
+    Ok(())
+}

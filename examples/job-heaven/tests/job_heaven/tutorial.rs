@@ -1,0 +1,31 @@
+//! The page tells the example as it is.
+
+use std::path::Path;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const SOURCES: [&str; 4] = ["src/control.rs", "src/kind.rs", "src/main.rs", "src/plan.rs"];
+
+fn read(path: &str) -> String {
+    let path = Path::new(ROOT).join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
+}
+
+#[test]
+fn every_line_of_the_example_is_told_and_nothing_else() {
+    let page = read("../../docs/write-a-heaven.md");
+    let told: String = page.split("```rust\n").skip(1).map(|part| part.split("```").next().unwrap()).collect();
+    let sources = SOURCES.map(read);
+    for line in told.lines() {
+        assert!(sources.iter().any(|source| source.lines().any(|there| there == line)), "not in the example: {line}");
+    }
+    for (path, source) in SOURCES.iter().zip(&sources) {
+        assert!(told.contains(source.as_str()), "{path} is told otherwise");
+    }
+}
+
+#[test]
+fn it_is_as_short_as_it_is_said_to_be() {
+    let is_code = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with("//");
+    let lines: usize = SOURCES.map(|path| read(path).lines().filter(is_code).count()).iter().sum();
+    assert!(lines < 200, "{lines} lines");
+}

@@ -1,0 +1,38 @@
+//! The flags for certificates of listeners.
+
+use anyhow::bail;
+
+use super::per_branch;
+use crate::config::PerBranch;
+use crate::tls;
+
+/// The files of each branch.
+pub(super) struct Certificates {
+    pub(super) certs: PerBranch,
+    pub(super) keys: PerBranch,
+    pub(super) authorities: PerBranch,
+}
+
+impl Certificates {
+    pub(super) fn of(certs: Option<&str>, keys: Option<&str>, authorities: Option<&str>) -> anyhow::Result<Self> {
+        Ok(Self {
+            certs: per_branch("tls-cert", certs)?,
+            keys: per_branch("tls-key", keys)?,
+            authorities: per_branch("tls-trusted-ca-certs", authorities)?,
+        })
+    }
+
+    /// Those of a branch, if there are any.
+    pub(super) fn of_branch(&self, name: &str) -> anyhow::Result<Option<tls::Files>> {
+        match (self.certs.of(name), self.keys.of(name), self.authorities.of(name)) {
+            (Some(cert), Some(key), authorities) => {
+                Ok(Some(tls::Files { cert: cert.into(), key: key.into(), trusted_ca: authorities.map(Into::into) }))
+            }
+            // A server that was told to ask for certificates must not listen to everybody.
+            (None, None, None) => Ok(None),
+            _ => bail!(
+                "branch {name:?}: --tls-cert and --tls-key belong together, and --tls-trusted-ca-certs needs both"
+            ),
+        }
+    }
+}
