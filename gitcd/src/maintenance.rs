@@ -84,14 +84,6 @@ impl Maintenance {
 
     /// Works until `stopped` is true.
     pub async fn run(&self, mut stopped: watch::Receiver<bool>) {
-        tokio::select! {
-            () = self.rounds() => {}
-            // What is under way is dropped: it leaves files that the next round removes.
-            _ = stopped.wait_for(|stopped| *stopped) => {}
-        }
-    }
-
-    async fn rounds(&self) {
         let git = match Program::find().await {
             Ok(git) => git,
             Err(error) => {
@@ -99,19 +91,22 @@ impl Maintenance {
                     %error,
                     "there is no git program, so packs are not joined and reading becomes slower over time; install Git 2.32 or later"
                 );
-                return std::future::pending().await;
+                return;
             }
         };
+        let repository = self.repository.clone();
+        let _cleared = tokio::task::spawn_blocking(move || clear(&repository)).await;
         loop {
             let all = tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY) => false,
                 () = self.asked.notified() => true,
+                _ = stopped.wait_for(|stopped| *stopped) => return,
             };
-            self.round(&git, all).await;
+            self.round(&git, all, &stopped).await;
         }
     }
 
-    async fn round(&self, git: &Program, all: bool) {
+    async fn round(&self, git: &Program, all: bool, stopped: &watch::Receiver<bool>) {
         let rests =
             self.rests_until.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| Instant::now() < until);
         if rests && !all {
@@ -126,11 +121,12 @@ impl Maintenance {
         };
         let (started, count) = (Instant::now(), packs.len());
         let running = Running::of(&self.counters);
-        let joined = async {
-            join::join(git, &turn.place, &packs).await?;
-            join::write_commit_graph(git, &turn.place).await
-        };
-        let joined = joined.await;
+        let joined = join::join(git, &turn.place, &packs, stopped).await;
+        if joined.is_ok()
+            && let Err(error) = join::write_commit_graph(git, &turn.place, stopped).await
+        {
+            self.failed(&error);
+        }
         drop(running);
         let took = started.elapsed();
         self.counters.milliseconds.fetch_add(u64::try_from(took.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -139,6 +135,7 @@ impl Maintenance {
                 self.counters.joins.fetch_add(1, Ordering::Relaxed);
                 tracing::info!(repository = %self.repository.display(), packs = count, ?took, "joined packs");
             }
+            Err(JoinError::Stopped) => {}
             Err(error) if packs.iter().any(|pack| !turn.place.packs().join(format!("{}.pack", pack.name)).exists()) => {
                 tracing::debug!(%error, "a pack went while it was to be joined; the next round does not know it");
             }
@@ -147,6 +144,9 @@ impl Maintenance {
     }
 
     fn failed(&self, error: &JoinError) {
+        if matches!(error, JoinError::Stopped) {
+            return;
+        }
         self.counters.failures.fetch_add(1, Ordering::Relaxed);
         *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REST);
         let repository = self.repository.display();
@@ -184,19 +184,35 @@ fn look(repository: &Path, all: bool) -> Result<Option<(Turn, Vec<Pack>)>, durab
     if packs.len() < 2 || is_being_collected(repository, SystemTime::now()) {
         return Ok(None);
     }
-    let own = repository.join("gitcd-maintenance");
-    durable::make_folder(&own)?;
-    let path = own.join("lock");
-    let failed = |source| durable::Error::of("lock", &path)(source);
-    let lock = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
-    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-        Err(error) => return Err(failed(error.into())),
-    }
+    let Some(turn) = Turn::take(repository)? else { return Ok(None) };
     sweep(&folder);
-    let place = Place { repository: repository.to_owned(), draft: own.join("pack") };
-    Ok(Some((Turn { place, _lock: lock }, packs)))
+    Ok(Some((turn, packs)))
+}
+
+/// Removes what was left by a process that was killed, unless another one is at it.
+fn clear(repository: &Path) -> Result<(), durable::Error> {
+    match Turn::take(repository)? {
+        Some(turn) => turn.place.clear(),
+        None => Ok(()),
+    }
+}
+
+impl Turn {
+    /// `None` if somebody else has it.
+    fn take(repository: &Path) -> Result<Option<Self>, durable::Error> {
+        let own = repository.join("gitcd-maintenance");
+        durable::make_folder(&own)?;
+        let path = own.join("lock");
+        let failed = |source| durable::Error::of("lock", &path)(source);
+        let lock = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            Err(error) => return Err(failed(error.into())),
+        }
+        let place = Place { repository: repository.to_owned(), draft: own.join("objects") };
+        Ok(Some(Self { place, _lock: lock }))
+    }
 }
 
 /// How many packs may be there; `None` if the repository is to be left alone.

@@ -9,6 +9,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::sync::watch;
 
 use super::choose::Pack;
 use super::index;
@@ -20,7 +22,7 @@ const NICE: i32 = 10;
 /// One that takes so long hangs.
 const LIMIT: Duration = Duration::from_hours(6);
 /// What bounds the processor and the memory that it takes.
-const BOUNDS: [&str; 8] = [
+const BOUNDS: [&str; 10] = [
     "-c",
     "pack.threads=1",
     "-c",
@@ -29,13 +31,20 @@ const BOUNDS: [&str; 8] = [
     "pack.deltaCacheSize=32m",
     "-c",
     "core.fsync=pack,pack-metadata,commit-graph",
+    "-c",
+    // One pack is asked for.
+    "pack.packSizeLimit=0",
 ];
+/// A commit-graph that is being written for so long nobody writes any more.
+const GRAPH_LIMIT: Duration = Duration::from_hours(1);
 
 /// Why packs were not joined. They are as they were.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum JoinError {
     #[error("git {command}: {said}")]
     Git { command: &'static str, said: String },
+    #[error("stopped")]
+    Stopped,
     #[error("git cannot be run: {0}")]
     Run(#[source] io::Error),
     #[error(transparent)]
@@ -51,7 +60,7 @@ pub(super) enum JoinError {
 pub(super) struct Place {
     /// The repository's own folder.
     pub(super) repository: PathBuf,
-    /// Where a pack is written; nobody else uses it as long as the lock is held.
+    /// Where a pack is written, as if it were the objects of a repository; nobody else uses it as long as the lock is held.
     pub(super) draft: PathBuf,
 }
 
@@ -59,40 +68,65 @@ impl Place {
     pub(super) fn packs(&self) -> PathBuf {
         self.repository.join("objects/pack")
     }
+
+    fn drafts(&self) -> PathBuf {
+        self.draft.join("pack")
+    }
+
+    /// Removes what a `git` that was killed has left. Nothing in there is anybody's.
+    pub(super) fn clear(&self) -> Result<(), durable::Error> {
+        let drafts = self.drafts();
+        durable::make_folder(&drafts)?;
+        for entry in std::fs::read_dir(&drafts).map_err(durable::Error::of("read", &drafts))?.flatten() {
+            let path = entry.path();
+            std::fs::remove_file(&path).map_err(durable::Error::of("remove", &path))?;
+        }
+        Ok(())
+    }
 }
 
 /// Makes one of several packs.
-pub(super) async fn join(git: &Program, place: &Place, packs: &[Pack]) -> Result<(), JoinError> {
-    clear(&place.draft)?;
+pub(super) async fn join(
+    git: &Program,
+    place: &Place,
+    packs: &[Pack],
+    stopped: &watch::Receiver<bool>,
+) -> Result<(), JoinError> {
+    place.clear()?;
     let names = packs.iter().flat_map(|pack| [&pack.name, ".pack\n"]).collect::<String>();
-    let base = place.draft.join("pack");
+    let base = place.drafts().join("pack");
     let base = base.to_str().ok_or_else(|| JoinError::Run(io::Error::other("the repository's path is not UTF-8")))?;
     let words = ["pack-objects", "--stdin-packs", "--delta-base-offset", "--non-empty", "-q", base];
-    let said = run(git, place, "pack-objects", &words, names.into_bytes()).await?;
+    let mut command = git.command(&[&BOUNDS[..], &words].concat());
+    // So that what it has not finished when it is killed is not among the packs.
+    command.env("GIT_OBJECT_DIRECTORY", &place.draft);
+    command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", place.repository.join("objects"));
+    let said = run(command, place, "pack-objects", names.into_bytes(), stopped).await?;
     let (place, packs, name) = (place.clone(), packs.to_vec(), format!("pack-{}", said.trim()));
     let published = tokio::task::spawn_blocking(move || publish(&place, &packs, &name));
     published.await.expect("publishing a pack does not panic")
 }
 
 /// Writes down what commits follow which, for those who read the history.
-pub(super) async fn write_commit_graph(git: &Program, place: &Place) -> Result<(), JoinError> {
-    let words = ["commit-graph", "write", "--reachable", "--split", "--no-progress"];
-    run(git, place, "commit-graph", &words, Vec::new()).await.map(drop)
-}
-
-/// What a `git` that was killed has left. Nothing in there is anybody's.
-fn clear(draft: &Path) -> Result<(), durable::Error> {
-    durable::make_folder(draft)?;
-    for entry in std::fs::read_dir(draft).map_err(durable::Error::of("read", draft))?.flatten() {
-        let path = entry.path();
-        std::fs::remove_file(&path).map_err(durable::Error::of("remove", &path))?;
+pub(super) async fn write_commit_graph(
+    git: &Program,
+    place: &Place,
+    stopped: &watch::Receiver<bool>,
+) -> Result<(), JoinError> {
+    let lock = place.repository.join("objects/info/commit-graphs/commit-graph-chain.lock");
+    let modified = lock.metadata().and_then(|metadata| metadata.modified()).ok();
+    if modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > GRAPH_LIMIT) {
+        // Of one that was killed. With it nobody could write one any more.
+        remove(&lock);
     }
-    Ok(())
+    let words = ["commit-graph", "write", "--reachable", "--split", "--no-progress"];
+    let command = git.command(&[&BOUNDS[..], &words].concat());
+    run(command, place, "commit-graph", Vec::new(), stopped).await.map(drop)
 }
 
 /// Puts a drafted pack into its place, and removes those that it was made of.
 fn publish(place: &Place, packs: &[Pack], name: &str) -> Result<(), JoinError> {
-    let (draft, folder) = (&place.draft, place.packs());
+    let (draft, folder) = (&place.drafts(), place.packs());
     let index = draft.join(format!("{name}.idx"));
     for pack in packs {
         let part = folder.join(format!("{}.idx", pack.name));
@@ -133,15 +167,14 @@ fn remove(path: &Path) {
     }
 }
 
-/// Runs `git` after everybody else, and returns what it said. Dropping this ends it.
+/// Runs `git` after everybody else, and returns what it said. If it is stopped it has time to remove what it has not finished.
 async fn run(
-    git: &Program,
+    mut started: Command,
     place: &Place,
     command: &'static str,
-    words: &[&str],
     input: Vec<u8>,
+    stopped: &watch::Receiver<bool>,
 ) -> Result<String, JoinError> {
-    let mut started = git.command(&[&BOUNDS[..], words].concat());
     started.env("GIT_DIR", &place.repository).stdin(Stdio::piped());
     let mut running = Running::start(&mut started).map_err(JoinError::Run)?;
     if let Some(pid) = running.child().id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
@@ -178,7 +211,11 @@ async fn run(
         }
     };
     let late = |_| Err(JoinError::Git { command, said: format!("no end within {LIMIT:?}") });
-    let outcome = tokio::time::timeout(LIMIT, work).await.unwrap_or_else(late);
+    let mut stopped = stopped.clone();
+    let outcome = tokio::select! {
+        ended = tokio::time::timeout(LIMIT, work) => ended.unwrap_or_else(late),
+        _ = stopped.wait_for(|stopped| *stopped) => Err(JoinError::Stopped),
+    };
     running.stop().await;
     outcome
 }

@@ -48,7 +48,8 @@ fn count(folder: &Path) -> usize {
 
 async fn round(folder: &Path, all: bool) -> Maintenance {
     let maintenance = Maintenance::new(folder.to_owned());
-    maintenance.round(&Program::find().await.unwrap(), all).await;
+    let (_going_on, stopped) = watch::channel(false);
+    maintenance.round(&Program::find().await.unwrap(), all, &stopped).await;
     maintenance
 }
 
@@ -83,7 +84,7 @@ async fn many_packs_become_few_small_ones_and_everything_is_there() {
     assert_eq!(git(folder.path(), &["rev-list", "--objects", "--all"]), before);
     // An open repository finds it all.
     assert_eq!(Repository::open(folder.path()).unwrap().find_commit(tip).unwrap().id(), tip);
-    let left: Vec<_> = std::fs::read_dir(folder.path().join("gitcd-maintenance/pack")).unwrap().collect();
+    let left: Vec<_> = std::fs::read_dir(folder.path().join("gitcd-maintenance/objects/pack")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
     assert_eq!(done(&round(folder.path(), false).await), (0, 0), "there is nothing to do any more");
 }
@@ -151,4 +152,30 @@ fn what_killed_programs_left_is_removed_when_it_is_old() {
     let mut left: Vec<_> = std::fs::read_dir(&packs).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["pack-0.pack", "tmp_idx_y"]);
+}
+
+#[tokio::test]
+async fn what_is_stopped_leaves_nothing_and_what_was_killed_is_cleared_away() {
+    let folder = tempfile::tempdir().unwrap();
+    with_packs(folder.path(), 3);
+    let drafts = folder.path().join("gitcd-maintenance/objects/pack");
+    std::fs::create_dir_all(&drafts).unwrap();
+    std::fs::write(drafts.join("tmp_pack_left"), "by one that was killed").unwrap();
+    let maintenance = Maintenance::new(folder.path().to_owned());
+    let (stop, stopped) = watch::channel(true);
+    maintenance.run(stopped.clone()).await;
+    assert_eq!(std::fs::read_dir(&drafts).unwrap().count(), 0);
+    maintenance.round(&Program::find().await.unwrap(), true, &stopped).await;
+    assert_eq!((done(&maintenance), count(folder.path())), ((0, 0), 3));
+    assert_eq!(std::fs::read_dir(&drafts).unwrap().count(), 0, "it was asked to end");
+    // A graph that one had begun to write an hour ago and more keeps nobody from writing one.
+    let graphs = folder.path().join("objects/info/commit-graphs");
+    std::fs::create_dir_all(&graphs).unwrap();
+    let lock = File::create(graphs.join("commit-graph-chain.lock")).unwrap();
+    lock.set_modified(SystemTime::now() - Duration::from_hours(2)).unwrap();
+    stop.send_replace(false);
+    maintenance.round(&Program::find().await.unwrap(), true, &stopped).await;
+    assert_eq!((done(&maintenance), count(folder.path())), ((1, 0), 1));
+    git(folder.path(), &["commit-graph", "verify"]);
+    assert!(graphs.join("commit-graph-chain").is_file());
 }
