@@ -39,6 +39,27 @@ pub enum Error {
         /// The one that should.
         known: i64,
     },
+    /// Its name is taken, and nothing of that name is shown.
+    #[error(
+        "{name} (id {id}) cannot be seen, and its name is taken: the token may not see it, or it was deleted and another one has its name; give the \
+         token access to it"
+    )]
+    Hidden {
+        /// The name.
+        name: String,
+        /// The one that was made or adopted.
+        id: i64,
+    },
+    /// What had this name has another one now.
+    #[error(
+        "{name} was renamed to {found}, which is not taken in its place: name this object as the repository is called now, or as none was ever called"
+    )]
+    Renamed {
+        /// The name that was asked for.
+        name: String,
+        /// Where GitHub leads to.
+        found: String,
+    },
     /// Somebody moved it to another owner.
     #[error("it was moved to {0}, and is not followed there: move it back, or make another object for it")]
     Moved(String),
@@ -62,6 +83,8 @@ pub enum Error {
     },
 }
 
+/// The reason of [`Error::Hidden`], by which the next look knows it.
+pub(crate) const HIDDEN: &str = "NotVisible";
 /// How long to wait at most for what is watched anyhow.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
 
@@ -75,6 +98,8 @@ impl Failure for Error {
             Self::Missing(_) => "SecretNotFound",
             Self::Exists(_) => "AlreadyExists",
             Self::Replaced { .. } => "Replaced",
+            Self::Hidden { .. } => HIDDEN,
+            Self::Renamed { .. } => "Renamed",
             Self::Moved(_) => "Moved",
             Self::Archived { .. } => "Archived",
             Self::NoBranch { .. } => "DefaultBranchNotFound",
@@ -90,9 +115,13 @@ impl Failure for Error {
                 on: format!("branch {branch:?}, which is to be the default one"),
                 look_again: *look_again,
             },
-            Self::Access(_) | Self::Exists(_) | Self::Replaced { .. } | Self::Moved(_) | Self::Archived { .. } => {
-                Retry::AfterChange
-            }
+            Self::Access(_)
+            | Self::Exists(_)
+            | Self::Replaced { .. }
+            | Self::Hidden { .. }
+            | Self::Renamed { .. }
+            | Self::Moved(_)
+            | Self::Archived { .. } => Retry::AfterChange,
         }
     }
 }

@@ -18,6 +18,7 @@ use trishanku_framework::{CleanedUp, Context, Key, Manager, Next, Reconciler};
 use trishanku_sidecars::uses::Uses;
 
 use crate::clients::Clients;
+use crate::error::HIDDEN;
 use crate::github::{Access, CallError, Client, Look};
 use crate::repository::{Changes, Repository, changes, creation};
 use crate::{Error, FINALIZER, Terms};
@@ -139,13 +140,10 @@ impl Repositories {
                 present
             }
             Err(since) => {
-                let body = creation(key.name(), spec);
-                // Were it made and the answer lost, this is how the next look knows it for ours.
-                *status = GitHubRepositoryStatus {
-                    creation_started: Some(Time(since)),
-                    conditions: std::mem::take(&mut status.conditions),
-                    ..GitHubRepositoryStatus::default()
-                };
+                let body = creation(key.name(), spec, status.private);
+                // Were it made and the answer lost, this is how the next look knows it for ours. What was known stays until there is another:
+                // GitHub says of what a token may not see that it is not there.
+                status.creation_started = Some(Time(since));
                 let report = Report::reconciling("Creating", format!("{}/{} is not there yet", way.owner, key.name()));
                 self.tell(&context.client, object, status.clone(), &report).await?;
                 let made = way.client.create(way.organization.as_deref(), &body).await;
@@ -157,7 +155,10 @@ impl Repositories {
                 {
                     status.creation_started = None;
                 }
-                let made = made?;
+                let made = made.map_err(|error| match status.id {
+                    Some(id) if error.is_taken() => hidden(&way, key, id),
+                    _ => error.into(),
+                })?;
                 tracing::info!(repository = made.full_name, id = made.id, "was made");
                 self.learn(&way, key, made, None)
             }
@@ -215,8 +216,11 @@ impl Repositories {
             return Ok(());
         }
         let way = self.way(object, key).await?;
-        let Ok(present) = self.look(&way, key).await? else { return Ok(()) };
-        if id.is_some_and(|id| id != present.id) || id.is_none() && !was_started(started.as_ref(), &present) {
+        let Ok(present) = self.look(&way, key).await? else {
+            // It is gone, unless it was found to be there all the same.
+            return id.filter(|_| was_hidden(object)).map_or(Ok(()), |id| Err(hidden(&way, key, id)));
+        };
+        if id != Some(present.id) && !(is_named(&present, key.name()) && was_started(started.as_ref(), &present)) {
             tracing::warn!(repository = present.full_name, "is another one, and is left alone");
             return Ok(());
         }
@@ -260,13 +264,36 @@ fn is_ours(object: &GitHubRepository, way: &Way, present: &Repository) -> Result
     if !present.owner.login.eq_ignore_ascii_case(&way.owner) {
         return Err(Error::Moved(present.full_name.clone()));
     }
-    match status.and_then(|status| status.id) {
-        Some(known) if known == present.id => Ok(()),
+    let known = status.and_then(|status| status.id);
+    if known == Some(present.id) {
+        return Ok(());
+    }
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    if known.is_none() && !is_named(present, name) {
+        return Err(Error::Renamed { name: format!("{}/{name}", way.owner), found: present.full_name.clone() });
+    }
+    let is_answer = was_started(status.and_then(|status| status.creation_started.as_ref()), present);
+    match known {
+        _ if is_answer && is_named(present, name) => Ok(()),
         Some(known) => Err(Error::Replaced { name: present.full_name.clone(), found: present.id, known }),
         None if object.spec.adopt == Some(true) => Ok(()),
-        None if was_started(status.and_then(|status| status.creation_started.as_ref()), present) => Ok(()),
         None => Err(Error::Exists(present.full_name.clone())),
     }
+}
+
+/// Whether it is the one that was asked for, and not one that had this name once, to which GitHub leads on.
+fn is_named(present: &Repository, name: &str) -> bool {
+    present.name.eq_ignore_ascii_case(name)
+}
+
+fn hidden(way: &Way, key: &Key, id: i64) -> Error {
+    Error::Hidden { name: format!("{}/{}", way.owner, key.name()), id }
+}
+
+/// Whether it was found to be there at the last look although the token may not see it.
+fn was_hidden(object: &GitHubRepository) -> bool {
+    let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|condition| condition.type_ == READY && condition.reason == HIDDEN)
 }
 
 /// Whether it is what came of a request to make it whose answer was lost.

@@ -73,10 +73,10 @@ impl Changes {
     }
 }
 
-/// With what a repository is made. Topics and the default branch come after.
-pub fn creation(name: &str, spec: &GitHubRepositorySpec) -> Value {
+/// With what a repository is made. Topics and the default branch come after. `last` is whether the one that it replaces was private.
+pub fn creation(name: &str, spec: &GitHubRepositorySpec, last: Option<bool>) -> Value {
     // Empty: the first push makes its branches.
-    let mut body = json!({"name": name, "private": spec.private.unwrap_or_default(), "auto_init": false});
+    let mut body = json!({"name": name, "private": spec.private.or(last).unwrap_or_default(), "auto_init": false});
     if let Some(description) = spec.description.as_deref().filter(|description| !description.is_empty()) {
         body["description"] = description.into();
     }
@@ -162,7 +162,12 @@ mod tests {
 
     #[test]
     fn nobody_publishes_by_leaving_something_out() {
-        assert_eq!(creation("a", &spec(json!({})))["private"], false);
+        let private = |said: Value, last| creation("a", &spec(said), last)["private"].clone();
+        assert_eq!(private(json!({}), None), false);
+        assert_eq!(
+            (private(json!({}), Some(true)), private(json!({"private": false}), Some(true))),
+            (true.into(), false.into())
+        );
         assert!(changes("a", &spec(json!({})), &present()).unwrap().is_empty());
     }
 

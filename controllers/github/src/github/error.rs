@@ -83,6 +83,13 @@ pub enum CallError {
     },
 }
 
+impl CallError {
+    /// Whether something else has the name that was asked for.
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(self, Self::Refused { message, .. } if message.contains("name already exists"))
+    }
+}
+
 impl Failure for CallError {
     fn reason(&self) -> &'static str {
         match self {

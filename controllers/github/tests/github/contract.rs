@@ -57,12 +57,12 @@ async fn examples_of_the_description_are_understood() {
     // A change is one that it would take.
     world
         .apply(
-            "adopted",
+            "hello-world",
             json!({"organization": "octocat", "adopt": true, "description": "d", "private": true, "topics": ["a"]}),
         )
         .await;
     let adopted = async || {
-        let status = world.objects().get("adopted").await.unwrap().status.unwrap_or_default();
+        let status = world.objects().get("hello-world").await.unwrap().status.unwrap_or_default();
         if status.id == Some(1_296_269) { Ok(()) } else { Err(format!("{status:?}")) }
     };
     wait::until("it is adopted", adopted).await.unwrap();

@@ -28,6 +28,8 @@ pub(crate) struct Kept {
     pub(crate) topics: Vec<String>,
     pub(crate) archived: bool,
     pub(crate) branches: BTreeSet<String>,
+    /// No token may see it.
+    pub(crate) hidden: bool,
     created: Timestamp,
 }
 
@@ -159,6 +161,7 @@ impl Kingdom {
             topics: Vec::new(),
             archived: false,
             branches: BTreeSet::new(),
+            hidden: false,
             created: Timestamp::from_second(Timestamp::now().as_second()).unwrap(),
         };
         self.former.remove(&(owner.to_owned(), kept.name.clone()));
@@ -310,7 +313,7 @@ impl Kingdom {
                 (200, shown(id, &self.repositories[&id]))
             }
             (_, ["repos", owner, name, rest @ ..]) => {
-                if let Some(id) = self.find(owner, name) {
+                if let Some(id) = self.find(owner, name).filter(|id| !self.repositories[id].hidden) {
                     self.about(method, id, rest, &body, may_delete)
                 } else {
                     if let Some(id) = self.former.get(&((*owner).to_owned(), (*name).to_owned())) {

@@ -124,6 +124,56 @@ async fn it_is_the_users_without_an_organization_and_one_that_is_there_is_only_t
 }
 
 #[tokio::test]
+async fn one_that_the_token_may_not_see_is_not_forgotten() {
+    let mut world = World::new(terms()).await;
+    world.apply("one", json!({"deletionPolicy": "Delete"})).await;
+    let id = world.is_ready("one").await.status.unwrap().id;
+    let (number, _) = world.fake.repository("someone", "one").unwrap();
+    world.fake.edit(number, |kept| (kept.private, kept.hidden) = (true, true));
+    let stalled = world.is("one", "Stalled", "True", "NotVisible").await;
+    assert!(stalled.message.contains("the token may not see it"), "{stalled:?}");
+    let status = world.objects().get("one").await.unwrap().status.unwrap();
+    assert_eq!((status.id, status.creation_started), (id, None));
+    // It is not let go as if it were gone.
+    world.objects().delete("one", &DeleteParams::default()).await.unwrap();
+    let object = async || {
+        let object = world.objects().get("one").await.unwrap();
+        if object.metadata.deletion_timestamp.is_some() { Ok(()) } else { Err("it is not ending") }
+    };
+    wait::until("it ends", object).await.unwrap();
+    world.is("one", "Stalled", "True", "NotVisible").await;
+    world.fake.edit(number, |kept| kept.hidden = false);
+    world.token(TOKEN).await;
+    world.apply("one", json!({"deletionPolicy": "Delete", "description": "d"})).await;
+    wait::until_gone(&world.objects(), "one").await.unwrap();
+    assert!(world.fake.repository("someone", "one").is_none());
+    // One that is gone is as private again as it was.
+    world.apply("two", json!({"private": true})).await;
+    world.is_ready("two").await;
+    world.apply("two", json!({})).await;
+    world.is_ready("two").await;
+    let (two, _) = world.fake.repository("someone", "two").unwrap();
+    world.fake.kingdom.lock().repositories.remove(&two);
+    world.until("it is there again", |fake| fake.repository("someone", "two").is_some()).await;
+    assert!(world.fake.repository("someone", "two").unwrap().1.private);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn what_had_the_name_once_is_not_adopted() {
+    let mut world = World::new(terms()).await;
+    let theirs = world.fake.plant("someone", "former");
+    world.fake.rename(theirs, "theirs");
+    world.apply("former", json!({"adopt": true, "deletionPolicy": "Delete"})).await;
+    let stalled = world.is("former", "Stalled", "True", "Renamed").await;
+    assert!(stalled.message.contains("someone/theirs"), "{stalled:?}");
+    world.objects().delete("former", &DeleteParams::default()).await.unwrap();
+    wait::until_gone(&world.objects(), "former").await.unwrap();
+    assert!(world.fake.repository("someone", "theirs").is_some() && world.fake.writes().is_empty());
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn an_end_is_the_one_that_was_asked_for() {
     let mut world = World::new(terms()).await;
     for (name, policy) in [("retained", "Retain"), ("archived", "Archive"), ("deleted", "Delete")] {
