@@ -1,6 +1,6 @@
 //! What is waited for before a heaven goes: pure.
 
-use trishanku_api::TrishankuHeaven;
+use trishanku_api::{REPOSITORY_READY, TrishankuHeaven};
 use trishanku_observe::answer::Branch;
 
 use crate::DELETE_UNPUSHED;
@@ -22,6 +22,12 @@ pub(crate) fn pushes(object: &TrishankuHeaven) -> bool {
 pub(crate) fn keeps(object: &TrishankuHeaven) -> bool {
     let storage = object.spec.gitcd.as_ref().and_then(|gitcd| gitcd.storage.as_ref());
     storage.is_some_and(|storage| storage.volume_claim.is_some())
+}
+
+/// Whether a pod of it was ever seen to serve.
+pub(crate) fn has_served(object: &TrishankuHeaven) -> bool {
+    let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|condition| condition.type_ == REPOSITORY_READY)
 }
 
 /// What has to happen first; nothing if it may go.

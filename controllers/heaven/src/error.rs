@@ -47,6 +47,9 @@ pub enum Error {
          repository private, or set spec.allowPublicSecrets"
     )]
     Public(String),
+    /// Whether everybody could read them is not known yet.
+    #[error("it is waited for {0}")]
+    NotKnownPublic(String),
     /// Something that somebody else supplies is not there yet.
     #[error("{0} is not there")]
     Missing(String),
@@ -72,6 +75,7 @@ impl Failure for Error {
             Self::Template(_) => "InvalidPodTemplate",
             Self::Annotation { .. } => "InvalidAnnotation",
             Self::Public(_) => "RepositoryPublic",
+            Self::NotKnownPublic(_) => "RepositoryNotKnown",
             Self::Missing(_) => "NotFound",
             Self::Raced(_) => "Raced",
         }
@@ -88,7 +92,9 @@ impl Failure for Error {
             | Self::Template(_)
             | Self::Public(_)
             | Self::Annotation { .. } => Retry::AfterChange,
-            Self::Missing(what) => Retry::Waiting { on: what.clone(), look_again: LOOK_AGAIN },
+            Self::Missing(what) | Self::NotKnownPublic(what) => {
+                Retry::Waiting { on: what.clone(), look_again: LOOK_AGAIN }
+            }
             Self::Raced(what) => {
                 Retry::Waiting { on: format!("{what}, which has just been changed"), look_again: RACE }
             }

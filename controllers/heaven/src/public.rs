@@ -2,30 +2,80 @@
 
 use trishanku_api::{GitHubRepository, TrishankuHeavenSpec};
 
-/// A URL as far as it tells one repository from another, whatever way leads there.
+/// A URL as far as it tells one repository from another, whatever way leads there: `host/owner/name`. Ports say how one gets in, not what is there.
 pub(crate) fn normalized(url: &str) -> String {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let (has_scheme, rest) = url.split_once("://").map_or((false, url), |(_, rest)| (true, rest));
     let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
     let rest = rest.trim_end_matches('/');
-    // As in git@host:owner/name.
-    rest.strip_suffix(".git").unwrap_or(rest).replacen(':', "/", 1).to_ascii_lowercase()
+    let rest = rest.strip_suffix(".git").unwrap_or(rest).to_ascii_lowercase();
+    if !has_scheme {
+        // As in git@host:owner/name.
+        return alias(&rest.replacen(':', "/", 1));
+    }
+    let (authority, path) = rest.split_once('/').unwrap_or((&rest, ""));
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let host = authority.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(authority, |(host, _)| host);
+    alias(&format!("{host}/{path}"))
+}
+
+/// GitHub's other names.
+fn alias(url: &str) -> String {
+    let other = ["ssh.github.com/", "www.github.com/"].into_iter().find_map(|other| url.strip_prefix(other));
+    other.map_or_else(|| url.to_owned(), |path| format!("github.com/{path}"))
 }
 
 /// The URLs of a heaven's remotes.
 pub(crate) fn remotes(spec: &TrishankuHeavenSpec) -> Vec<String> {
     let git = spec.gitcd.as_ref().and_then(|gitcd| gitcd.git.as_ref());
-    git.into_iter().flat_map(|git| &git.remotes).map(|remote| normalized(&remote.repo)).collect()
+    let urls = git.into_iter().flat_map(|git| &git.remotes).map(|remote| normalized(&remote.repo));
+    urls.flat_map(|url| std::iter::once(anybodys(&url)).flatten().chain([url.clone()]).collect::<Vec<_>>()).collect()
 }
 
-/// The URLs by which a repository on GitHub is reached.
+/// As a repository is called of which only the owner is not known.
+fn anybodys(url: &str) -> Option<String> {
+    let parts: Vec<_> = url.split('/').collect();
+    let [host, _, name] = parts[..] else { return None };
+    Some(format!("{host}/*/{name}"))
+}
+
+/// As a repository is called by what is wanted, before GitHub was asked; without an organization the owner is known from the token only.
+fn wanted(repository: &GitHubRepository) -> String {
+    let api = normalized(repository.spec.api_url.as_deref().unwrap_or("https://github.com"));
+    let host = api.split('/').next().unwrap_or_default();
+    // That of github.com, and those of its tenants, is beside the pages; that of a server is below them.
+    let host = match host.strip_prefix("api.") {
+        Some(rest) if rest == "github.com" || rest.ends_with(".ghe.com") => rest,
+        _ => host,
+    };
+    let owner = repository.spec.organization.as_deref().filter(|organization| !organization.is_empty()).unwrap_or("*");
+    format!("{host}/{owner}/{}", repository.metadata.name.as_deref().unwrap_or_default()).to_ascii_lowercase()
+}
+
+/// What a repository on GitHub is or may be called: see [`remotes`].
 pub(crate) fn urls(repository: &GitHubRepository) -> Vec<String> {
     let status = repository.status.clone().unwrap_or_default();
     let urls = [status.clone_url, status.html_url];
-    urls.into_iter().flatten().map(|url| normalized(&url)).collect()
+    urls.into_iter().flatten().map(|url| normalized(&url)).chain([wanted(repository)]).collect()
 }
 
-/// The first remote that everybody can read, and how that is known, if Secrets would get there in the clear.
-pub(crate) fn leak(spec: &TrishankuHeavenSpec, repositories: &[&GitHubRepository]) -> Option<String> {
+fn is_of(repository: &GitHubRepository, url: &str) -> bool {
+    let urls = urls(repository);
+    // Where it is once that is known.
+    let is_found = repository.status.as_ref().is_some_and(|status| status.html_url.is_some());
+    urls.iter().any(|found| found == url) || !is_found && anybodys(url).is_some_and(|url| urls.contains(&url))
+}
+
+/// What is in the way of storing Secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Leak {
+    /// Everybody can read a remote; how that is known.
+    Public(String),
+    /// Nobody knows yet; what has to say it.
+    Unknown(String),
+}
+
+/// What is in the way, if Secrets would get to the remotes in the clear: one that everybody can read before one of which that is not known.
+pub(crate) fn leak(spec: &TrishankuHeavenSpec, repositories: &[&GitHubRepository]) -> Option<Leak> {
     let skips_app = spec.skip.as_ref().and_then(|skip| skip.app).unwrap_or_default();
     let apiserver = spec.apiserver.as_ref();
     let is_encrypted = apiserver.is_some_and(|given| {
@@ -36,17 +86,33 @@ pub(crate) fn leak(spec: &TrishankuHeavenSpec, repositories: &[&GitHubRepository
         return None;
     }
     let git = spec.gitcd.as_ref().and_then(|gitcd| gitcd.git.as_ref());
-    git.into_iter().flat_map(|git| &git.remotes).find_map(|remote| {
+    let leaks = git.into_iter().flat_map(|git| &git.remotes).flat_map(|remote| {
         let name = remote.name.as_deref().unwrap_or("origin");
         if let Some(public) = remote.public {
-            return public.then(|| format!("remote {name:?} is public, as its field says"));
+            let said = || Leak::Public(format!("remote {name:?} is public, as its field says"));
+            return public.then(said).into_iter().collect::<Vec<_>>();
         }
         let url = normalized(&remote.repo);
-        let found = repositories.iter().find(|repository| urls(repository).contains(&url))?;
-        let is_public = found.status.as_ref().and_then(|status| status.private) == Some(false);
-        let called = found.metadata.name.as_deref().unwrap_or_default();
-        is_public.then(|| format!("remote {name:?} is public, as GitHubRepository {called:?} says"))
-    })
+        let found = repositories.iter().filter(|repository| is_of(repository, &url));
+        found.filter_map(|repository| because(name, repository)).collect()
+    });
+    let (public, unknown): (Vec<_>, Vec<_>) = leaks.partition(|leak| matches!(leak, Leak::Public(_)));
+    public.into_iter().chain(unknown).next()
+}
+
+/// What a repository says of the remote that it is.
+fn because(name: &str, repository: &GitHubRepository) -> Option<Leak> {
+    let called = repository.metadata.name.as_deref().unwrap_or_default();
+    let is_private = repository.status.as_ref().and_then(|status| status.private);
+    match (is_private, repository.spec.private) {
+        (Some(false), _) | (_, Some(false)) => {
+            Some(Leak::Public(format!("remote {name:?} is public, as GitHubRepository {called:?} says")))
+        }
+        (Some(true), _) => None,
+        (None, _) => Some(Leak::Unknown(format!(
+            "GitHubRepository {called:?}, to say whether remote {name:?} is public (the remote's field public says it too)"
+        ))),
+    }
 }
 
 #[cfg(test)]
@@ -70,6 +136,8 @@ mod tests {
             "https://me@github.com/O/a.git/",
             "ssh://git@github.com/o/a.git",
             "git@github.com:o/a.git",
+            "https://github.com:443/o/a",
+            "ssh://git@ssh.github.com:443/o/a.git",
         ] {
             assert_eq!(normalized(url), "github.com/o/a", "{url}");
         }
@@ -81,7 +149,11 @@ mod tests {
         let mut repository = GitHubRepository::new("cluster", GitHubRepositorySpec::default());
         let url = Some("https://github.com/example-org/cluster.git".to_owned());
         repository.status = Some(GitHubRepositoryStatus { clone_url: url, private: Some(false), ..Default::default() });
-        let told = leak(&spec(json!({})), &[&repository]).unwrap();
+        let public = |leak: Option<Leak>| match leak {
+            Some(Leak::Public(told)) => told,
+            other => panic!("{other:?}"),
+        };
+        let told = public(leak(&spec(json!({})), &[&repository]));
         assert!(told.contains("origin") && told.contains("\"cluster\""), "{told}");
         for more in [
             json!({"allowPublicSecrets": true}),
@@ -93,8 +165,43 @@ mod tests {
             assert_eq!(leak(&spec(more.clone()), &[&repository]), None, "{more}");
         }
         let said = spec(json!({"gitcd": {"git": {"remotes": [{"name": "desk", "repo": "/x", "public": true}]}}}));
-        assert!(leak(&said, &[]).unwrap().contains("desk"));
+        assert!(public(leak(&said, &[])).contains("desk"));
         repository.status.as_mut().unwrap().private = Some(true);
         assert_eq!(leak(&spec(json!({})), &[&repository]), None);
+    }
+    #[test]
+    fn one_that_has_not_been_looked_at_is_known_by_what_is_wanted() {
+        let spec = spec(json!({}));
+        let with = |fields: Value| {
+            let mut all = json!({"credentialsSecretName": "s", "credentialsSecretTokenKey": "t"});
+            all.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            GitHubRepository::new("cluster", serde_json::from_value(all).unwrap())
+        };
+        for fields in [
+            json!({"organization": "Example-Org"}),
+            json!({"organization": "example-org", "apiUrl": "https://api.github.com:443/", "private": true}),
+            json!({"organization": ""}),
+        ] {
+            let leak = leak(&spec, &[&with(fields.clone())]);
+            assert!(matches!(&leak, Some(Leak::Unknown(told)) if told.contains("\"cluster\"")), "{fields}: {leak:?}");
+        }
+        let public = with(json!({"organization": "example-org", "private": false}));
+        let unknown = with(json!({"organization": "example-org"}));
+        assert!(matches!(leak(&spec, &[&unknown, &public]), Some(Leak::Public(_))));
+        // Another owner, another server; and of a user, who turns out to be another.
+        let mut other = with(json!({}));
+        let url = Some("https://github.com/someone/cluster".to_owned());
+        other.status = Some(GitHubRepositoryStatus { html_url: url, private: Some(false), ..Default::default() });
+        let others = [
+            with(json!({"organization": "other"})),
+            with(json!({"organization": "example-org", "apiUrl": "https://github.example.org/api/v3"})),
+            other,
+        ];
+        for other in &others {
+            assert_eq!(leak(&spec, &[other]), None, "{other:?}");
+        }
+        // Whoever follows a remote is told of all that it may be.
+        let remotes = remotes(&spec);
+        assert!([&unknown, &with(json!({}))].iter().all(|found| urls(found).iter().any(|url| remotes.contains(url))));
     }
 }

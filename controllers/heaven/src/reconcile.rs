@@ -103,7 +103,11 @@ impl Heavens {
         let keys = self.repositories.keys().into_iter().filter(|found| found.namespace() == key.namespace());
         let repositories: Vec<_> = keys.filter_map(|found| self.repositories.get(&found)).collect();
         let repositories: Vec<_> = repositories.iter().map(AsRef::as_ref).collect();
-        public::leak(&object.spec, &repositories).map_or(Ok(()), |how| Err(Error::Public(how)))
+        match public::leak(&object.spec, &repositories) {
+            None => Ok(()),
+            Some(public::Leak::Public(how)) => Err(Error::Public(how)),
+            Some(public::Leak::Unknown(what)) => Err(Error::NotKnownPublic(what)),
+        }
     }
 
     async fn converge(&self, object: &TrishankuHeaven, context: &Context, seen: &mut Seen) -> Result<(), Error> {
@@ -124,7 +128,14 @@ impl Heavens {
         }
         set.prune(&self.maps).await?;
         if !skips_app {
-            self.keep_secrets(object, &context.key)?;
+            let deployed = Key::namespaced(context.key.namespace().unwrap_or_default(), &names::heaven(name));
+            let kept = self.keep_secrets(object, &context.key);
+            if matches!(kept, Err(Error::Public(_))) {
+                // What it has pushed is out; nothing more gets there.
+                workload::rest(&context.client, &self.deployments, &deployed, object.metadata.uid.as_deref()).await?;
+                seen.available = self.deployments.get(&deployed).map(|deployment| workload::available(&deployment));
+            }
+            kept?;
             let app = spec.app.as_ref().ok_or(Error::Field("app, or skip.app,"))?;
             if let Some(claim) = objects::claim(name, spec.gitcd.as_ref()) {
                 set.apply(claim, &self.claims).await?;
@@ -146,8 +157,7 @@ impl Heavens {
             let annotations = [(FINGERPRINT, fingerprint.as_str()), (STATUS_PORT, status_port.as_str())];
             let deployment =
                 workload::deployment(&names::heaven(name), (HEAVEN, name), replicas, template, &annotations);
-            let key = Key::namespaced(context.key.namespace().unwrap_or_default(), &names::heaven(name));
-            workload::straighten(&context.client, &self.deployments, &key, object.metadata.uid.as_deref()).await?;
+            workload::straighten(&context.client, &self.deployments, &deployed, object.metadata.uid.as_deref()).await?;
             set.apply_or_recreate(deployment, &self.deployments).await?;
         }
         // A claim stays: what is on it may be nowhere else.
@@ -208,6 +218,26 @@ impl Heavens {
         seen.look_again = issued.look_again;
         seen.certificates = Some(supplied(&issued.expired));
         Ok(issued.fingerprint)
+    }
+
+    /// Puts back the pair by which a gitcd is asked, if somebody has taken it away from one that ends.
+    async fn let_ask(&self, object: &TrishankuHeaven, context: &Context) {
+        let named = names::Certificates::of(context.key.name(), &object.spec);
+        let key = Key::namespaced(context.key.namespace().unwrap_or_default(), &named.admin);
+        let is_skipped = object.spec.skip.as_ref().and_then(|skip| skip.certificates).unwrap_or_default();
+        if is_skipped || self.secrets.get(&key).is_some() {
+            return;
+        }
+        // It is told that nobody can be asked, and tried again with the next question.
+        if let Err(error) = self.certificates(object, &named, false, context, &mut Seen::default()).await {
+            tracing::warn!(object = %context.key, %error, "cannot put back what its gitcd is asked by");
+        }
+    }
+
+    /// Whether there is a Deployment that is to have pods.
+    fn is_to_run(&self, heaven: &Key) -> bool {
+        let key = Key::namespaced(heaven.namespace().unwrap_or_default(), &names::heaven(heaven.name()));
+        self.deployments.get(&key).is_some_and(|deployment| deployment.data["spec"]["replicas"] != 0)
     }
 
     fn entry_points(&self, heaven: &Key, map: &str, must_be_there: bool) -> Result<EntryPoints, Error> {
@@ -335,9 +365,14 @@ impl Reconciler for Heavens {
         let key = &context.key;
         if ending::pushes(&object) {
             let asked = if self.observer.has_pod(key) { Some(self.observer.ask(key).await) } else { None };
+            if matches!(asked, Some(Err(_))) {
+                self.let_ask(&object, &context).await;
+            }
+            // On a claim that no pod ever had, and none is going to have, is nothing.
+            let keeps = ending::keeps(&object) && (ending::has_served(&object) || self.is_to_run(key));
             let last = self.observer.latest(key).map(|observed| observed.branch);
             let asked = asked.as_ref().map(Result::as_ref);
-            if let Some(why) = ending::waits(ending::keeps(&object), asked, last.as_ref()) {
+            if let Some(why) = ending::waits(keeps, asked, last.as_ref()) {
                 let message = format!("{why}; to delete it nevertheless, annotate it with {DELETE_UNPUSHED}=true");
                 let mut status = object.status.clone().unwrap_or_default();
                 let mut before = object.status.clone();

@@ -1,5 +1,7 @@
 //! What runs a plan's pod: a Deployment, as JSON, so that fields of a newer Kubernetes survive.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -62,16 +64,46 @@ pub async fn straighten(
     key: &Key,
     owner: Option<&str>,
 ) -> Result<(), kube::Error> {
-    let Some(present) = cache.get(key) else { return Ok(()) };
-    let owners = present.metadata.owner_references.iter().flatten();
-    let is_ours = owners.filter(|found| found.controller == Some(true)).any(|found| Some(found.uid.as_str()) == owner);
-    if !is_ours || present.data["spec"]["strategy"]["rollingUpdate"].is_null() {
+    let Some(present) = ours(cache, key, owner) else { return Ok(()) };
+    if present.data["spec"]["strategy"]["rollingUpdate"].is_null() {
         return Ok(());
     }
     let patch = json!({
         "metadata": {"uid": present.metadata.uid, "resourceVersion": present.metadata.resource_version},
         "spec": {"strategy": {"type": "Recreate", "rollingUpdate": null}},
     });
+    change(client, cache, key, patch).await
+}
+
+/// Takes away the pods of a Deployment that an owner has, whatever else is wrong with it. An apply gives them back.
+///
+/// # Errors
+/// What the apiserver said.
+pub async fn rest(
+    client: &Client,
+    cache: &Cache<DynamicObject>,
+    key: &Key,
+    owner: Option<&str>,
+) -> Result<(), kube::Error> {
+    match ours(cache, key, owner) {
+        Some(present) if present.data["spec"]["replicas"] != 0 => {
+            let patch = json!({"metadata": {"uid": present.metadata.uid}, "spec": {"replicas": 0}});
+            change(client, cache, key, patch).await
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ours(cache: &Cache<DynamicObject>, key: &Key, owner: Option<&str>) -> Option<Arc<DynamicObject>> {
+    let is_ours = |present: &Arc<DynamicObject>| {
+        let owners = present.metadata.owner_references.iter().flatten();
+        owners.filter(|found| found.controller == Some(true)).any(|found| Some(found.uid.as_str()) == owner)
+    };
+    cache.get(key).filter(is_ours)
+}
+
+/// One that somebody else has changed meanwhile is no error: that change is told of.
+async fn change(client: &Client, cache: &Cache<DynamicObject>, key: &Key, patch: Value) -> Result<(), kube::Error> {
     let api = cache.kind().api(client.clone(), key.namespace());
     match api.patch(key.name(), &PatchParams::default(), &Patch::Merge(patch)).await {
         Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),

@@ -135,8 +135,18 @@ async fn a_heaven_that_cannot_be_asked_stays_until_somebody_says_so() {
     world.heavens().delete("a", &DeleteParams::default()).await.unwrap();
     let waits = world.is("a", "Ready", "False", "WaitingForLastPush").await;
     assert!(waits.message.contains("does not say") && waits.message.contains(DELETE_UNPUSHED), "{waits:?}");
+    // By what it is asked is put back.
+    world.secrets().delete("a-admin", &DeleteParams::default()).await.unwrap();
+    assert!(world.secret("a-admin").await.contains_key("tls.key"));
     world.patch("a", json!({"metadata": {"annotations": {DELETE_UNPUSHED: "true"}}})).await;
     wait::until_gone(&world.heavens(), "a").await.unwrap();
+    // One that never had a pod, and is not to have one, has nothing to push.
+    followed["gitcd"]["storage"] = json!({"volumeClaim": {"size": "1Gi"}});
+    followed["suspend"] = json!(true);
+    world.apply("b", &followed).await;
+    world.is("b", "Ready", "False", "Suspended").await;
+    world.heavens().delete("b", &DeleteParams::default()).await.unwrap();
+    wait::until_gone(&world.heavens(), "b").await.unwrap();
     world.stop().await;
 }
 
@@ -162,13 +172,26 @@ async fn secrets_are_not_stored_where_everybody_reads_them() {
         json!({"metadata": {"name": "b"}, "spec": {"credentialsSecretName": "s", "credentialsSecretTokenKey": "t"}});
     let mut repository: trishanku_api::GitHubRepository = serde_json::from_value(repository).unwrap();
     repositories.create(&PostParams::default(), &repository).await.unwrap();
+    // Nobody knows yet whose it is; what runs goes on until that is known.
+    let waits = world.is("b", "Ready", "False", "RepositoryNotKnown").await;
+    assert!(waits.message.contains("GitHubRepository \"b\""), "{waits:?}");
+    world.apply("c", &named).await;
+    world.is("c", "Ready", "False", "RepositoryNotKnown").await;
+    assert!(!world.names(&world.deployments()).await.contains(&"c-heaven".to_owned()));
     let status = json!({"status": {"cloneUrl": "https://github.com/o/b.git", "private": false, "conditions": []}});
     repository = repositories.patch_status("b", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
     assert_eq!(repository.status.unwrap().private, Some(false));
     let refused = world.is("b", "Stalled", "True", "RepositoryPublic").await;
     assert!(refused.message.contains("GitHubRepository \"b\""), "{refused:?}");
+    let replicas = |wanted: i32| {
+        move |deployment: &k8s_openapi::api::apps::v1::Deployment| {
+            deployment.spec.as_ref().unwrap().replicas == Some(wanted)
+        }
+    };
+    wait::until_object(&world.deployments(), "b-heaven", "it rests", replicas(0)).await.unwrap();
     let status = json!({"status": {"private": true}});
     repositories.patch_status("b", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
     world.is("b", "Ready", "False", "NotObserved").await;
+    wait::until_object(&world.deployments(), "b-heaven", "it runs again", replicas(1)).await.unwrap();
     world.stop().await;
 }
