@@ -61,7 +61,7 @@ const KUBECONFIG: &str = "/var/run/heaven/kubeconfig";
 pub fn files(home: &Home, topology: Topology) -> Result<Vec<PathBuf>, SecretError> {
     let failed = |path: &PathBuf, source| SecretError::File { path: path.clone(), source };
     let dir = home.manifests();
-    std::fs::create_dir_all(&dir).map_err(|source| failed(&dir, source))?;
+    heavens::make_folder(&dir)?;
     let mut repositories = Vec::new();
     match topology {
         Topology::Star => repositories.push(home.upstream()),

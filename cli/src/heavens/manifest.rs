@@ -10,6 +10,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use trishanku_api::{AutomatedMergeSpec, GROUP, TrishankuHeavenSpec, VERSION};
 
+use super::check;
+
 /// Keys and values of a Secret or a `ConfigMap`.
 pub type Data = BTreeMap<String, Vec<u8>>;
 
@@ -73,6 +75,9 @@ pub enum ManifestError {
     #[error("there is no TrishankuHeaven and no AutomatedMerge in {0:?}: name a file that has one, with --filename")]
     Nothing(Vec<PathBuf>),
 }
+
+/// The kinds that something is done with.
+const USED: [&str; 4] = ["TrishankuHeaven", "AutomatedMerge", "Secret", "ConfigMap"];
 
 /// One object, and the last file that says something of it.
 struct Object {
@@ -158,11 +163,7 @@ impl Object {
     fn data(&self, field: &str, is_base64: bool) -> Result<Data, ManifestError> {
         let Some(entries) = self.value[field].as_object() else { return Ok(Data::new()) };
         let value = |(key, value): (&String, &Value)| {
-            if !is_name(key.trim_start_matches('.')) {
-                return Err(
-                    self.wrong(format!("{field}: a key has letters, digits, '-', '_' and '.', and not {key:?}"))
-                );
-            }
+            check::key(field, key).map_err(|reason| self.wrong(reason))?;
             // What it is is not repeated: it may be a secret.
             let text = value.as_str().ok_or_else(|| self.wrong(format!("{field}.{key} is no text")))?;
             let bytes = if is_base64 {
@@ -200,8 +201,16 @@ fn add_one(objects: &mut Vec<Object>, file: &Path, value: Value) -> Result<(), M
     if object.kind.is_empty() || object.name.is_empty() {
         return Err(object.wrong("a manifest has a kind and a metadata.name"));
     }
-    if !is_name(&object.name) {
-        return Err(object.wrong("metadata.name has letters, digits, '-' and '.', and begins with a letter or digit"));
+    // What nothing is done with may be called otherwise, as a role `system:…` is.
+    if USED.contains(&object.kind.as_str()) {
+        check::subdomain("metadata.name", &object.name).map_err(|reason| object.wrong(reason))?;
+        match &object.value["metadata"]["namespace"] {
+            Value::Null => {}
+            Value::String(own) => {
+                check::label("metadata.namespace", own).map_err(|reason| object.wrong(reason))?;
+            }
+            _ => return Err(object.wrong("metadata.namespace is no text")),
+        }
     }
     match objects.iter_mut().find(|earlier| earlier.kind == object.kind && earlier.name == object.name) {
         Some(earlier) => {
@@ -211,12 +220,6 @@ fn add_one(objects: &mut Vec<Object>, file: &Path, value: Value) -> Result<(), M
         None => objects.push(object),
     }
     Ok(())
-}
-
-/// Whether it can be the name of a file, too.
-fn is_name(name: &str) -> bool {
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(fits)
 }
 
 /// RFC 7386.
@@ -290,8 +293,10 @@ mod tests {
             ("kind: ConfigMap\nmetadata: {name: a}\n".to_owned(), "no TrishankuHeaven"),
             ("kind: Secret\nmetadata: {name: s}\ndata: {k: hush-hush}\n".to_owned(), "\"s\": data.k is not in base64"),
             ("metadata: {name: s}\n".to_owned(), "has a kind"),
-            ("kind: Secret\nmetadata: {name: ../s}\n".to_owned(), "begins with a letter"),
-            ("kind: Secret\nmetadata: {name: s}\nstringData: {a/b: x}\n".to_owned(), "and not \"a/b\""),
+            ("kind: Secret\nmetadata: {name: ../s}\n".to_owned(), "metadata.name \"../s\" is no DNS subdomain"),
+            ("kind: Secret\nmetadata: {name: s, namespace: ../n}\n".to_owned(), "metadata.namespace \"../n\" is no"),
+            ("kind: ConfigMap\nmetadata: {name: s}\ndata: {..: x}\n".to_owned(), "does not begin with '..'"),
+            ("kind: Secret\nmetadata: {name: s}\nstringData: {a/b: x}\n".to_owned(), "and is not \"a/b\""),
             (HEAVEN.replace("v1alpha1", "v9") + "metadata: {name: a}\n", "and not \"controllers."),
             (format!("{HEAVEN}metadata: {{name: a}}\nspec: {{app: 7}}\n"), "\"a\": spec: "),
             (

@@ -9,6 +9,7 @@
 //! the paths and ports of a pod are there once on a machine; [`paths`] translates what a user's container is told. [`secrets`] makes certificates as a
 //! manager makes them.
 
+mod check;
 mod environment;
 mod error;
 mod flags;
@@ -34,3 +35,4 @@ pub use remotes::RemoteOption;
 pub(crate) use remotes::make_bare;
 pub use render::{Remark, Rendered, Request};
 pub use secrets::SecretError;
+pub(crate) use secrets::make_folder;

@@ -8,7 +8,7 @@ use trishanku_api::Gitcd;
 
 use super::error::RenderError;
 use super::manifest::Manifests;
-use super::secrets::SecretError;
+use super::secrets::{SecretError, make_folder};
 
 /// `OLD=NEW`: the URL in the manifests, and the URL or folder in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,12 +62,13 @@ pub(super) fn replace(manifests: &mut Manifests, options: &[RemoteOption]) -> Re
     Ok(made)
 }
 
-/// Makes an empty bare repository, and the folders around it.
+/// Makes an empty bare repository, and the folders around it, which only their owner reads: there are Secrets in it.
 ///
 /// # Errors
 /// [`SecretError::File`] with what `git` says.
 pub(crate) fn make_bare(folder: &Path) -> Result<(), SecretError> {
     let failed = |reason: String| SecretError::File { path: folder.into(), source: std::io::Error::other(reason) };
+    make_folder(folder)?;
     let made = Command::new("git").args(["init", "--quiet", "--bare", "--initial-branch=main"]).arg(folder).output();
     let made = made.map_err(|error| failed(format!("cannot run git: {error}")))?;
     if made.status.success() { Ok(()) } else { Err(failed(String::from_utf8_lossy(&made.stderr).trim().to_owned())) }
@@ -85,6 +86,8 @@ pub(super) fn folder(url: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use serde_json::json;
 
     use super::*;
@@ -115,6 +118,7 @@ mod tests {
         assert!(said.contains("no remote has this URL"), "{said}");
         assert_eq!(replace(&mut manifests, &[option("https://h/x")]).unwrap(), std::slice::from_ref(&new));
         assert!(new.join("HEAD").is_file());
+        assert_eq!(new.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         let git = manifests.heavens[0].1.gitcd.clone().unwrap().git.unwrap();
         assert_eq!(git.remotes[0].repo, new.display().to_string());
     }

@@ -11,6 +11,7 @@ use trishanku_api::TrishankuHeavenSpec;
 use trishanku_heaven::certificates::{IssueError, Stored, Terms, User, issue};
 use trishanku_sidecars::names::Certificates;
 
+use super::check;
 use super::manifest::Data;
 use crate::plane::file;
 
@@ -34,6 +35,14 @@ pub enum SecretError {
         heaven: String,
         /// Why.
         source: IssueError,
+    },
+    /// What a manifest calls a Secret can be no name of one.
+    #[error("{user}: {reason}")]
+    Name {
+        /// Who needs it.
+        user: String,
+        /// What is wrong.
+        reason: String,
     },
     /// It is neither in the manifests nor made here.
     #[error("{user} needs Secret {secret:?}: add it to the files")]
@@ -68,6 +77,7 @@ impl Secrets {
         let user = controller.map(|controller| User { name: controller.user_name, group: controller.group_name });
         let mut stored = BTreeMap::new();
         for name in names.all() {
+            check_name(name, &format!("heaven {heaven:?}: spec.certificates"))?;
             if let Some(found) = self.stored(name)? {
                 stored.insert(name, found);
             }
@@ -90,13 +100,14 @@ impl Secrets {
     /// # Errors
     /// [`SecretError::Missing`], [`SecretError::File`].
     pub(super) fn get(&self, name: &str, user: &str) -> Result<Data, SecretError> {
+        check_name(name, user)?;
         let missing = || SecretError::Missing { user: user.to_owned(), secret: name.to_owned() };
         Ok(self.stored(name)?.ok_or_else(missing)?.data)
     }
 
     /// Whether there is such a Secret.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.given.contains_key(name) || self.folder.join(name).is_dir()
+        self.given.contains_key(name) || check::is_subdomain(name) && self.folder.join(name).is_dir()
     }
 
     fn stored(&self, name: &str) -> Result<Option<Stored>, SecretError> {
@@ -124,8 +135,14 @@ impl Secrets {
     }
 }
 
+/// A name that leads elsewhere than into the folder of Secrets is none.
+fn check_name(name: &str, user: &str) -> Result<(), SecretError> {
+    let wrong = |reason| SecretError::Name { user: user.to_owned(), reason };
+    check::subdomain("the Secret's name", name).map_err(wrong)
+}
+
 /// Makes a folder that only its owner reads, with those around it.
-pub(super) fn make_folder(path: &Path) -> Result<(), SecretError> {
+pub(crate) fn make_folder(path: &Path) -> Result<(), SecretError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|source| SecretError::File { path: path.into(), source })
 }
@@ -175,6 +192,12 @@ mod tests {
         assert!(secrets.get("b-controller", "b").unwrap().contains_key("kubeconfig"));
         let mode = |path: &str| dir.path().join(path).metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!((mode("ca"), mode("ca/tls.key")), (0o700, 0o600));
+        for name in ["", "..", "../x", "/etc"] {
+            let said = secrets.get(name, "heaven \"a\"").unwrap_err().to_string();
+            assert!(said.starts_with("heaven \"a\": the Secret's name ") && !secrets.has(name), "{said}");
+        }
+        let outside = serde_json::from_value(json!({"certificates": {"adminSecretName": "../out"}})).unwrap();
+        assert!(secrets.issue("c", &outside).unwrap_err().to_string().contains("../out"));
         let said = secrets.get("git", "heaven \"a\"").unwrap_err().to_string();
         assert_eq!(said, "heaven \"a\" needs Secret \"git\": add it to the files");
     }

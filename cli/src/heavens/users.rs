@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
 use trishanku_sidecars::plan::Kubeconfig;
 
+use super::check;
 use super::environment;
 use super::error::RenderError;
 use super::images::{Entry, Health, is_pause};
@@ -35,7 +36,28 @@ impl UsersPod {
     pub(super) fn read(heaven: &str, template: &Value) -> Result<Self, RenderError> {
         let template: PodTemplateSpec = serde_json::from_value(template.clone())
             .map_err(|error| RenderError::Template { of: format!("heaven {heaven:?}"), reason: error.to_string() })?;
-        Ok(Self { spec: template.spec.unwrap_or_default(), heaven: heaven.to_owned() })
+        let pod = Self { spec: template.spec.unwrap_or_default(), heaven: heaven.to_owned() };
+        let wrong = |reason| RenderError::Template { of: format!("heaven {heaven:?}"), reason };
+        pod.check().map_err(wrong)?;
+        Ok(pod)
+    }
+
+    /// Names become those of folders, processes and logs.
+    fn check(&self) -> Result<(), String> {
+        for (at, volume) in self.spec.volumes.iter().flatten().enumerate() {
+            check::label(&format!("spec.volumes[{at}].name"), &volume.name)?;
+        }
+        let init = self.spec.init_containers.iter().flatten().enumerate().map(|of| ("initContainers", of));
+        let all = init.chain(self.spec.containers.iter().enumerate().map(|of| ("containers", of)));
+        for (field, (at, container)) in all {
+            check::label(&format!("spec.{field}[{at}].name"), &container.name)?;
+            for mount in container.volume_mounts.iter().flatten() {
+                if let Some(below) = mount.sub_path.as_deref().filter(|below| !below.is_empty()) {
+                    check::inside(&format!("spec.{field}[{at}].volumeMounts: subPath"), below)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn containers(&self) -> impl Iterator<Item = &Container> {
@@ -287,4 +309,29 @@ fn asked(
     let rest = rest.iter().map(|word| translation.of(word));
     let ask = Workshop::invocation(site, translation.of(first).into(), rest, BTreeMap::new());
     Some(Probe::Run(Invocation { environment: run.environment.clone(), ..ask }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_name_that_leads_out_of_its_folder_is_refused_before_anything_is_made() {
+        for (spec, expected) in [
+            (json!({"containers": [], "volumes": [{"name": "../root"}]}), "spec.volumes[0].name \"../root\""),
+            (json!({"containers": [], "volumes": [{"name": "/etc"}]}), "spec.volumes[0].name \"/etc\""),
+            (json!({"containers": [], "volumes": [{"name": ""}]}), "spec.volumes[0].name \"\""),
+            (json!({"containers": [{"name": "a"}, {"name": "a/b"}]}), "spec.containers[1].name \"a/b\""),
+            (json!({"containers": [], "initContainers": [{"name": ".."}]}), "spec.initContainers[0].name \"..\""),
+            (
+                json!({"containers": [{"name": "a", "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "../x"}]}]}),
+                "spec.containers[0].volumeMounts: subPath",
+            ),
+        ] {
+            let said = UsersPod::read("h", &json!({"spec": spec})).err().unwrap().to_string();
+            assert!(said.contains("heaven \"h\"") && said.contains(expected), "{said}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{KeyToPath, Volume};
 
+use super::check;
 use super::error::RenderError;
 use super::manifest::Data;
 use super::paths::Translation;
@@ -36,8 +37,20 @@ pub(super) fn fill(
     if volume.host_path.is_some() {
         return Ok(());
     }
+    // Beside the folder, where no volume can be called so.
+    let claimed = folder.with_file_name(format!(".{}.claim", volume.name));
     if volume.persistent_volume_claim.is_some() {
-        return Ok(make_folder(&folder)?);
+        make_folder(&folder)?;
+        return Ok(write(&claimed, b"", 0o600)?);
+    }
+    if claimed.exists() {
+        let reason = format!(
+            "volume {:?} was a persistentVolumeClaim, whose data would be lost: call the volume otherwise, or remove {} and {}",
+            volume.name,
+            folder.display(),
+            claimed.display()
+        );
+        return Err(RenderError::Template { of: format!("heaven {:?}", site.name), reason });
     }
     // What goes with a pod goes with a run, and what is not shown any more is not left there.
     let _not_there = std::fs::remove_dir_all(&folder);
@@ -126,13 +139,56 @@ fn chosen(data: Data, items: Option<&[KeyToPath]>, user: &str) -> Result<Data, R
     let Some(items) = items.filter(|items| !items.is_empty()) else { return Ok(data) };
     let mut chosen = Data::new();
     for KeyToPath { key, path, .. } in items {
-        if path.starts_with('/') || path.split('/').any(|part| part == "..") {
-            let reason = format!("{user}: the path {path:?} leads out of the volume");
-            return Err(RenderError::Template { of: user.to_owned(), reason });
-        }
+        let wrong = |reason| RenderError::Template { of: user.to_owned(), reason };
+        check::inside("items[].path", path).map_err(wrong)?;
         if let Some(value) = data.get(key) {
             chosen.insert(path.clone(), value.clone());
         }
     }
     Ok(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::heavens::ImagePrograms;
+    use crate::heavens::secrets::Secrets;
+    use crate::plane::{Assets, Home};
+
+    #[test]
+    fn what_a_claim_holds_is_never_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path());
+        let site = Site::new(&home.heavens(), "a", &BTreeMap::new());
+        let secrets = Secrets::new(home.secrets(), BTreeMap::new());
+        let workshop = Workshop {
+            home: &home,
+            assets: &Assets::at(dir.path()),
+            gitcd: dir.path(),
+            images: &ImagePrograms::default(),
+            secrets: &secrets,
+            config_maps: &BTreeMap::new(),
+        };
+        let fill = |volume: serde_json::Value| {
+            let volume: Volume = serde_json::from_value(volume).unwrap();
+            fill(&workshop, &site, &volume, &Translation::default()).map_err(|error| error.to_string())
+        };
+        let kept = site.dir.join("volumes/data/kept");
+        let claim = || fill(json!({"name": "data", "persistentVolumeClaim": {"claimName": "c"}}));
+        claim().unwrap();
+        std::fs::write(&kept, "x").unwrap();
+        let said = fill(json!({"name": "data", "emptyDir": {}})).unwrap_err();
+        assert!(said.contains("\"data\" was a persistentVolumeClaim"), "{said}");
+        claim().unwrap();
+        assert!(kept.is_file());
+        let gone = site.dir.join("volumes/scratch/gone");
+        fill(json!({"name": "scratch", "emptyDir": {}})).unwrap();
+        std::fs::write(&gone, "x").unwrap();
+        fill(json!({"name": "scratch", "emptyDir": {}})).unwrap();
+        assert!(!gone.exists());
+    }
 }

@@ -90,6 +90,12 @@ impl Assets {
             .ok_or_else(|| AssetsError::NotFound { cache: cache.to_path_buf() })
     }
 
+    /// Whatever is in a folder.
+    #[cfg(test)]
+    pub(crate) fn at(dir: &Path) -> Self {
+        Self { dir: dir.into() }
+    }
+
     /// The path of a program in this folder.
     #[must_use]
     pub fn program(&self, name: &str) -> PathBuf {

@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Where one control plane keeps everything: repository, keys, kubeconfigs, logs, state.
@@ -35,6 +35,16 @@ pub enum HomeError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// Others can look into the folder, and it is not to be changed.
+    #[error(
+        "others can look into the folder {path:?}, where Secrets would be: {reason}; make it one of yours with mode 0700, or choose another one with --dir"
+    )]
+    Open {
+        /// The folder.
+        path: PathBuf,
+        /// Why it was not closed here.
+        reason: String,
     },
     /// The lock file could not be used.
     #[error("cannot lock {path:?}")]
@@ -70,11 +80,13 @@ impl Home {
         Ok(Self { dir: data.join("trishanku").join(name) })
     }
 
-    /// Creates the folder and its sub-folders, readable by the owner only.
+    /// Creates the folder and its sub-folders, readable by the owner only. A folder of the user's that others can look into is closed to them, if it is
+    /// empty or a control plane's.
     ///
     /// # Errors
-    /// [`HomeError::Create`] names the folder that could not be made.
+    /// [`HomeError::Create`] names the folder that could not be made, [`HomeError::Open`] the one that stays open to others.
     pub fn create(&self) -> Result<(), HomeError> {
+        self.close()?;
         for path in [self.dir.clone(), self.keys(), self.logs()] {
             DirBuilder::new()
                 .recursive(true)
@@ -83,6 +95,32 @@ impl Home {
                 .map_err(|source| HomeError::Create { path, source })?;
         }
         Ok(())
+    }
+
+    /// Makes sure that nobody else can look into a folder that is there already.
+    fn close(&self) -> Result<(), HomeError> {
+        let create = |source| HomeError::Create { path: self.dir.clone(), source };
+        let metadata = match self.dir.metadata() {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(create(error)),
+        };
+        let is_ours = metadata.uid() == rustix::process::geteuid().as_raw();
+        let for_others = metadata.mode() & 0o077;
+        if for_others == 0 && is_ours {
+            return Ok(());
+        }
+        let open = |reason: String| HomeError::Open { path: self.dir.clone(), reason };
+        if !is_ours {
+            return Err(open(format!("it belongs to user {}", metadata.uid())));
+        }
+        // `--dir /tmp` of an administrator must not take /tmp from everybody.
+        let is_known = self.keys().is_dir() || self.state_file().is_file();
+        if !is_known && std::fs::read_dir(&self.dir).map_err(create)?.next().is_some() {
+            return Err(open("it holds other things, so its mode was left as it is".into()));
+        }
+        let closed = std::fs::set_permissions(&self.dir, std::fs::Permissions::from_mode(0o700));
+        closed.map_err(|error| open(error.to_string()))
     }
 
     /// Takes the lock that a supervisor holds for as long as it lives; `None` if one does.
@@ -198,6 +236,26 @@ mod tests {
             assert!(matches!(Home::named(name), Err(HomeError::BadName { .. })), "{name:?}");
         }
         assert!(Home::named("team-a_1.36").is_ok());
+    }
+
+    #[test]
+    fn a_folder_that_others_could_look_into_is_closed_or_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("home");
+        let chmod = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let mode = || path.metadata().unwrap().mode() & 0o777;
+        std::fs::create_dir(&path).unwrap();
+        chmod(0o755);
+        std::fs::write(path.join("thesis"), "").unwrap();
+        let said = Home::at(&path).create().unwrap_err().to_string();
+        assert!(said.contains("mode 0700") && mode() == 0o755, "{said}");
+        std::fs::remove_file(path.join("thesis")).unwrap();
+        for open in [0o755, 0o750, 0o700] {
+            // Empty at first, a control plane's afterwards.
+            chmod(open);
+            Home::at(&path).create().unwrap();
+            assert_eq!(mode(), 0o700);
+        }
     }
 
     #[test]
