@@ -6,11 +6,35 @@ use k8s_openapi::api::core::v1::{Container, EnvVarSource};
 
 use super::error::RenderError;
 use super::manifest::Data;
+use super::paths::Translation;
 use super::site::Site;
 use super::workshop::Workshop;
 
 /// Variables in a stable order.
-pub(super) type Variables = BTreeMap<String, String>;
+pub(super) type Variables = BTreeMap<String, Variable>;
+
+/// The value of a variable.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Variable {
+    text: String,
+    /// Whether something of a Secret is in it: that is whoever's it is, and stays as it is. Everything else has been translated there.
+    is_secret: bool,
+}
+
+impl Variable {
+    /// As the process gets it.
+    pub(super) fn value(&self, translation: &Translation) -> String {
+        if self.is_secret { self.text.clone() } else { translation.of(&self.text) }
+    }
+
+    fn plain(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_secret: false }
+    }
+
+    fn secret(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_secret: true }
+    }
+}
 
 /// What the container says, from Secrets and `ConfigMap`s too.
 ///
@@ -20,26 +44,28 @@ pub(super) fn of(
     workshop: &Workshop<'_>,
     site: &Site,
     container: &Container,
+    translation: &Translation,
     of: &str,
 ) -> Result<Variables, RenderError> {
     let mut variables = Variables::new();
     for from in container.env_from.iter().flatten() {
         let prefix = from.prefix.clone().unwrap_or_default();
-        let data = if let Some(map) = &from.config_map_ref {
-            config_map(workshop, &map.name, map.optional, of)?
+        let (data, is_secret) = if let Some(map) = &from.config_map_ref {
+            (config_map(workshop, &map.name, map.optional, of)?, false)
         } else if let Some(secret) = &from.secret_ref {
-            secret_data(workshop, &secret.name, secret.optional, of)?
+            (secret_data(workshop, &secret.name, secret.optional, of)?, true)
         } else {
-            None
+            (None, false)
         };
         let values = data.unwrap_or_default().into_iter();
-        variables.extend(values.map(|(key, value)| (format!("{prefix}{key}"), text(&value))));
+        variables
+            .extend(values.map(|(key, value)| (format!("{prefix}{key}"), Variable { text: text(&value), is_secret })));
     }
     for variable in container.env.iter().flatten() {
         let value = match (&variable.value, &variable.value_from) {
-            (Some(value), _) => Some(expand(value, &variables)),
+            (Some(value), _) => Some(literal(value, &variables, translation)),
             (None, Some(source)) => from_source(workshop, site, source, of)?,
-            (None, None) => Some(String::new()),
+            (None, None) => Some(Variable::default()),
         };
         if let Some(value) = value {
             variables.insert(variable.name.clone(), value);
@@ -48,20 +74,46 @@ pub(super) fn of(
     Ok(variables)
 }
 
-/// `$(NAME)` is the variable of this name; `$$(` is `$(`. What is no variable stays.
-pub(super) fn expand(text: &str, variables: &Variables) -> String {
+/// A value of a manifest, with the variables before it.
+fn literal(text: &str, variables: &Variables, translation: &Translation) -> Variable {
+    let mut has_secret = false;
+    let plain = expand(text, |name| {
+        let found = variables.get(name)?;
+        has_secret |= found.is_secret;
+        Some(found.text.clone())
+    });
+    if has_secret { Variable::secret(expand_here(text, variables, translation)) } else { Variable::plain(plain) }
+}
+
+/// A text of a manifest with its variables, as it is here: all of it is translated but what comes from Secrets.
+pub(super) fn expand_here(text: &str, variables: &Variables, translation: &Translation) -> String {
+    // First everything else is put in, so that `--port=$(PORT)` is translated as a whole. What is put in is no reference any more.
+    let others = expand_but(text, "$$", |name| {
+        let found = variables.get(name).filter(|found| !found.is_secret)?;
+        Some(found.text.replace('$', "$$"))
+    });
+    expand(&translation.of(&others), |name| Some(variables.get(name).filter(|found| found.is_secret)?.text.clone()))
+}
+
+/// `$(NAME)` is the variable of this name; `$$` is `$`. What is no variable stays.
+fn expand(text: &str, value: impl FnMut(&str) -> Option<String>) -> String {
+    expand_but(text, "$", value)
+}
+
+/// The same, where `$$` becomes `dollar`.
+fn expand_but(text: &str, dollar: &str, mut value: impl FnMut(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
         if let Some(after) = rest.strip_prefix("$$") {
-            out.push('$');
+            out.push_str(dollar);
             rest = after;
         } else if let Some((name, after)) = rest.strip_prefix("$(").and_then(|inner| inner.split_once(')'))
-            && let Some(value) = variables.get(name)
+            && let Some(value) = value(name)
         {
-            out.push_str(value);
+            out.push_str(&value);
             rest = after;
         } else {
             out.push('$');
@@ -76,10 +128,10 @@ fn from_source(
     site: &Site,
     source: &EnvVarSource,
     of: &str,
-) -> Result<Option<String>, RenderError> {
+) -> Result<Option<Variable>, RenderError> {
     if let Some(key) = &source.config_map_key_ref {
         let data = config_map(workshop, &key.name, key.optional, of)?;
-        let value = data.and_then(|data| data.get(&key.key).map(|value| text(value)));
+        let value = data.and_then(|data| data.get(&key.key).map(|value| Variable::plain(text(value))));
         return if value.is_none() && key.optional != Some(true) {
             let with_key = format!(" with key {:?}", key.key);
             Err(RenderError::NoConfigMap { of: of.to_owned(), name: key.name.clone(), key: with_key })
@@ -89,10 +141,10 @@ fn from_source(
     }
     if let Some(key) = &source.secret_key_ref {
         let data = secret_data(workshop, &key.name, key.optional, of)?;
-        return Ok(data.and_then(|data| data.get(&key.key).map(|value| text(value))));
+        return Ok(data.and_then(|data| data.get(&key.key).map(|value| Variable::secret(text(value)))));
     }
     let field = source.field_ref.as_ref().map(|field| field.field_path.as_str());
-    Ok(Some(match field {
+    Ok(Some(Variable::plain(match field {
         Some("metadata.name" | "spec.nodeName") => site.name.clone(),
         Some("metadata.namespace") => "default".to_owned(),
         Some("status.podIP" | "status.hostIP") => "127.0.0.1".to_owned(),
@@ -101,7 +153,7 @@ fn from_source(
             let remedy = ": give the variable a value";
             return Err(RenderError::Unsupported { of: of.to_owned(), what, remedy });
         }
-    }))
+    })))
 }
 
 fn config_map(
@@ -140,11 +192,44 @@ mod tests {
 
     #[test]
     fn variables_are_expanded_as_kubelet_does() {
-        let variables = Variables::from([("A".to_owned(), "1".to_owned())]);
+        let nothing = Translation::default();
+        for value in [Variable::plain("1"), Variable::secret("1")] {
+            let variables = Variables::from([("A".to_owned(), value)]);
+            are_expanded(&variables, &nothing);
+        }
+    }
+
+    fn are_expanded(variables: &Variables, nothing: &Translation) {
         for (given, expected) in
             [("x$(A)y$(A)", "x1y1"), ("$(B) $(A", "$(B) $(A"), ("$$(A) $A $", "$(A) $A $"), ("", "")]
         {
-            assert_eq!(expand(given, &variables), expected);
+            assert_eq!(expand_here(given, variables, nothing), expected);
+            assert_eq!(literal(given, variables, nothing).value(nothing), expected);
+        }
+    }
+
+    #[test]
+    fn what_comes_from_secrets_is_not_translated() {
+        let mut here = Translation::default();
+        here.path("/root", std::path::Path::new("/h/root"));
+        here.port(8080, 21000);
+        let mut variables = Variables::from([
+            ("PORT".to_owned(), Variable::plain("8080")),
+            ("DOLLARS".to_owned(), Variable::plain("$(SECRET)$$")),
+            ("SECRET".to_owned(), Variable::secret("/root:8080 $(PORT)")),
+        ]);
+        assert_eq!(variables["SECRET"].value(&here), "/root:8080 $(PORT)");
+        for (given, expected) in [
+            ("/root --port=$(PORT)", "/h/root --port=21000"),
+            ("/root/$(SECRET),:$(PORT)", "/h/root//root:8080 $(PORT),:21000"),
+            ("$$(SECRET) $(DOLLARS)$$", "$(SECRET) $(SECRET)$$$"),
+        ] {
+            assert_eq!(expand_here(given, &variables, &here), expected);
+            assert_eq!(literal(given, &variables, &here).value(&here), expected);
+            // As one that is named by another.
+            let made = literal(given, &variables, &here);
+            variables.insert("MADE".to_owned(), made);
+            assert_eq!(expand_here("<$(MADE)>", &variables, &here), format!("<{expected}>"));
         }
     }
 }

@@ -183,8 +183,8 @@ impl UsersPod {
             return Err(RenderError::NoProgram { of, image });
         };
         let translation = self.translation(site, kubeconfig, Some(container))?;
-        let variables = environment::of(workshop, site, container, &of)?;
-        let expanded = |text: &String| translation.of(&environment::expand(text, &variables));
+        let variables = environment::of(workshop, site, container, &translation, &of)?;
+        let expanded = |text: &String| environment::expand_here(text, &variables, &translation);
         let mut words: Vec<String> = container.command.iter().flatten().map(&expanded).collect();
         let first = (!words.is_empty()).then(|| words.remove(0));
         let program = program(&entry, first.as_deref(), site, &of, &image)?;
@@ -199,7 +199,7 @@ impl UsersPod {
                 words.push(added.replace("$(PORT)", &port.to_string()));
             }
         }
-        let environment = variables.iter().map(|(name, value)| (name.clone(), translation.of(value)));
+        let environment = variables.iter().map(|(name, value)| (name.clone(), value.value(&translation)));
         let mut run = Workshop::invocation(site, program, words, environment);
         if let Some(folder) = &container.working_dir {
             run.folder = Some(translation.of(folder).into()).filter(|folder: &PathBuf| folder.is_dir());
