@@ -7,7 +7,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::process::Child;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -244,6 +244,10 @@ async fn end(mut child: Child, grace: Duration, orders: &mut watch::Receiver<Ord
         status = child.wait() => { status?; return Ok(Outcome::Ended(Ended::Gracefully)) }
         () = tokio::time::sleep(grace) => {}
         _ = told(orders, Order::Kill) => {}
+    }
+    if let Some(pid) = id {
+        // With whatever a wrapper script has started: the child leads its group, and is not waited for yet, so the id is still its own.
+        let _gone = kill_process_group(pid, Signal::KILL);
     }
     child.kill().await?;
     Ok(Outcome::Ended(Ended::Killed))
