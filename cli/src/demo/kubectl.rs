@@ -7,6 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
+
+/// The label of what the demo makes, and of nothing else.
+pub(super) const MARK: &str = "demo.trishanku.org/run";
 /// How long what was deleted may stay.
 const REMOVED_WITHIN: Duration = Duration::from_secs(30);
 
@@ -92,11 +96,14 @@ impl Kubectl {
     /// See [`KubectlError`]; also if pods are still there after half a minute.
     pub fn remove_deployment(&self, name: &str) -> Result<(), KubectlError> {
         self.run(&["delete", "deployment", name, "--ignore-not-found"])?;
-        let select = format!("--selector=app={name}");
+        self.remove_pods(&format!("--selector=app={name}"), name)
+    }
+
+    fn remove_pods(&self, select: &str, name: &str) -> Result<(), KubectlError> {
         let deadline = Instant::now() + REMOVED_WITHIN;
         loop {
-            self.run(&["delete", "pods", &select, "--force", "--grace-period=0", "--wait=false"])?;
-            let left = self.run(&["get", "replicasets,pods", &select, "--output=name"])?;
+            self.run(&["delete", "pods", select, "--force", "--grace-period=0", "--wait=false"])?;
+            let left = self.run(&["get", "replicasets,pods", select, "--output=name"])?;
             if left.trim().is_empty() {
                 return Ok(());
             }
@@ -108,14 +115,59 @@ impl Kubectl {
         }
     }
 
+    /// Deletes what [`super::Demo`] made, by the label that only this has.
+    ///
+    /// # Errors
+    /// See [`KubectlError`]; also if a Deployment of its name is there that somebody else made, or if something stays for half a minute.
+    pub(super) fn remove_demo(&self, name: &str) -> Result<(), KubectlError> {
+        let own = format!("--selector={MARK}");
+        let others = format!("--selector=!{MARK}");
+        let field = format!("--field-selector=metadata.name={name}");
+        let found = self.run(&["get", "deployments", &others, &field, "--output=name"])?;
+        if !found.trim().is_empty() {
+            let said = format!(
+                "there is a Deployment {name:?} that the demo did not make (it has no label {MARK}), so it is left alone: delete or rename it"
+            );
+            return Err(KubectlError::Failed { arguments: "get deployments".to_owned(), said });
+        }
+        self.run(&["delete", "deployments", &own, "--ignore-not-found"])?;
+        self.remove_pods(&own, name)
+    }
+
+    /// The manifest of what the demo makes.
+    pub(super) fn demo(name: &str, replicas: u32) -> Value {
+        let labels = json!({"app": name, MARK: "true"});
+        json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [{"name": "pause", "image": "registry.k8s.io/pause:3.10"}]},
+                },
+            },
+        })
+    }
+
     /// Follows the pods of an app: sees each change when the API server tells it.
     ///
     /// # Errors
     /// See [`KubectlError`].
     pub fn follow_pods(&self, app: &str) -> Result<Pods, KubectlError> {
-        let select = format!("--selector=app={app}");
+        self.follow(&format!("--selector=app={app}"))
+    }
+
+    /// Follows the pods of the demo alone.
+    pub(super) fn follow_demo(&self) -> Result<Pods, KubectlError> {
+        self.follow(&format!("--selector={MARK}"))
+    }
+
+    fn follow(&self, select: &str) -> Result<Pods, KubectlError> {
         let template = r#"--output=jsonpath={.metadata.name} {.spec.nodeName}{"\n"}"#;
-        let mut command = self.command(&["get", "pods", &select, "--watch", template]);
+        let mut command = self.command(&["get", "pods", select, "--watch", template]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = child.map_err(|source| KubectlError::Start { program: self.program.clone(), source })?;
         let output = child.stdout.take().expect("it was started with a pipe");

@@ -108,11 +108,11 @@ impl Demo {
         }
         let kubectl = Kubectl::new(Assets::find(None)?.program("kubectl"), self.home.kubeconfig());
         // What an earlier one left, if it was interrupted.
-        kubectl.remove_deployment(NAME)?;
+        kubectl.remove_demo(NAME)?;
         let node = StandIn::ensure(&kubectl)?;
         let outcome = self.show(&kubectl, &heavens);
         if !self.keep {
-            kubectl.remove_deployment(NAME)?;
+            kubectl.remove_demo(NAME)?;
             node.remove(&kubectl)?;
         }
         outcome
@@ -122,10 +122,10 @@ impl Demo {
         let branches = Branches::watch(heavens);
         branches.until_settled(SETTLED, PATIENCE);
         let since = Instant::now();
-        let mut pods = kubectl.follow_pods(NAME)?;
+        let mut pods = kubectl.follow_demo()?;
         let made = Instant::now();
-        let image = ["--image=registry.k8s.io/pause:3.10".to_owned(), format!("--replicas={}", self.replicas)];
-        kubectl.run(&["create", "deployment", NAME, &image[0], &image[1]])?;
+        let deployment = Kubectl::demo(NAME, self.replicas).to_string();
+        kubectl.run_with(&["create", "--filename=-"], &deployment)?;
         let wanted = self.replicas as usize;
         let bound = pods.until_bound(wanted, PATIENCE);
         let bound_after = made.elapsed();
