@@ -30,6 +30,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 const REST: Duration = Duration::from_mins(10);
 /// `gc.autoPackLimit`, unless the repository says otherwise: Git's own default.
 const PACK_LIMIT: i64 = 50;
+/// What is kept for it in the repository's folder.
+const OWN: &str = "gitcd-maintenance";
 /// Fewer are never worth it, whatever is configured.
 const FEW: usize = 10;
 /// A `git gc` that began so long ago is not running any more, as Git itself sees it.
@@ -84,16 +86,6 @@ impl Maintenance {
 
     /// Works until `stopped` is true.
     pub async fn run(&self, mut stopped: watch::Receiver<bool>) {
-        let git = match Program::find().await {
-            Ok(git) => git,
-            Err(error) => {
-                tracing::warn!(
-                    %error,
-                    "there is no git program, so packs are not joined and reading becomes slower over time; install Git 2.32 or later"
-                );
-                return;
-            }
-        };
         let repository = self.repository.clone();
         let _cleared = tokio::task::spawn_blocking(move || clear(&repository)).await;
         loop {
@@ -102,11 +94,11 @@ impl Maintenance {
                 () = self.asked.notified() => true,
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             };
-            self.round(&git, all, &stopped).await;
+            self.round(all, &stopped).await;
         }
     }
 
-    async fn round(&self, git: &Program, all: bool, stopped: &watch::Receiver<bool>) {
+    async fn round(&self, all: bool, stopped: &watch::Receiver<bool>) {
         let rests =
             self.rests_until.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| Instant::now() < until);
         if rests && !all {
@@ -119,11 +111,16 @@ impl Maintenance {
             Ok(None) => return,
             Err(error) => return self.failed(&error.into()),
         };
+        // Not before there is something to do: most repositories are small, and no other program is needed for them.
+        let git = match Program::find().await {
+            Ok(git) => git,
+            Err(error) => return self.failed(&JoinError::Run(error)),
+        };
         let (started, count) = (Instant::now(), packs.len());
         let running = Running::of(&self.counters);
-        let joined = join::join(git, &turn.place, &packs, stopped).await;
+        let joined = join::join(&git, &turn.place, &packs, stopped).await;
         if joined.is_ok()
-            && let Err(error) = join::write_commit_graph(git, &turn.place, stopped).await
+            && let Err(error) = join::write_commit_graph(&git, &turn.place, stopped).await
         {
             self.failed(&error);
         }
@@ -191,6 +188,9 @@ fn look(repository: &Path, all: bool) -> Result<Option<(Turn, Vec<Pack>)>, durab
 
 /// Removes what was left by a process that was killed, unless another one is at it.
 fn clear(repository: &Path) -> Result<(), durable::Error> {
+    if !repository.join(OWN).is_dir() {
+        return Ok(());
+    }
     match Turn::take(repository)? {
         Some(turn) => turn.place.clear(),
         None => Ok(()),
@@ -200,7 +200,7 @@ fn clear(repository: &Path) -> Result<(), durable::Error> {
 impl Turn {
     /// `None` if somebody else has it.
     fn take(repository: &Path) -> Result<Option<Self>, durable::Error> {
-        let own = repository.join("gitcd-maintenance");
+        let own = repository.join(OWN);
         durable::make_folder(&own)?;
         let path = own.join("lock");
         let failed = |source| durable::Error::of("lock", &path)(source);

@@ -34,6 +34,8 @@ pub use crate::transport::Transport;
 
 /// How long open connections may take to end.
 const DRAIN: Duration = Duration::from_secs(5);
+/// How long the last push may take.
+const LAST_PUSH: Duration = Duration::from_secs(5);
 
 /// One branch to serve.
 #[derive(Clone, Debug)]
@@ -251,7 +253,7 @@ impl Server {
         &self.store
     }
 
-    /// Stops taking requests, answers those under way, commits everything.
+    /// Stops taking requests, answers those under way, commits everything and pushes it where that is asked for.
     ///
     /// # Errors
     /// [`ServeError::Uncommitted`] if the last commit failed; nothing is lost.
@@ -262,6 +264,10 @@ impl Server {
             compaction.abort();
         }
         let _ended = tokio::join!(self.pulling, self.upkeep);
+        if self.lease.is_none() {
+            // With a lease that is a part of handing it over.
+            self.puller.push_last(LAST_PUSH).await;
+        }
         // Writes that were accepted are answered before streams end.
         self.store.stop().await;
         for listener in self.listeners {

@@ -45,7 +45,7 @@ pub(super) enum JoinError {
     Git { command: &'static str, said: String },
     #[error("stopped")]
     Stopped,
-    #[error("git cannot be run: {0}")]
+    #[error("git cannot be run; install Git 2.32 or later: {0}")]
     Run(#[source] io::Error),
     #[error(transparent)]
     Durable(#[from] durable::Error),

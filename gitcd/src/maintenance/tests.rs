@@ -49,7 +49,7 @@ fn count(folder: &Path) -> usize {
 async fn round(folder: &Path, all: bool) -> Maintenance {
     let maintenance = Maintenance::new(folder.to_owned());
     let (_going_on, stopped) = watch::channel(false);
-    maintenance.round(&Program::find().await.unwrap(), all, &stopped).await;
+    maintenance.round(all, &stopped).await;
     maintenance
 }
 
@@ -165,7 +165,7 @@ async fn what_is_stopped_leaves_nothing_and_what_was_killed_is_cleared_away() {
     let (stop, stopped) = watch::channel(true);
     maintenance.run(stopped.clone()).await;
     assert_eq!(std::fs::read_dir(&drafts).unwrap().count(), 0);
-    maintenance.round(&Program::find().await.unwrap(), true, &stopped).await;
+    maintenance.round(true, &stopped).await;
     assert_eq!((done(&maintenance), count(folder.path())), ((0, 0), 3));
     assert_eq!(std::fs::read_dir(&drafts).unwrap().count(), 0, "it was asked to end");
     // A graph that one had begun to write an hour ago and more keeps nobody from writing one.
@@ -174,7 +174,7 @@ async fn what_is_stopped_leaves_nothing_and_what_was_killed_is_cleared_away() {
     let lock = File::create(graphs.join("commit-graph-chain.lock")).unwrap();
     lock.set_modified(SystemTime::now() - Duration::from_hours(2)).unwrap();
     stop.send_replace(false);
-    maintenance.round(&Program::find().await.unwrap(), true, &stopped).await;
+    maintenance.round(true, &stopped).await;
     assert_eq!((done(&maintenance), count(folder.path())), ((1, 0), 1));
     git(folder.path(), &["commit-graph", "verify"]);
     assert!(graphs.join("commit-graph-chain").is_file());

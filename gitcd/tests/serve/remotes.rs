@@ -140,3 +140,22 @@ async fn credentials_are_read_again_and_told_to_nobody() {
     let output = one.output();
     assert!(!output.contains("secret"), "{output}");
 }
+
+#[tokio::test]
+async fn what_was_acknowledged_before_a_server_stops_is_at_its_remote() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let upstream = bare(&folder);
+    let url = upstream.to_str().expect("it has a plain name");
+    let (mut server, client, _kept) = follower(url, &[]).await;
+    client.put(put(ONE, "first")).await.ok();
+    let there = |value: &str| {
+        let found = Repository::at(&upstream).run(&["grep", "-h", value, "main", "--"]);
+        found.status.success()
+    };
+    eventually("the first push", async || there("first").then_some(())).await;
+    for number in 0..20 {
+        client.put(put(ONE, &format!("last {number}"))).await.ok();
+    }
+    assert!(server.terminate().await.status.success());
+    assert!(there("last 19"), "it is there when the process has ended");
+}

@@ -8,10 +8,13 @@ use tokio::sync::watch;
 
 use super::super::notices::Notices;
 use super::super::pace::{Breath, Exchanged, Known, Pace};
+use super::super::remote::Remote;
 use super::super::status::Condition;
 use super::{PullError, Puller, Waiting};
 use crate::error::chain;
 
+/// A server that stops pushes so often at most.
+const LAST_PUSHES: usize = 3;
 /// After failures in a row the next attempt comes after this, doubled each time,
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 /// up to this.
@@ -34,6 +37,37 @@ impl Puller {
             .collect();
         for task in tasks {
             let _ended = task.await;
+        }
+    }
+
+    /// Brings what was written last to the remotes that get what is written here and were there a moment ago: who stops may not come back. Takes `limit`
+    /// at most, and what does not get there in that time the next start brings.
+    pub(crate) async fn push_last(&self, limit: Duration) {
+        if self.config.interval.is_none() {
+            return;
+        }
+        let was_there = |remote: &&Remote| {
+            self.statuses.all().get(&remote.name).is_some_and(|status| status.condition == Condition::Synced)
+        };
+        let pushed = async {
+            for remote in self.config.remotes.iter().filter(|remote| remote.push_after_merge).filter(was_there) {
+                // Requests that were under way may be answered meanwhile.
+                for _ in 0..LAST_PUSHES {
+                    let head = self.joiner.commit().await.map_err(PullError::from)?;
+                    self.pull_impatiently(remote).await?;
+                    if self.joiner.store().revision() == head.revision {
+                        break;
+                    }
+                }
+            }
+            Ok::<_, PullError>(())
+        };
+        match tokio::time::timeout(limit, pushed).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(error = chain(&error), "the last commits are not pushed; the next start does it");
+            }
+            Err(_) => tracing::warn!(?limit, "the last commits are not pushed in time; the next start does it"),
         }
     }
 
