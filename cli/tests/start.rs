@@ -114,6 +114,7 @@ fn missing_programs_are_named_before_anything_is_made() {
 fn data_of_one_store_is_not_hidden_by_another() {
     let sandbox = Sandbox::with_gitcd("exit 0");
     std::fs::create_dir_all(sandbox.home().repository()).unwrap();
+    std::fs::set_permissions(sandbox.home().dir(), PermissionsExt::from_mode(0o700)).unwrap();
     let printed = sandbox.failing_up(&["--store", "etcd"]);
     assert!(printed.contains("keeps its data in gitcd") && printed.contains("--dir"), "{printed}");
 }
