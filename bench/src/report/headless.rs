@@ -91,7 +91,7 @@ kube-scheduler, and back. *Ready* is from nothing, with new certificates and rep
 ### {deployments} Deployments of {each} pods at once
 
 {many}
-How long that takes is kube-controller-manager's own limit: it allows itself 20 requests a second (`--kube-api-qps`).
+All three take about as long; kube-controller-manager allows itself 20 requests a second (`--kube-api-qps`), which was not varied here.
 *Settled* is from the last bound pod until no branch moved any more. Commits are those of the desk's branch, which has all by then.
 ",
             command = self.command,
