@@ -12,6 +12,7 @@ use gitcd_bench::output::Output;
 use crate::branches::Topology;
 use crate::headless::Shape;
 use crate::server::{Kind, Program};
+use crate::storage::{self, Part};
 use crate::workload::{self, Workload};
 
 const SECONDS: f64 = 120.0;
@@ -72,6 +73,8 @@ pub(crate) enum Command {
     Memory(Memory),
     /// Measures both through a kube-apiserver each
     Kube(Kube),
+    /// Measures Git as a database: bytes a revision, joining of packs, a commit each, a large directory, starts
+    Storage(Storage),
     /// Measures how fast branches of gitcd follow one another, and a merge into 100,000 keys
     Branches(Branches),
     /// Measures a headless cluster beside a central control plane; ends with 1 if it is too slow
@@ -176,6 +179,62 @@ pub(crate) struct Kube {
     /// The servers
     #[arg(long = "compare", hide = true, value_enum, value_delimiter = ',', default_value = "gitcd,etcd")]
     pub(crate) servers: Vec<Kind>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Options of the measurement of Git as a database.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Storage {
+    /// Revisions that are written at full speed
+    #[arg(long, value_name = "N", default_value_t = 1_000_000,
+          value_parser = clap::value_parser!(u64).range(1_000..=1_000_000_000))]
+    pub(crate) revisions: u64,
+
+    /// Keys that they are spread over
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    pub(crate) keys: u64,
+
+    /// Seconds of each stretch of load
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub(crate) seconds: u64,
+
+    /// Writes a second where each gets its commit
+    #[arg(long, value_name = "N", default_value_t = 8_500, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) rate: u64,
+
+    /// Keys in the large directory
+    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(100..=99_999))]
+    pub(crate) entries: u64,
+
+    /// Writes into it, one a second
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) trickle: u64,
+
+    /// Keys of the servers that are started
+    #[arg(long, value_name = "N", default_value_t = 100_000,
+          value_parser = clap::value_parser!(u64).range(1_000..=10_000_000))]
+    pub(crate) start_keys: u64,
+
+    /// Updates of them before, each with its commit
+    #[arg(long, value_name = "N", default_value_t = 1_000_000,
+          value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
+    pub(crate) start_updates: u64,
+
+    /// Starts of each
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) starts: u32,
+
+    /// Only these, separated by commas
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "history,pace,directory,start"
+    )]
+    pub(crate) only: Vec<Part>,
 
     #[command(flatten)]
     pub(crate) output: Output,
@@ -355,6 +414,27 @@ impl Kube {
         format!(
             "gitcd-bench kube --objects {objects} --rounds {rounds} --clients {clients} --storage-media-type \
              {storage_media_type}{}",
+            args.shared()
+        )
+    }
+}
+
+impl Storage {
+    /// How much is written.
+    pub(crate) fn plan(&self) -> storage::Plan {
+        let &Self { revisions, keys, seconds, rate, entries, trickle, start_keys, start_updates, starts, .. } = self;
+        storage::Plan { revisions, keys, seconds, rate, entries, trickle, start_keys, start_updates, starts }
+    }
+
+    /// The command for the report.
+    pub(crate) fn command(&self, args: &Args) -> String {
+        let storage::Plan { revisions, keys, seconds, rate, entries, trickle, start_keys, start_updates, starts } =
+            self.plan();
+        let only: Vec<&str> = self.only.iter().map(|part| part.name()).collect();
+        let only = if only.len() == Part::ALL.len() { String::new() } else { format!(" --only {}", only.join(",")) };
+        format!(
+            "gitcd-bench storage{only} --revisions {revisions} --keys {keys} --seconds {seconds} --rate {rate} --entries {entries} \
+             --trickle {trickle} --start-keys {start_keys} --start-updates {start_updates} --starts {starts}{}",
             args.shared()
         )
     }

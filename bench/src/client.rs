@@ -9,9 +9,12 @@ use gitcd::proto::etcdserverpb::maintenance_client::MaintenanceClient;
 use gitcd::proto::etcdserverpb::request_op::Request as Op;
 use gitcd::proto::etcdserverpb::watch_client::WatchClient;
 use gitcd::proto::etcdserverpb::{
-    Compare, PutRequest, RangeRequest, RequestOp, ResponseHeader, StatusRequest, StatusResponse, TxnRequest,
+    Compare, DefragmentRequest, PutRequest, RangeRequest, RequestOp, ResponseHeader, StatusRequest, StatusResponse,
+    TxnRequest,
 };
 use tonic::transport::{Channel, Endpoint};
+
+use crate::data::KeySpace;
 
 /// HTTP/2 window of a stream and of a connection. The default of 64 KiB would measure round
 /// trips, not servers, where a list of 10,000 takes 7 MB.
@@ -57,6 +60,24 @@ impl Client {
         let mut maintenance = MaintenanceClient::new(self.connection(0));
         let answer = maintenance.status(StatusRequest::default()).await?;
         Ok(answer.into_inner())
+    }
+
+    /// What the server has for `etcdctl defrag`.
+    pub(crate) async fn defragment(&self) -> Result<()> {
+        MaintenanceClient::new(self.connection(0)).defragment(DefragmentRequest::default()).await?;
+        Ok(())
+    }
+
+    /// Number of keys in a space.
+    pub(crate) async fn count(&self, space: KeySpace) -> Result<u64> {
+        let request = RangeRequest {
+            key: space.prefix().into(),
+            range_end: space.end(),
+            count_only: true,
+            ..RangeRequest::default()
+        };
+        let answer = self.kv(0).range(request).await?;
+        Ok(u64::try_from(answer.into_inner().count)?)
     }
 
     /// The current revision.

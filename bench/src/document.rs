@@ -24,6 +24,8 @@ pub enum Section {
     Memory,
     /// What hardly any writes cost.
     IdleCost,
+    /// Git as a database.
+    Storage,
     /// Branches that follow one another.
     Branches,
     /// A headless cluster beside a central control plane.
@@ -32,11 +34,12 @@ pub enum Section {
     Framework,
 }
 
-const ALL: [Section; 7] = [
+const ALL: [Section; 8] = [
     Section::Comparison,
     Section::Kube,
     Section::Memory,
     Section::IdleCost,
+    Section::Storage,
     Section::Branches,
     Section::Headless,
     Section::Framework,
@@ -49,6 +52,7 @@ impl Section {
             Self::Kube => "<!-- section: kube -->\n",
             Self::Memory => "<!-- section: memory -->\n",
             Self::IdleCost => "<!-- section: idle cost -->\n",
+            Self::Storage => "<!-- section: storage -->\n",
             Self::Branches => "<!-- section: branches -->\n",
             Self::Headless => "<!-- section: headless -->\n",
             Self::Framework => "<!-- section: framework -->\n",

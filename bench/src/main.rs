@@ -2,7 +2,7 @@
 //!
 //! [`server`] starts both as processes, [`run`] lets them take turns under each [`workload`], and
 //! [`report`] prints what came out. A workload makes its requests through [`client`] and is driven
-//! by [`load`]; [`target`] is all it knows about a server. Measurements of their own are [`idle`], [`memory`], [`kube`], [`branches`] and [`headless`].
+//! by [`load`]; [`target`] is all it knows about a server. Measurements of their own are [`idle`], [`memory`], [`kube`], [`storage`], [`branches`] and [`headless`].
 
 mod args;
 mod branches;
@@ -19,6 +19,7 @@ mod memory;
 mod report;
 mod run;
 mod server;
+mod storage;
 mod target;
 mod workload;
 
@@ -33,7 +34,7 @@ use gitcd_bench::{child, machine, process};
 use tokio::signal::unix::{SignalKind, signal};
 use trishanku::plane::Assets;
 
-use crate::args::{Args, Branches, Command, Compare, Headless, Idle, Kube, Memory};
+use crate::args::{Args, Branches, Command, Compare, Headless, Idle, Kube, Memory, Storage};
 use crate::idle::IdleCost;
 use crate::machine::Machine;
 use crate::report::compare::Report;
@@ -61,6 +62,7 @@ fn measure(args: &Args) -> Result<ExitCode> {
                 Some(Command::IdleCost(idle)) => idle_cost(args, idle).await,
                 Some(Command::Memory(memory)) => memory_of_both(args, memory).await,
                 Some(Command::Kube(kube)) => through_kube_apiserver(args, kube).await,
+                Some(Command::Storage(options)) => git_as_a_database(args, options).await,
                 Some(Command::Branches(branches)) => following(args, branches).await,
                 Some(Command::Headless(options)) => headless_cluster(args, options).await,
             }
@@ -165,6 +167,25 @@ async fn through_kube_apiserver(args: &Args, options: &Kube) -> Result<ExitCode>
     let measured = kube::Measured { command, date, machine, client_threads, plan, outcome };
     options.output.deliver(&measured, &measured.tables(), Section::Kube, &measured.section())?;
     Ok(ExitCode::SUCCESS)
+}
+
+async fn git_as_a_database(args: &Args, options: &Storage) -> Result<ExitCode> {
+    let folder = data_folder(args.dir.as_deref())?;
+    let plan = options.plan();
+    let mut measured = storage::Measured {
+        command: options.command(args),
+        date: now(),
+        machine: look(&folder),
+        version: args.program(Kind::Gitcd)?.own_version().unwrap_or_default(),
+        plan,
+        history: None,
+        pace: None,
+        directory: None,
+        starts: None,
+    };
+    storage::run(args, &folder, plan, &options.only, &mut measured).await?;
+    options.output.deliver(&measured, &measured.tables(), Section::Storage, &measured.section())?;
+    Ok(exit_code(measured.good()))
 }
 
 async fn following(args: &Args, options: &Branches) -> Result<ExitCode> {

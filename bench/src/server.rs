@@ -17,7 +17,8 @@ use crate::child::{Child, free_address};
 use crate::client::Client;
 
 const READY_LIMIT: Duration = Duration::from_secs(30);
-const POLL: Duration = Duration::from_millis(50);
+/// Short beside the start of any server, which is measured too.
+const POLL: Duration = Duration::from_millis(5);
 const REPOSITORY: &str = "repo.git";
 
 /// A program that serves the etcd v3 API.
@@ -135,36 +136,51 @@ impl Program {
             .prefix(&format!("{label}-"))
             .tempdir_in(data)
             .with_context(|| format!("cannot make a folder in {}", data.display()))?;
-        let (address, peer) = (free_address()?, free_address()?);
-        let log = folder.path().join("server.log");
         let store = folder.path().join("data");
         fs::create_dir(&store)?;
-        let mut command = match self.kind {
-            Kind::Gitcd => self.gitcd(&store, address)?,
-            Kind::Etcd => self.etcd(&store, address, peer),
-        };
-        command.args(&self.more);
-        let process = Child::start(&mut command, &log)?;
-        let mut server = Server { kind: self.kind, label, version: String::new(), address, process, folder };
-        server.version = self.version(server.ready().await?);
+        if self.kind == Kind::Gitcd {
+            self.init(&store)?;
+        }
+        let (server, _) = self.resume(Rest { kind: self.kind, label, folder }).await?;
         Ok(server)
     }
 
-    fn gitcd(&self, store: &Path, address: SocketAddr) -> Result<Command> {
-        let repository = store.join(REPOSITORY);
-        let mut repo = OsString::from("--repo=");
-        repo.push(&repository);
-        let made = Command::new(&self.path).arg("init").arg(&repo).output();
+    /// Starts it with the data of a server that was ended; gives the time until it answered.
+    pub(crate) async fn resume(&self, rest: Rest) -> Result<(Server, Duration)> {
+        let Rest { kind, label, folder } = rest;
+        let (address, peer) = (free_address()?, free_address()?);
+        let log = folder.path().join("server.log");
+        let store = folder.path().join("data");
+        let mut command = match kind {
+            Kind::Gitcd => self.gitcd(&store, address),
+            Kind::Etcd => self.etcd(&store, address, peer),
+        };
+        command.args(&self.more);
+        let started = Instant::now();
+        let process = Child::start(&mut command, &log)?;
+        let mut server = Server { kind, label, version: String::new(), address, process, folder };
+        let served = server.ready().await?;
+        let took = started.elapsed();
+        server.version = self.version(served);
+        Ok((server, took))
+    }
+
+    fn init(&self, store: &Path) -> Result<()> {
+        let made = Command::new(&self.path).arg("init").arg(repo(store)).output();
         let made = made.with_context(|| format!("cannot start {}", self.path.display()))?;
         let said = String::from_utf8_lossy(&made.stderr);
         ensure!(made.status.success(), "gitcd init failed: {said}");
+        Ok(())
+    }
+
+    fn gitcd(&self, store: &Path, address: SocketAddr) -> Command {
         let mut command = Command::new(&self.path);
         command
             .arg("serve")
-            .arg(repo)
+            .arg(repo(store))
             .arg(format!("--listen-urls=default=http://{address}"))
             .arg("--key-prefixes=default=/registry");
-        Ok(command)
+        command
     }
 
     fn etcd(&self, store: &Path, client: SocketAddr, peer: SocketAddr) -> Command {
@@ -185,18 +201,34 @@ impl Program {
 
     /// The version for the report. gitcd answers the API as etcd does, so its own is asked for.
     fn version(&self, served: String) -> String {
-        let own = match self.kind {
-            Kind::Etcd => None,
-            Kind::Gitcd => Command::new(&self.path).arg("version").output().ok(),
-        };
-        own.filter(|output| output.status.success())
-            .and_then(|output| {
-                let text = String::from_utf8_lossy(&output.stdout);
-                let line = text.lines().next()?.trim().to_owned();
-                (!line.is_empty()).then_some(line)
-            })
-            .map_or(served, |line| line.trim_start_matches("gitcd").trim().to_owned())
+        match self.kind {
+            Kind::Etcd => served,
+            Kind::Gitcd => self.own_version().unwrap_or(served),
+        }
     }
+
+    /// What `gitcd version` prints.
+    pub(crate) fn own_version(&self) -> Option<String> {
+        let output = Command::new(&self.path).arg("version").output().ok().filter(|output| output.status.success())?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = text.lines().next()?.trim_start_matches("gitcd").trim();
+        (!line.is_empty()).then(|| line.to_owned())
+    }
+}
+
+fn repo(store: &Path) -> OsString {
+    let mut argument = OsString::from("--repo=");
+    argument.push(store.join(REPOSITORY));
+    argument
+}
+
+/// The data of a server that was ended. Dropping it removes its folder.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    /// What it is.
+    pub(crate) kind: Kind,
+    label: String,
+    folder: TempDir,
 }
 
 /// A running server. Dropping it kills the process and removes its folder.
@@ -290,12 +322,21 @@ impl Server {
     ///
     /// # Errors
     /// It did not end in time, and was killed; or it ended with a failure.
-    pub(crate) async fn stop(mut self) -> Result<()> {
+    pub(crate) async fn stop(self) -> Result<()> {
+        self.rest().await?;
+        Ok(())
+    }
+
+    /// Ends it as a service manager would and keeps its data.
+    ///
+    /// # Errors
+    /// As [`Server::stop`]; the data is removed then.
+    pub(crate) async fn rest(mut self) -> Result<Rest> {
         let stopped = self.process.stop().await;
         let status = stopped.with_context(|| format!("{} did not stop", self.label))?;
         // etcd re-raises the signal that ended it; gitcd exits with 0.
         let clean = status.success() || self.kind == Kind::Etcd;
         ensure!(clean, "{} stopped with {status}:\n{}", self.label, self.last_words());
-        Ok(())
+        Ok(Rest { kind: self.kind, label: self.label, folder: self.folder })
     }
 }

@@ -5,5 +5,6 @@ pub(crate) mod compare;
 mod headless;
 mod kube;
 mod memory;
+mod storage;
 
 pub(crate) use gitcd_bench::{document, table};

@@ -76,7 +76,7 @@ pub(super) struct Args {
     /// How many revisions a commit takes
     #[arg(long, env = "GITCD_COMMIT_GRANULARITY", value_enum, default_value_t, value_name = "HOW")]
     commit_granularity: Granularity,
-    /// Bytes a second for rewriting large directories; packs are written less often to stay below, but at least every 10 seconds
+    /// Bytes a second for rewriting large directories; packs are written less often to stay below, but at least every minute
     #[arg(long, env = "GITCD_COMMIT_OVERHEAD_BYTES", default_value_t = 26 << 10, value_name = "BYTES")]
     commit_overhead_bytes: u64,
     /// Size at which the journal is kept by raising the compact revision

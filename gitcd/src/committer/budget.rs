@@ -6,8 +6,9 @@ use crate::git::branch::Pending;
 
 /// The shortest time between two packs.
 pub(super) const MIN_FLUSH_INTERVAL: Duration = Duration::from_secs(1);
-/// No write waits longer than this for a pack, whatever the pack costs.
-const MAX_LAG: Duration = Duration::from_secs(10);
+/// No write waits longer than this for a pack, whatever the pack costs. A directory of 50,000 entries takes 1.1 MB whole: at its rate a quiet branch can
+/// afford that every 43 seconds. The journal has the write meanwhile.
+const MAX_LAG: Duration = Duration::from_mins(1);
 /// Bytes that values, deltas and commits have earned for directories are remembered up to this much, and half of it is
 /// forgotten in this time: a quiet branch keeps to its rate.
 const MAX_CREDIT_BYTES: f64 = (4 << 20) as f64;
@@ -130,16 +131,18 @@ mod tests {
 
     #[test]
     fn a_quiet_branch_keeps_to_its_rate() {
-        let (lag, packs) = Load::new(200_000).run(TEN_MINUTES, TRICKLE);
-        assert!(lag <= MAX_LAG, "{lag:?}");
-        assert!(u64::from(packs) * 200_000 <= 600 * RATE + 200_000, "{packs} packs");
+        for (directories, most) in [(200_000, 10), (1_100_000, 50)] {
+            let (lag, packs) = Load::new(directories).run(TEN_MINUTES, TRICKLE);
+            assert!(lag <= Duration::from_secs(most), "{directories} bytes of directories: {lag:?}");
+            assert!(u64::from(packs) * directories as u64 <= 600 * RATE + directories as u64, "{packs} packs");
+        }
     }
 
     #[test]
     fn directories_larger_than_the_rate_allows_are_written_in_bounded_time() {
         let (lag, packs) = Load::new(4 << 20).run(TEN_MINUTES, TRICKLE);
         assert!(lag <= MAX_LAG, "{lag:?}");
-        assert!(packs <= 61, "{packs} packs");
+        assert!(packs <= 11, "{packs} packs");
     }
 
     #[test]

@@ -1,0 +1,76 @@
+//! Joining packs, on demand, and `git` on the result.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::disk;
+use crate::lag;
+use crate::target::Target;
+
+/// A join of a million revisions takes minutes of one core.
+const JOIN_LIMIT: Duration = Duration::from_mins(30);
+const POLL: Duration = Duration::from_millis(100);
+/// gitcd leaves packs alone that are younger: it may go on with them.
+const YOUNG: Duration = Duration::from_secs(31);
+
+/// A join that was asked for.
+pub(super) struct Join {
+    before: f64,
+    started: Instant,
+}
+
+impl Join {
+    /// Asks for one pack of all, once all packs are old enough.
+    pub(super) async fn ask(target: &Target) -> Result<Self> {
+        tokio::time::sleep(YOUNG).await;
+        let before = joins(target).await?;
+        let started = Instant::now();
+        target.client.defragment().await?;
+        Ok(Self { before, started })
+    }
+
+    /// Whether it is done.
+    pub(super) async fn done(&self, target: &Target) -> Result<bool> {
+        ensure!(self.started.elapsed() < JOIN_LIMIT, "packs were not joined within {JOIN_LIMIT:?}");
+        Ok(joins(target).await? > self.before)
+    }
+
+    /// Waits for it; gives its seconds.
+    pub(super) async fn wait(self, target: &Target) -> Result<f64> {
+        while !self.done(target).await? {
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(self.started.elapsed().as_secs_f64())
+    }
+}
+
+async fn joins(target: &Target) -> Result<f64> {
+    let figures = lag::figures(target.server.address()).await?;
+    let failed = lag::value(&figures, "gitcd_pack_join_failures_total")?;
+    ensure!(failed == 0.0, "joining packs failed:\n{}", target.server.last_words());
+    lag::value(&figures, "gitcd_pack_joins_total")
+}
+
+/// Bytes of the repository's objects and their indices.
+pub(super) fn packs(target: &Target) -> Result<u64> {
+    let parts = disk::parts(target.server.kind, &target.server.data())?;
+    Ok(parts.iter().filter(|part| part.name == "packs").map(|part| part.bytes).sum())
+}
+
+/// Runs stock Git on a repository; gives its output and seconds.
+///
+/// # Errors
+/// It ends with a failure; the message has what it said.
+pub(super) async fn git<A: AsRef<OsStr>>(repository: &Path, arguments: &[A]) -> Result<(String, f64)> {
+    let mut command = Command::new("git");
+    command.arg("--git-dir").arg(repository).args(arguments);
+    let started = Instant::now();
+    let output = tokio::task::spawn_blocking(move || command.output()).await?.context("git cannot be started")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "git {} failed: {said}", arguments[0].as_ref().display());
+    Ok((String::from_utf8_lossy(&output.stdout).into_owned(), started.elapsed().as_secs_f64()))
+}
