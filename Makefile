@@ -52,6 +52,12 @@ bench-kube: ## Measure gitcd and etcd through a kube-apiserver each; writes docs
 	$(CARGO) build --release -p gitcd -p gitcd-bench && \
 	target/release/gitcd-bench kube --write docs/benchmarks.md $(ARGS)
 
+.PHONY: bench-storage
+bench-storage: ## Measure Git as a database: bytes a revision, joining packs, a large directory, starts; takes half an hour; writes docs/benchmarks.md
+	@assets="$$(hack/assets.sh etcd)" && export KUBEBUILDER_ASSETS="$$assets" && \
+	$(CARGO) build --release -p gitcd -p gitcd-bench && \
+	target/release/gitcd-bench storage --write docs/benchmarks.md $(ARGS)
+
 .PHONY: bench-branches
 bench-branches: ## Measure how fast branches follow one another, and a merge into 100,000 keys; writes docs/benchmarks.md
 	@$(CARGO) build --release -p gitcd -p gitcd-bench && \

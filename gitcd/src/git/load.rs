@@ -3,6 +3,11 @@
 //! Everything is checked against everything: the metadata must be the trie of its keys, every key must have its file
 //! and every file its key. What does not fit is an error that names the reference, the commit and the path in it.
 
+use std::num::NonZero;
+use std::panic;
+use std::path::Path;
+use std::thread;
+
 use bytes::Bytes;
 use git2::{Oid, Repository};
 
@@ -14,6 +19,11 @@ use super::tree::Tree;
 use super::trie::Trie;
 use super::{form, path};
 use crate::keyspace::{KeySpace, Placement};
+
+/// A thread that reads values has its own view of the repository: more of them gain little.
+const MOST_THREADS: usize = 4;
+/// Fewer keys are not worth a thread.
+const LEAST_SHARE: usize = 2_000;
 
 /// A branch as of one metadata commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,42 +97,82 @@ impl Snapshot {
         Ok(Snapshot { metadata, parents, data, local, trie, state, root })
     }
 
-    /// Reads the values.
+    /// Reads the values, with several threads if there are many.
     pub(super) fn load(self, repository: &Repository, names: &Names, space: &KeySpace) -> Result<Loaded, LoadError> {
-        let data = Reader::new(repository, &names.data, self.parents.data)?;
-        let local = Reader::new(repository, &names.metadata, self.metadata)?;
-        let mut keys = Vec::with_capacity(self.trie.len());
-        let mut path = Vec::new();
-        let mut local_keys = 0;
-        let mut failed = None;
-        self.trie.each(|line| {
-            if failed.is_some() {
-                return;
+        let mut lines = Vec::with_capacity(self.trie.len());
+        self.trie.each(|line| lines.push(line));
+        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
+        let share = lines.len().div_ceil(threads).max(LEAST_SHARE);
+        let shares = lines.len().div_ceil(share).max(1);
+        let mut keys = if shares == 1 {
+            self.values(repository, names, space, &lines)?
+        } else {
+            let folder = repository.path();
+            let parts: Vec<Result<Vec<LoadedKey>, LoadError>> = thread::scope(|scope| {
+                let read = |part| self.values_apart(folder, names, space, part);
+                let started: Vec<_> = lines.chunks(share).map(|part| scope.spawn(move || read(part))).collect();
+                started
+                    .into_iter()
+                    .map(|thread| thread.join().unwrap_or_else(|why| panic::resume_unwind(why)))
+                    .collect()
+            });
+            let mut keys = Vec::with_capacity(lines.len());
+            for part in parts {
+                keys.append(&mut part?);
             }
-            path.clear();
-            let (reader, tree) = match line.home {
-                Home::Data => (&data, &self.data),
-                Home::Local => {
-                    local_keys += 1;
-                    (&local, &self.local)
-                }
-            };
-            match value(reader, tree, space, line, &mut path) {
-                Ok(value) => keys.push(LoadedKey { key: line.key.clone(), value, record: line.record }),
-                Err(error) => failed = Some(error),
-            }
-        });
-        if let Some(error) = failed {
-            return Err(error);
-        }
+            keys
+        };
+        keys.shrink_to_fit();
+        let local_keys = lines.iter().filter(|line| line.home == Home::Local).count();
+        drop(lines);
         // Different keys have different paths, so equal numbers leave no file without a key.
         if self.data.len() != keys.len() - local_keys {
+            let data = Reader::new(repository, &names.data, self.parents.data)?;
             return Err(self.file_without_key(&data, &self.data, Home::Data, space));
         }
         if self.local.len() != local_keys {
+            let local = Reader::new(repository, &names.metadata, self.metadata)?;
             return Err(self.file_without_key(&local, &self.local, Home::Local, space));
         }
         Ok(Loaded { state: self.state, keys })
+    }
+
+    /// The values of some keys, read by a thread of its own: libgit2's objects cannot be shared.
+    fn values_apart(
+        &self,
+        folder: &Path,
+        names: &Names,
+        space: &KeySpace,
+        lines: &[&Line],
+    ) -> Result<Vec<LoadedKey>, LoadError> {
+        let repository = Repository::open_bare(folder).map_err(|source| LoadError {
+            reference: names.data.clone(),
+            commit: self.parents.data,
+            path: String::new(),
+            problem: Problem::Unreadable { oid: self.parents.data, source },
+        })?;
+        self.values(&repository, names, space, lines)
+    }
+
+    fn values(
+        &self,
+        repository: &Repository,
+        names: &Names,
+        space: &KeySpace,
+        lines: &[&Line],
+    ) -> Result<Vec<LoadedKey>, LoadError> {
+        let data = Reader::new(repository, &names.data, self.parents.data)?;
+        let local = Reader::new(repository, &names.metadata, self.metadata)?;
+        let mut path = Vec::new();
+        let read = |line: &&Line| {
+            let (reader, tree) = match line.home {
+                Home::Data => (&data, &self.data),
+                Home::Local => (&local, &self.local),
+            };
+            let value = value(reader, tree, space, line, &mut path)?;
+            Ok(LoadedKey { key: line.key.clone(), value, record: line.record })
+        };
+        lines.iter().map(read).collect()
     }
 
     fn file_without_key(&self, reader: &Reader<'_>, tree: &Tree, home: Home, space: &KeySpace) -> LoadError {

@@ -99,6 +99,43 @@ fn ten_thousand_entries_take_deltas_not_copies() {
 }
 
 #[test]
+fn many_keys_are_read_by_several_threads_and_a_damaged_value_is_named() {
+    let mut store = Store::new();
+    let numbered = |kind: &str, number: usize| {
+        (format!("/registry/{kind}/n{}/o{number}", number % 50), format!("{kind} {number}"))
+    };
+    let pairs: Vec<(String, String)> = (0..9_000).map(|number| numbered("pods", number)).collect();
+    for chunk in pairs.chunks(1_000) {
+        let changes: Vec<_> = chunk.iter().map(|(key, value)| (&**key, Some(&**value))).collect();
+        store.commit(&changes);
+    }
+    store.commit(&[("compact_rev_key", Some("5")), ("elsewhere", Some("x"))]);
+    store.flush();
+    let (state, keys) = store.loaded();
+    assert_eq!(state, store.state);
+    assert_eq!(keys, store.model);
+
+    let blob = store.reference("main:pods/n7/o8007");
+    for pack in store.files("pack") {
+        let objects = store.path.join("objects");
+        std::fs::rename(&pack, store.path.join("taken.pack")).unwrap();
+        std::fs::remove_file(pack.with_extension("idx")).unwrap();
+        let unpacked = std::process::Command::new("git")
+            .arg("--git-dir")
+            .arg(&store.path)
+            .args(["unpack-objects", "-q"])
+            .stdin(std::fs::File::open(store.path.join("taken.pack")).unwrap())
+            .status();
+        assert!(unpacked.unwrap().success());
+        std::fs::remove_file(objects.join(&blob[..2]).join(&blob[2..])).unwrap();
+    }
+    store.reopen();
+    let error = store.branch.load(store.branch.head().metadata).unwrap_err();
+    assert_eq!(error.path, "pods/n7/o8007");
+    assert!(error.to_string().contains(&blob), "{error}");
+}
+
+#[test]
 fn history_that_a_person_made_is_adopted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
