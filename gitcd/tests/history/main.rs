@@ -6,6 +6,7 @@ mod support;
 
 mod existing;
 mod go;
+mod verify;
 
 use std::collections::BTreeMap;
 use std::path::Path;
