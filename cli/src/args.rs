@@ -27,6 +27,8 @@ Examples:
   trishanku kubectl get namespaces   kubectl with the right kubeconfig
   trishanku status                   every heaven: what runs, its branch, how far it is behind
   trishanku graph                    how the branches were merged
+  trishanku log -p deploy/nginx      who changed an object, when, and which fields
+  trishanku diff --since=10m         what differs from ten minutes ago
   trishanku run -f heaven.yaml       the heavens of your own manifests, as processes
   trishanku --name b up --central    beside the first, one kube-apiserver on one branch
   trishanku down                     end it; the data stays
@@ -76,6 +78,10 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Show who changed an object and when, or all commits of a branch
+    Log(crate::history::Log),
+    /// Show what differs between two moments, by objects and fields
+    Diff(crate::history::Diff),
     /// Make a Deployment at the desk, and tell which branch did what, and when
     Demo(Demo),
     /// Run kubectl as this control plane's administrator

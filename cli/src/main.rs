@@ -4,6 +4,7 @@ mod args;
 mod console;
 mod detach;
 mod graph;
+mod history;
 mod kubectl;
 mod lint;
 mod print;
@@ -21,6 +22,8 @@ use crate::args::{Arguments, Command, New};
 
 /// What `status` exits with unless everything is ready, as service managers do.
 const NOT_READY: u8 = 3;
+/// What `diff` exits with if it cannot be told whether something differs.
+const CANNOT_TELL: u8 = 2;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_arg_matches(&args::command().get_matches());
@@ -59,6 +62,21 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             Err(kubectl::become_kubectl(&home()?, arguments.which.heaven.as_deref(), args, &program))
         }
         Command::Graph { args } => Err(graph::become_graph(&home()?, arguments.which.heaven.as_deref(), args)),
+        Command::Log(options) => {
+            history::become_log(&home()?, arguments.which.heaven.as_deref(), options)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Diff(options) => {
+            let done = history::become_diff(&home()?, arguments.which.heaven.as_deref(), options);
+            // As `diff` does it: 1 means that something differs.
+            Ok(done.map_or_else(
+                |error| {
+                    print::error(&error);
+                    ExitCode::from(CANNOT_TELL)
+                },
+                |()| ExitCode::SUCCESS,
+            ))
+        }
         Command::Demo(options) => {
             let demo = Demo { home: home()?, replicas: options.replicas, keep: options.keep };
             let outcome = tokio::task::spawn_blocking(move || demo.run()).await??;

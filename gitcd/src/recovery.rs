@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use git2::Oid;
 
-pub use self::begin::{Beginning, Initialized, init};
+pub use self::begin::{Beginning, Initialized, init, init_with};
 pub use self::error::OpenError;
 pub use self::lock::StateLock;
 use self::replay::Replay;
@@ -122,7 +122,12 @@ pub fn open_locked(config: &Config, segment_bytes: u64, lock: StateLock) -> Resu
     }
     refs.release(&config.data_reference)?;
     refs.release(&config.metadata_reference)?;
-    let branch = Branch::open(config.clone()).map_err(Box::new)?.ok_or_else(|| missing(config))?;
+    let branch = match Branch::open(config.clone()) {
+        Err(branch::OpenError::OfGo { reference }) => {
+            return Err(OpenError::OfGo { reference, init: begin::command(config) });
+        }
+        opened => opened.map_err(Box::new)?.ok_or_else(|| missing(config))?,
+    };
     let opened = match Snapshot::read(lock.folder())? {
         Some(snapshot) if continues(&snapshot, &branch) => resume(config, branch, &snapshot, lock, segment_bytes)?,
         _ => {

@@ -13,6 +13,9 @@ pub struct HeavenRecord {
     pub kind: Kind,
     /// The reference of its branch.
     pub branch: String,
+    /// The reference of its metadata, unless it follows from that of the branch.
+    #[serde(default)]
+    pub metadata: Option<String>,
     /// The repository with the branch.
     pub repository: PathBuf,
     /// Where its gitcd tells how it is; a merge does not.

@@ -243,6 +243,7 @@ impl Job {
             name: site.name.clone(),
             kind: Kind::Merge,
             branch: references.branch,
+            metadata: Some(references.metadata),
             repository: site.place.repository().into(),
             gitcd_port: None,
             kubeconfig: None,

@@ -55,6 +55,26 @@ fn status(cluster: &Cluster) -> anyhow::Result<()> {
     let graph = cluster.trishanku().args(["graph", "--limit=200"]).output()?;
     let drawn = String::from_utf8_lossy(&graph.stdout).into_owned();
     ensure!(graph.status.success() && drawn.contains("merge") && drawn.contains("desk/data"), "{drawn}");
+    history(cluster)
+}
+
+/// What `log` and `diff` say of objects, by the names that kubectl has for them.
+fn history(cluster: &Cluster) -> anyhow::Result<()> {
+    for heaven in [&[][..], &["--heaven=kube-scheduler"]] {
+        let output = cluster.trishanku().args(heaven).args(["log", "--json", "-p", "svc/kubernetes"]).output()?;
+        ensure!(output.status.success(), "{output:?}");
+        let log: Value = serde_json::from_slice(&output.stdout)?;
+        let first = log.as_array().and_then(|log| log.last()).context("the service has a history")?;
+        ensure!(first["what"] == "create" && first["fields"].to_string().contains("clusterIP"), "{log:#}");
+    }
+    let missing = cluster.trishanku().args(["log", "svc/nothing"]).output()?;
+    let said = String::from_utf8_lossy(&missing.stderr).into_owned();
+    ensure!(!missing.status.success() && said.contains("there are kubernetes"), "{said}");
+    let diff = cluster.trishanku().args(["diff", "--since=12h", "--json", "-n", "default"]).output()?;
+    let told: Value = serde_json::from_slice(&diff.stdout)?;
+    let keys: Vec<_> = told["keys"].as_array().into_iter().flatten().filter_map(|key| key["key"].as_str()).collect();
+    ensure!(diff.status.code() == Some(1) && keys.contains(&"/registry/services/specs/default/kubernetes"), "{keys:?}");
+    ensure!(keys.iter().all(|key| key.split('/').any(|part| part == "default")), "{keys:?}");
     Ok(())
 }
 

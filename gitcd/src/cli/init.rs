@@ -1,8 +1,12 @@
 //! `gitcd init`.
 
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
 use anyhow::Context;
 
 use super::{Common, boolean, per_branch};
+use crate::git::branch::Progress;
 use crate::recovery::{self, Beginning, Initialized};
 use crate::store::revision::Revision;
 
@@ -10,10 +14,10 @@ use crate::store::revision::Revision;
 pub(super) struct Args {
     #[command(flatten)]
     common: Common,
-    /// Revisions to start from [default: 1]
+    /// Revisions to start from; with history, that of the first commit that has keys [default: 1]
     #[arg(long, env = "GITCD_START_REVISIONS", value_name = "MAP")]
     start_revisions: Option<String>,
-    /// Versions that keys get when they are taken over from existing history [default: 1]
+    /// Versions that keys have in the commit of existing history that creates them [default: 1]
     #[arg(long, env = "GITCD_VERSIONS", value_name = "MAP")]
     versions: Option<String>,
     /// Start anew on a branch that exists: what is in Git stays, revisions start again
@@ -32,13 +36,66 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let start = starts.number("start-revisions", &name)?.unwrap_or(Revision::INITIAL.get()).max(1);
         let version = versions.number("versions", &name)?.unwrap_or(1).max(1);
         let beginning = Beginning { revision: Revision::new(start), version, force: args.force };
-        let done = recovery::init(&config, beginning).with_context(|| format!("cannot initialise branch {name:?}"))?;
+        let (started, mut told) = (Instant::now(), Told::default());
+        let done = recovery::init_with(&config, beginning, &mut |progress| told.tell(progress));
+        told.end();
+        let done = done.with_context(|| format!("cannot initialise branch {name:?}"))?;
         let (repository, reference) = (config.repository.display(), &config.data_reference);
+        let seconds = started.elapsed().as_secs_f64();
         match done {
             Initialized::Created => println!("created {reference} in {repository}"),
-            Initialized::Adopted => println!("took over the history of {reference} in {repository}"),
             Initialized::Present => println!("{reference} in {repository} is there already; nothing changed"),
+            Initialized::Adopted { keys, commits, revision } => println!(
+                "took over the history of {reference} in {repository}: {keys} keys, {commits} commits, revision {revision} \
+                 ({seconds:.1} s)"
+            ),
+            Initialized::Converted { keys, revision, renamed, left_out } => {
+                println!(
+                    "converted {reference} in {repository}, which the Go implementation of gitcd wrote: {keys} keys, revision \
+                     {revision} ({seconds:.1} s)"
+                );
+                if renamed + left_out > 0 {
+                    println!(
+                        "{renamed} files were renamed, {left_out} ephemeral ones left out, by a commit of its own"
+                    );
+                }
+            }
         }
     }
     Ok(())
+}
+
+/// Tells on a terminal how far it has come, if it takes long.
+struct Told {
+    started: Instant,
+    last: Option<Instant>,
+}
+
+/// What takes less needs no telling.
+const PATIENCE: Duration = Duration::from_secs(2);
+const EVERY: Duration = Duration::from_millis(500);
+
+impl Default for Told {
+    fn default() -> Self {
+        Self { started: Instant::now(), last: None }
+    }
+}
+
+impl Told {
+    fn tell(&mut self, Progress { what, done, all }: Progress) {
+        let is_due = self.started.elapsed() >= PATIENCE && self.last.is_none_or(|last| last.elapsed() >= EVERY);
+        if !is_due || !std::io::stderr().is_terminal() {
+            return;
+        }
+        self.last = Some(Instant::now());
+        let of = all.map(|all| format!(" of {all}")).unwrap_or_default();
+        eprint!("\r\x1b[K{done}{of} {what}");
+    }
+
+    /// Leaves the line to what is told next.
+    fn end(&self) {
+        if self.last.is_some() {
+            eprint!("\r\x1b[K");
+        }
+    }
 }

@@ -63,6 +63,9 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Make a branch in a repository; make the repository too if it does not exist
+    ///
+    /// A branch that has data alone gets the metadata that follows from its history: every commit that changes keys is a revision. One that
+    /// the Go implementation of gitcd wrote is converted. A branch that is there stays as it is.
     Init(Box<init::Args>),
     /// Make a repository that knows a remote, and begin a branch with what the remote has of it
     ///

@@ -58,6 +58,7 @@ use crate::keyspace::KeySpace;
 
 mod adopt;
 mod commit;
+mod convert;
 mod error;
 mod flush;
 mod merge;
@@ -66,6 +67,7 @@ mod repository;
 #[cfg(test)]
 mod tests;
 
+pub use super::derive::Progress;
 pub use super::entries::ParseError;
 pub use super::line::LineError;
 pub use super::line::Record;
@@ -75,6 +77,8 @@ pub use super::pair::{Pair, PairError};
 pub use super::reader::{LoadError, Problem};
 pub use super::state::State;
 pub use super::trie::ShapeError;
+pub use adopt::{Check, Takeover};
+pub use convert::Converted;
 pub use error::{AdoptError, CommitError, CreateError, FlushError, OpenError};
 pub use flush::Flushed;
 pub use merge::{Joined, Merging};

@@ -8,7 +8,15 @@ use std::collections::BTreeMap;
 
 use git2::{ObjectType, Odb, Oid, Repository};
 
-use super::{object, path};
+pub(crate) use self::finder::Finder;
+use self::items::{Item, Kind, apart, compare, differing, parse};
+use self::trees::read;
+pub(crate) use self::trees::{EntryKind, Trees};
+use super::path;
+
+mod finder;
+mod items;
+mod trees;
 
 /// What differs between two trees.
 #[derive(Debug, Default)]
@@ -38,30 +46,18 @@ pub struct TreeError {
     pub problem: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    File,
-    Directory,
-    /// A commit of another repository, whose objects are not here.
-    Submodule,
-    Other,
-}
-
-struct Item<'t> {
-    kind: Kind,
-    /// Written in a way that Git reads and does not like any more.
-    is_old: bool,
-    name: &'t [u8],
-    oid: Oid,
-}
-
 /// The keys whose values differ between two trees; a tree that is `None` is empty.
 ///
 /// # Errors
 /// [`TreeError`] if a tree is missing or damaged.
 pub fn between(repository: &Repository, from: Option<Oid>, to: Option<Oid>) -> Result<Changes, TreeError> {
     let odb = repository.odb().map_err(|error| failed(Oid::ZERO_SHA1, &error))?;
-    let mut walk = Walk { odb, changes: Changes::default() };
+    among(&mut Trees::new(odb), from, to)
+}
+
+/// The same for who compares many trees.
+pub(crate) fn among(trees: &mut Trees<'_>, from: Option<Oid>, to: Option<Oid>) -> Result<Changes, TreeError> {
+    let mut walk = Walk { trees, changes: Changes::default() };
     walk.run(from, to)?;
     let mut changes = walk.changes;
     // A value moves into a directory when other keys come to lie below it: that is no change.
@@ -75,22 +71,7 @@ pub fn between(repository: &Repository, from: Option<Oid>, to: Option<Oid>) -> R
 /// [`TreeError`].
 pub fn find(repository: &Repository, tree: Oid, relative: &[u8]) -> Result<Option<Oid>, TreeError> {
     let odb = repository.odb().map_err(|error| failed(tree, &error))?;
-    let mut names: Vec<_> = path::encode(relative).collect();
-    let last = names.pop().expect("a path has a name");
-    let mut at = tree;
-    for name in &names {
-        match entry(&odb, at, name, Kind::Directory)? {
-            Some(below) => at = below,
-            None => return Ok(None),
-        }
-    }
-    if let Some(file) = entry(&odb, at, &last, Kind::File)? {
-        return Ok(Some(file));
-    }
-    match entry(&odb, at, &last, Kind::Directory)? {
-        Some(below) => entry(&odb, below, path::VALUE, Kind::File),
-        None => Ok(None),
-    }
+    Finder::new(odb, relative).find(tree)
 }
 
 /// Whether a tree has something at a path that stands for no key.
@@ -185,56 +166,12 @@ pub(super) fn entries(odb: &Odb<'_>, tree: Oid) -> Result<Vec<(bool, Oid)>, Tree
     Ok(plain.map(|item| (item.kind == Kind::Directory, item.oid)).collect())
 }
 
-fn entry(odb: &Odb<'_>, tree: Oid, name: &[u8], kind: Kind) -> Result<Option<Oid>, TreeError> {
-    let object = read(odb, tree)?;
-    let items = parse(tree, object.data())?;
-    Ok(items.iter().find(|item| item.kind == kind && item.name == name).map(|item| item.oid))
-}
-
 fn failed(oid: Oid, error: &git2::Error) -> TreeError {
     TreeError { oid, problem: error.message().to_owned() }
 }
 
-fn read<'o>(odb: &'o Odb<'_>, oid: Oid) -> Result<git2::OdbObject<'o>, TreeError> {
-    let object = object::read(odb, oid).map_err(|error| failed(oid, &error))?;
-    if object.kind() != ObjectType::Tree {
-        return Err(TreeError { oid, problem: format!("it is a {}", object.kind().str()) });
-    }
-    Ok(object)
-}
-
-fn parse(oid: Oid, data: &[u8]) -> Result<Vec<Item<'_>>, TreeError> {
-    let malformed = || TreeError { oid, problem: "it is malformed".into() };
-    let mut items = Vec::with_capacity(data.len() / 40);
-    let mut rest = data;
-    while !rest.is_empty() {
-        let space = rest.iter().take(8).position(|byte| *byte == b' ').ok_or_else(malformed)?;
-        let name_end = space + 1 + rest[space + 1..].iter().position(|byte| *byte == 0).ok_or_else(malformed)?;
-        let id = rest.get(name_end + 1..name_end + 21).ok_or_else(malformed)?;
-        let mode = &rest[..space];
-        let kind = match mode {
-            // The second as very old programs wrote it.
-            b"40000" | b"040000" => Kind::Directory,
-            b"160000" => Kind::Submodule,
-            b"100644" | b"100755" | b"100664" => Kind::File,
-            _ => Kind::Other,
-        };
-        let oid = Oid::from_bytes(id).map_err(|_| malformed())?;
-        let is_old = mode == b"040000" || mode == b"100664";
-        items.push(Item { kind, is_old, name: &rest[space + 1..name_end], oid });
-        rest = &rest[name_end + 21..];
-    }
-    Ok(items)
-}
-
-/// Git's order: directories as if their names ended with a slash.
-fn compare(one: &Item<'_>, other: &Item<'_>) -> Ordering {
-    let end = |item: &Item<'_>| (item.kind == Kind::Directory).then_some(b'/');
-    one.name.iter().copied().chain(end(one)).cmp(other.name.iter().copied().chain(end(other)))
-}
-
-struct Walk<'r> {
-    odb: Odb<'r>,
+struct Walk<'w, 'r> {
+    trees: &'w mut Trees<'r>,
     changes: Changes,
 }
 
@@ -246,7 +183,7 @@ struct Pair {
     to: Option<Oid>,
 }
 
-impl Walk<'_> {
+impl Walk<'_, '_> {
     fn run(&mut self, from: Option<Oid>, to: Option<Oid>) -> Result<(), TreeError> {
         // Somebody may have nested directories deeper than a thread's stack.
         let mut stack = vec![Pair { path: Vec::new(), depth: 0, from, to }];
@@ -263,20 +200,11 @@ impl Walk<'_> {
 
     fn trees(&mut self, pair: &Pair, stack: &mut Vec<Pair>) -> Result<(), TreeError> {
         let &Pair { ref path, depth, from, to } = pair;
-        // The objects are let go of before what lies below is read: directories may be large.
-        let (removed, added) = {
-            let load = |tree: Option<Oid>| tree.map(|oid| read(&self.odb, oid)).transpose();
-            let (one, other) = (load(from)?, load(to)?);
-            let one = match (from, &one) {
-                (Some(oid), Some(object)) => parse(oid, object.data())?,
-                _ => Vec::new(),
-            };
-            let other = match (to, &other) {
-                (Some(oid), Some(object)) => parse(oid, object.data())?,
-                _ => Vec::new(),
-            };
-            differing(&one, &other)
-        };
+        let mut load = |tree: Option<Oid>| tree.map(|oid| self.trees.read(oid)).transpose();
+        let (one, other) = (load(from)?, load(to)?);
+        let (left, right) = apart(one.as_deref().unwrap_or_default(), other.as_deref().unwrap_or_default());
+        let of = |tree: Option<Oid>| tree.unwrap_or(Oid::ZERO_SHA1);
+        let (removed, added) = differing(&parse(of(from), left)?, &parse(of(to), right)?);
         let mut below: BTreeMap<Vec<u8>, (Option<Oid>, Option<Oid>)> = BTreeMap::new();
         for (kind, name, oid) in removed {
             match kind {
@@ -327,46 +255,6 @@ fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
 
 fn too_deep() -> String {
     format!("it lies below more than {} directories", path::MAX_DEPTH - 1)
-}
-
-type Items = Vec<(Kind, Vec<u8>, Oid)>;
-
-/// The entries of each tree that the other does not have exactly so. Equal ones, nearly all, are passed over without a copy.
-fn differing(one: &[Item<'_>], other: &[Item<'_>]) -> (Items, Items) {
-    let owned = |item: &Item<'_>| (item.kind, item.name.to_vec(), item.oid);
-    let (mut removed, mut added) = (Vec::new(), Vec::new());
-    let (mut at, mut by) = (0, 0);
-    loop {
-        match (one.get(at), other.get(by)) {
-            (None, None) => return (removed, added),
-            (Some(item), None) => {
-                removed.push(owned(item));
-                at += 1;
-            }
-            (None, Some(item)) => {
-                added.push(owned(item));
-                by += 1;
-            }
-            (Some(before), Some(after)) => match compare(before, after) {
-                Ordering::Less => {
-                    removed.push(owned(before));
-                    at += 1;
-                }
-                Ordering::Greater => {
-                    added.push(owned(after));
-                    by += 1;
-                }
-                Ordering::Equal => {
-                    if before.oid != after.oid || before.kind != after.kind {
-                        removed.push(owned(before));
-                        added.push(owned(after));
-                    }
-                    at += 1;
-                    by += 1;
-                }
-            },
-        }
-    }
 }
 
 #[cfg(test)]

@@ -29,6 +29,11 @@ pub(crate) enum Join {
         /// The data.
         data: Oid,
     },
+    /// The metadata commit before is one of the Go implementation's.
+    Converted {
+        /// That one.
+        metadata: Oid,
+    },
 }
 
 impl Join {
@@ -45,6 +50,7 @@ impl Join {
             "Merged" => both().map(|(ours, theirs)| Self::Merged { ours, theirs }),
             "Fast-forward" => both().map(|(ours, theirs)| Self::FastForward { ours, theirs }),
             "Adopted" => oid(value).map(|data| Self::Adopted { data }),
+            "Converted" => oid(value).map(|metadata| Self::Converted { metadata }),
             _ => None,
         }
     }
@@ -56,6 +62,7 @@ impl fmt::Display for Join {
             Self::Merged { ours, theirs } => write!(f, "Merged: {ours}..{theirs}"),
             Self::FastForward { ours, theirs } => write!(f, "Fast-forward: {ours}..{theirs}"),
             Self::Adopted { data } => write!(f, "Adopted: {data}"),
+            Self::Converted { metadata } => write!(f, "Converted: {metadata}"),
         }
     }
 }
@@ -72,6 +79,7 @@ mod tests {
             Join::Merged { ours: oid("3"), theirs: oid("4") },
             Join::Merged { ours: oid("5"), theirs: oid("6") },
             Join::Adopted { data: oid("7") },
+            Join::Converted { metadata: oid("8") },
         ];
         let message = crate::git::message::metadata(7, &joins);
         assert!(message.starts_with("metadata at revision 7\n\nFast-forward: 1111"), "{message}");

@@ -6,7 +6,7 @@ use super::join::Join;
 
 /// What happened to a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Verb {
+pub(crate) enum Verb {
     /// It was not there before.
     Create,
     /// It has another value.
@@ -34,7 +34,7 @@ impl Verb {
 
 /// Collects changes for a subject. Cheap for ten thousand changes: one text per group, not per change.
 #[derive(Debug, Default)]
-pub(super) struct Subject {
+pub(crate) struct Subject {
     groups: Vec<Group>,
     beyond: usize,
 }
@@ -53,7 +53,7 @@ fn component(path: &str) -> &str {
 
 impl Subject {
     /// Adds a change of the file at `path` in the tree.
-    pub(super) fn add(&mut self, verb: Verb, path: &str) {
+    pub(crate) fn add(&mut self, verb: Verb, path: &str) {
         let same = |group: &&mut Group| group.verb == verb && component(&group.path) == component(path);
         let is_full = self.groups.len() == MAX_SORTED;
         match self.groups.iter_mut().find(same) {
@@ -69,7 +69,7 @@ impl Subject {
     }
 
     /// `update deployments/default/nginx`, or `create 3 pods, update leases/kube-system/kube-scheduler`.
-    pub(super) fn text(&mut self) -> String {
+    pub(crate) fn text(&mut self) -> String {
         self.groups.sort_by(|a, b| a.verb.cmp(&b.verb).then_with(|| a.path.cmp(&b.path)));
         let mut text = String::new();
         for group in self.groups.iter().take(MAX_GROUPS) {

@@ -37,6 +37,8 @@ impl Flush {
             None => in_state(odb, commit.tree)?,
         };
         let joins = Join::all(&commit.message);
+        // What is before that is no metadata that could be read here.
+        let previous = previous.filter(|_| !joins.iter().any(|join| matches!(join, Join::Converted { .. })));
         Ok(Self { metadata: oid, tree: commit.tree, previous, data, revision, time: commit.time, joins })
     }
 

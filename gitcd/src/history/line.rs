@@ -6,6 +6,7 @@
 use git2::{Odb, Oid};
 
 use super::flush::Flush;
+use super::named::Named;
 use super::{CommitInfo, History, HistoryError, Revisions};
 use crate::git::join::Join;
 
@@ -20,6 +21,12 @@ pub(super) struct Step {
 }
 
 impl Step {
+    /// Whether the key may be in it, as far as its subject tells.
+    pub(super) fn may_have(&self, key: &Named) -> bool {
+        let is_plain = self.revisions().is_some() && self.commit.parents.len() == 1;
+        !is_plain || key.may_be_in(self.commit.subject())
+    }
+
     /// The revisions that it has here, if it is a commit of this store.
     pub(super) fn revisions(&self) -> Option<Revisions> {
         self.commit.revisions().filter(|_| self.is_own)
@@ -45,7 +52,7 @@ impl History {
         while let Some(oid) = next.filter(|_| steps.len() < limit) {
             is_own &= !joins.iter().any(|join| match join {
                 Join::FastForward { theirs: taken, .. } | Join::Adopted { data: taken } => *taken == oid,
-                Join::Merged { .. } => false,
+                Join::Merged { .. } | Join::Converted { .. } => false,
             });
             let commit = CommitInfo::read(odb, oid)?;
             let before = self.own_parent(odb, &commit, until, joins);
@@ -74,6 +81,6 @@ impl History {
 
     /// Whether a shallow clone ends before a commit.
     pub(super) fn is_cut(&self, odb: &Odb<'_>, commit: Oid) -> bool {
-        self.repository.is_shallow() && !odb.exists(commit)
+        self.is_shallow && !odb.exists(commit)
     }
 }

@@ -9,6 +9,7 @@ pub mod fields;
 mod flush;
 mod line;
 pub mod moment;
+mod named;
 pub mod versions;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use git2::{Odb, Oid, Repository};
 use crate::git::branch::Config;
 use crate::git::changes::{self, TreeError};
 use crate::git::form::{self, Form};
+use crate::git::go;
 use crate::git::lookup::{self, Known, Lookup};
 use crate::git::object;
 use crate::git::reader::LoadError;
@@ -36,6 +38,8 @@ pub struct History {
     tip: Flush,
     /// Where the data reference leads: people may have committed since the last flush.
     head: Oid,
+    /// Whether this is a shallow clone.
+    is_shallow: bool,
 }
 
 /// Why a history cannot be read.
@@ -59,6 +63,14 @@ pub enum HistoryError {
         reference: String,
         /// The repository.
         path: PathBuf,
+    },
+    /// The metadata is the Go implementation's.
+    #[error(
+        "{reference} was written by the Go implementation of gitcd, which keeps its metadata in another way; convert it with `gitcd init`"
+    )]
+    OfGo {
+        /// The metadata reference.
+        reference: String,
     },
     /// The references cannot be read.
     #[error(transparent)]
@@ -128,6 +140,9 @@ impl History {
             refs.read(reference)?.ok_or_else(missing)
         };
         let (metadata, head) = (read(&config.metadata_reference)?, read(&config.data_reference)?);
+        if go::is_metadata(&repository, metadata)? {
+            return Err(HistoryError::OfGo { reference: config.metadata_reference });
+        }
         let odb = repository.odb().map_err(|error| HistoryError::object(metadata, error.message()))?;
         let tip = Flush::read(&odb, metadata)?;
         // There may be no key any more.
@@ -141,7 +156,8 @@ impl History {
             }
         }
         drop(odb);
-        Ok(Self { repository, config, tip, head })
+        let is_shallow = repository.is_shallow();
+        Ok(Self { repository, config, tip, head, is_shallow })
     }
 
     /// The last revision in Git.

@@ -10,8 +10,9 @@ use git2::{Odb, Oid};
 use super::flush::Flush;
 use super::line::Step;
 use super::moment::When;
+use super::named::Named;
 use super::{CommitInfo, History, HistoryError, Revisions};
-use crate::git::changes;
+use crate::git::changes::{self, Finder};
 use crate::git::form::Form;
 use crate::git::lookup::{Known, Lookup};
 use crate::git::path;
@@ -214,17 +215,19 @@ impl History {
 
     /// The commits of this branch between two flushes that changed a file, the newest first; each with the commit that brought the change.
     fn walk(&self, odb: &Odb<'_>, relative: &[u8], window: &Window<'_>) -> Result<Vec<Walked>, HistoryError> {
-        let blob = |tree: Oid| changes::find(&self.repository, tree, relative);
         let steps = self.line(odb, window.older, Some(window.newer), window.newer.data, usize::MAX)?;
-        let (mut found, mut known) = (Vec::new(), None);
-        for step in &steps {
-            let here = match known.take() {
-                Some((tree, blob)) if tree == step.commit.tree => blob,
-                _ => blob(step.commit.tree)?,
+        let mut finder = Finder::new(self.odb()?, relative);
+        let mut found = Vec::new();
+        let named = Named::new(relative);
+        let may_have = |step: &Step| named.as_ref().is_none_or(|named| step.may_have(named));
+        for (at, step) in steps.iter().enumerate().filter(|(_, step)| may_have(step)) {
+            let here = finder.find(step.commit.tree)?;
+            let before = match (step.before, steps.get(at + 1)) {
+                (Some(before), Some(next)) if next.commit.oid == before => Some(next.commit.tree),
+                (Some(before), _) => Some(CommitInfo::read(odb, before)?.tree),
+                (None, _) => None,
             };
-            let before = step.before.map(|before| CommitInfo::read(odb, before)).transpose()?.map(|before| before.tree);
-            let there = before.map(blob).transpose()?.flatten();
-            known = before.map(|before| (before, there));
+            let there = before.map(|before| finder.find(before)).transpose()?.flatten();
             let what = match (there, here) {
                 (there, here) if there == here => continue,
                 (None, _) => What::Create,

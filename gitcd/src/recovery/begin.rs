@@ -5,8 +5,10 @@ use std::sync::Arc;
 use super::{OpenError, StateLock, first_snapshot, git_dir, set_aside, start_journal, state_folder};
 use crate::config::{Branches, DEFAULT_NAME};
 use crate::durable;
-use crate::git::branch::{self, Branch, Config, State};
+use crate::git::branch::{self, Branch, Config, Converted, Progress, State, Takeover};
+use crate::git::go;
 use crate::git::refs::Refs;
+use crate::pull::admit::admit;
 use crate::snapshot::{Incarnation, hex};
 use crate::store::revision::Revision;
 
@@ -27,7 +29,25 @@ pub enum Initialized {
     /// There was nothing.
     Created,
     /// There was history without metadata; its files are keys now.
-    Adopted,
+    Adopted {
+        /// The number of keys,
+        keys: usize,
+        /// and of commits that tell when they changed.
+        commits: usize,
+        /// The revision of the last one.
+        revision: i64,
+    },
+    /// The Go implementation of gitcd had written it.
+    Converted {
+        /// The number of keys.
+        keys: usize,
+        /// Where its store was.
+        revision: i64,
+        /// So many of its files have other names now.
+        renamed: usize,
+        /// So many were left out, because they are ephemeral here.
+        left_out: usize,
+    },
     /// It was there already; nothing was changed.
     Present,
 }
@@ -37,6 +57,18 @@ pub enum Initialized {
 /// # Errors
 /// [`OpenError`].
 pub fn init(config: &Config, beginning: Beginning) -> Result<Initialized, OpenError> {
+    init_with(config, beginning, &mut |_| ())
+}
+
+/// The same, and tells how far it has come.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn init_with(
+    config: &Config,
+    beginning: Beginning,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Initialized, OpenError> {
     // A file is told as what it is; what else stands in the way is found when the branch is made.
     branch::is_absent(&config.repository).map_err(Box::new)?;
     durable::make_folder(&config.repository)?;
@@ -47,33 +79,66 @@ pub fn init(config: &Config, beginning: Beginning) -> Result<Initialized, OpenEr
         incarnation: hex(&incarnation),
         leases: Vec::new(),
     };
-    let is_repository = git2::Repository::open(&config.repository).is_ok();
-    let (branch, done) = if is_repository {
+    let create = || Branch::create(config.clone(), &state).map_err(Box::new);
+    let (branch, done) = if let Ok(repository) = git2::Repository::open(&config.repository) {
         let lock = StateLock::take(config)?;
         let refs = Refs::open(&git_dir(&config.repository))?;
+        // Of one that was killed.
+        refs.release(&config.data_reference)?;
+        refs.release(&config.metadata_reference)?;
         let data = refs.read(&config.data_reference)?;
         let metadata = refs.read(&config.metadata_reference)?;
-        if metadata.is_some() && !beginning.force {
-            return Ok(Initialized::Present);
-        }
-        let adopt = if beginning.force { Branch::adopt_anew } else { Branch::adopt };
-        let made = match data {
-            Some(_) => (adopt(config.clone(), &state, beginning.version).map_err(Box::new)?, Initialized::Adopted),
-            None => (Branch::create(config.clone(), &state).map_err(Box::new)?, Initialized::Created),
+        let is_of_go = metadata.is_some_and(|metadata| go::is_metadata(&repository, metadata).unwrap_or(false));
+        let made = match (metadata, data) {
+            (Some(_), _) if is_of_go && !beginning.force => convert(config, &incarnation, progress)?,
+            (Some(_), _) if !beginning.force => return Ok(Initialized::Present),
+            (_, Some(_)) => adopt(config, beginning, state, progress)?,
+            (_, None) => (create()?, Initialized::Created),
         };
         // Only now: a refusal must leave what is not in Git yet where it was. (A start after a crash in between sees
         // that the local state is of another life.)
         set_aside(lock.folder())?;
         made
     } else {
-        (Branch::create(config.clone(), &state).map_err(Box::new)?, Initialized::Created)
+        (create()?, Initialized::Created)
     };
     let folder = state_folder(config);
     durable::make_folder(&folder)?;
     // A first segment, so that a journal that is missing later is known to be missing.
     start_journal(&folder.join("journal"), incarnation, 0, 1 << 12, &Arc::default())?;
-    first_snapshot(incarnation, beginning.revision, branch.head().metadata).write(&folder)?;
+    let state = branch.state();
+    let mut snapshot = first_snapshot(incarnation, Revision::new(state.revision), branch.head().metadata);
+    snapshot.compacted = Revision::new(state.compact_revision);
+    snapshot.leases.clone_from(&state.leases);
+    snapshot.write(&folder)?;
     Ok(done)
+}
+
+/// Makes a branch of data that is there.
+fn adopt(
+    config: &Config,
+    beginning: Beginning,
+    state: State,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Branch, Initialized), OpenError> {
+    let check = |relative: &[u8], value: &[u8]| admit(relative, value, None, || None).map(|_| ());
+    let Beginning { version, force: anew, .. } = beginning;
+    let takeover = Takeover { state, version, anew, check: &check, progress };
+    let (branch, commits) = Branch::adopt(config.clone(), takeover).map_err(Box::new)?;
+    let done = Initialized::Adopted { keys: branch.keys(), commits, revision: branch.state().revision };
+    Ok((branch, done))
+}
+
+/// Makes a branch of what the Go implementation has written.
+fn convert(
+    config: &Config,
+    incarnation: &Incarnation,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Branch, Initialized), OpenError> {
+    let converted = Branch::convert(config.clone(), hex(incarnation), progress).map_err(Box::new)?;
+    let Converted { branch, renamed, left_out } = converted;
+    let done = Initialized::Converted { keys: branch.keys(), revision: branch.state().revision, renamed, left_out };
+    Ok((branch, done))
 }
 
 /// The command line that makes this branch, for a shell.

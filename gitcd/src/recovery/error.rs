@@ -26,6 +26,17 @@ pub enum OpenError {
         /// The command that makes it.
         init: String,
     },
+    /// The Go implementation wrote it.
+    #[error(
+        "{reference} was written by the Go implementation of gitcd, which keeps its metadata in another way; convert it with `{init}`: \
+         keys, revisions and history stay"
+    )]
+    OfGo {
+        /// The metadata reference.
+        reference: String,
+        /// The command that converts it.
+        init: String,
+    },
     /// Another process serves it.
     #[error(
         "branch {reference} of {repository:?} is served by another gitcd (it holds {lock:?}); a branch has one writer: end that one \

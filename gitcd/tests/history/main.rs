@@ -4,6 +4,10 @@
 #[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
 mod support;
 
+mod existing;
+mod go;
+mod verify;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};

@@ -93,6 +93,8 @@ pub fn host_port(spec: &TrishankuHeavenSpec) -> Result<Option<u16>, PlanError> {
 pub struct References {
     /// The reference of the data.
     pub branch: String,
+    /// The reference of the metadata.
+    pub metadata: String,
     /// The remotes, in their order.
     pub remotes: Vec<RemoteReference>,
 }
@@ -113,9 +115,9 @@ pub struct RemoteReference {
 /// # Errors
 /// [`PlanError`] if it can be none.
 pub fn references(gitcd: Option<&Gitcd>) -> Result<References, PlanError> {
-    let Branch { data, remotes, .. } = Branch::of(gitcd.unwrap_or(&Gitcd::default()))?;
+    let Branch { data, metadata, remotes, .. } = Branch::of(gitcd.unwrap_or(&Gitcd::default()))?;
     let remote = |remote: branch::Followed| RemoteReference { name: remote.name, url: remote.url, branch: remote.data };
-    Ok(References { branch: data, remotes: remotes.into_iter().map(remote).collect() })
+    Ok(References { branch: data, metadata, remotes: remotes.into_iter().map(remote).collect() })
 }
 
 /// What runs beside the controller of a heaven.

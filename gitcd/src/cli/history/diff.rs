@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::print::{self, ADDED, CHANGED, FAINT, REMOVED, plain};
 use super::{Place, print_json, printed, text_or_base64};
-use crate::history::HistoryError;
 use crate::history::fields::{self, Field};
 use crate::history::moment::When;
+use crate::history::{History, HistoryError};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -31,7 +31,7 @@ pub(in super::super) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Only keys that begin like this, with the branch's prefix or without
+    /// Only these keys and those below them, with the branch's prefix or without; KEY* is all that begin so
     #[arg(value_name = "KEY")]
     keys: Vec<String>,
 }
@@ -65,8 +65,8 @@ fn compare(args: &Args) -> anyhow::Result<bool> {
         Err(error) => return Err(error.into()),
     };
     let began = from.as_ref().map_or(0, |from| from.revision);
-    let beginnings: Vec<_> = args.keys.iter().map(|name| history.beginning(name)).collect();
-    let is_wanted = |key: &[u8]| beginnings.is_empty() || beginnings.iter().any(|start| key.starts_with(start));
+    let wanted: Vec<_> = args.keys.iter().map(|name| Wanted::new(&history, name)).collect();
+    let is_wanted = |key: &[u8]| wanted.is_empty() || wanted.iter().any(|wanted| wanted.covers(key));
     let mut told = Vec::new();
     let mut out = anstream::stdout().lock();
     let mut differs = false;
@@ -109,6 +109,33 @@ fn compare(args: &Args) -> anyhow::Result<bool> {
         print_json(&json!({ "from": began, "to": to.revision, "keys": told }))?;
     }
     Ok(differs)
+}
+
+/// Keys that are asked for.
+enum Wanted {
+    /// Those that begin so.
+    Beginning(Vec<u8>),
+    /// This one, and those that follow it with a slash.
+    Key(Vec<u8>),
+}
+
+impl Wanted {
+    fn new(history: &History, name: &str) -> Self {
+        match name.strip_suffix('*') {
+            Some(name) => Self::Beginning(history.beginning(name)),
+            None if name.is_empty() || name.ends_with('/') => Self::Beginning(history.beginning(name)),
+            None => Self::Key(history.beginning(name)),
+        }
+    }
+
+    fn covers(&self, key: &[u8]) -> bool {
+        match self {
+            Self::Beginning(start) => key.starts_with(start),
+            Self::Key(whole) => {
+                key.strip_prefix(whole.as_slice()).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+            }
+        }
+    }
 }
 
 /// A field for programs.

@@ -47,7 +47,7 @@ fn verify(args: &Args) -> anyhow::Result<bool> {
         }
     })?;
     if is_told {
-        eprint!("\r");
+        eprint!("\r\x1b[K");
     }
     if args.json {
         print_json(&json!({

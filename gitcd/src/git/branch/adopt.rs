@@ -1,89 +1,142 @@
-//! Takes over a data reference that people made.
+//! Takes over a data reference that people made, or another gitcd whose metadata is not here.
 
 use git2::{Oid, Repository};
 
+use super::super::changes;
+use super::super::derive::{Derived, EVERY, Progress, derive};
 use super::super::entries::Entries;
 use super::super::join::Join;
-use super::super::line::{Home, Line, Record};
+use super::super::line::{Home, Line};
 use super::super::reader::{Problem, Reader};
 use super::super::refs::Refs;
 use super::super::tree::Tree;
 use super::super::trie::Trie;
-use super::super::{form, path};
+use super::super::{form, go, path};
 use super::open::Content;
 use super::repository::open_repository;
 use super::{AdoptError, Branch, Config, OpenError, Pair, State};
 use crate::keyspace::Placement;
+use crate::store::revision::Revision;
+
+/// How data becomes a branch.
+pub struct Takeover<'t> {
+    /// The state to begin with; its revision is that of the first commit that has keys.
+    pub state: State,
+    /// The version of a key that comes to be.
+    pub version: i64,
+    /// Whether or not there is metadata: what there was stays in the history, but counts no more.
+    pub anew: bool,
+    /// Whether a file may be taken; else what is wrong with it.
+    pub check: &'t Check,
+    /// Told how far it has come.
+    pub progress: &'t mut dyn FnMut(Progress),
+}
+
+/// Looks at a file: at the part of its key behind the prefix, and its value.
+pub type Check = dyn Fn(&[u8], &[u8]) -> Result<(), String>;
+
+/// So many files that cannot be taken are named.
+pub(super) const NAMED: usize = 10;
 
 impl Branch {
-    /// Derives the metadata from the tree of a data reference that has none: every file becomes a key that was created at
-    /// the revision of `state` and has this version.
+    /// Derives the metadata of the keys in a data reference from its history: `docs/design/git.md`, *Data without metadata*. Gives the
+    /// number of commits too.
     ///
-    /// Takes time in proportion to the size of all values, which are read once.
-    ///
-    /// # Errors
-    /// [`AdoptError`], among others for the first file that no key is stored as.
-    pub fn adopt(config: Config, state: &State, version: i64) -> Result<Branch, AdoptError> {
-        Self::take_over(config, state, version, false)
-    }
-
-    /// The same whether or not there is metadata: what there was stays in the history, but counts no more.
+    /// Takes time for every commit, and for the size of all values. The state, with the revision of the last commit, is that of the branch;
+    /// everything before it is compacted.
     ///
     /// # Errors
-    /// As for [`Branch::adopt`], but not [`AdoptError::Exists`].
-    pub fn adopt_anew(config: Config, state: &State, version: i64) -> Result<Branch, AdoptError> {
-        Self::take_over(config, state, version, true)
-    }
-
-    fn take_over(config: Config, state: &State, version: i64, anew: bool) -> Result<Branch, AdoptError> {
+    /// [`AdoptError`], among others with the files that cannot be keys. Nothing has changed then.
+    pub fn adopt(config: Config, takeover: Takeover<'_>) -> Result<(Branch, usize), AdoptError> {
         let no_data = || AdoptError::NoData { reference: config.data_reference.clone() };
         let repository = open_repository(&config.repository)?.ok_or_else(no_data)?;
         let refs = Refs::open(repository.path()).map_err(OpenError::from)?;
         let read = |reference| refs.read(reference).map_err(OpenError::from);
         let previous = read(&config.metadata_reference)?;
-        if previous.is_some() && !anew {
+        if previous.is_some() && !takeover.anew {
             return Err(AdoptError::Exists { reference: config.metadata_reference.clone() });
         }
         let commit = read(&config.data_reference)?.ok_or_else(no_data)?;
-        let (data, trie) = derive(&repository, &config, commit, state.revision, version)?;
+        let Takeover { mut state, version, check, progress, .. } = takeover;
+        check_files(&repository, &config, commit)?;
+        let derived = derive(&repository, commit, state.revision, version, progress)?;
+        if derived.revision > Revision::MAX_STORED.get() {
+            return Err(AdoptError::Start { revision: state.revision, commits: derived.commits });
+        }
+        (state.revision, state.compact_revision) = (derived.revision, derived.revision);
+        let (data, trie) = keys(&repository, &config, commit, &derived, check, progress)?;
         let content = Content { data, local: Tree::default(), trie, root: Entries::default() };
         let pair = Pair { data: commit, metadata: Oid::ZERO_SHA1 };
+        let of_go = match previous {
+            Some(previous) => go::is_metadata(&repository, previous)?.then_some(previous),
+            None => None,
+        };
         let mut branch = Branch::new(config, repository, refs, pair, State::default(), content);
         branch.joins.push(Join::Adopted { data: commit });
-        branch.begin(state, Some(commit), previous)?;
-        Ok(branch)
+        branch.joins.extend(of_go.map(|metadata| Join::Converted { metadata }));
+        branch.begin(&state, Some(commit), previous)?;
+        Ok((branch, derived.commits))
     }
 }
 
-fn derive(
+/// Links, submodules and files with names that no key has.
+fn check_files(repository: &Repository, config: &Config, commit: Oid) -> Result<(), AdoptError> {
+    let (_, tree) = Reader::new(repository, &config.data_reference, commit)?.commit()?;
+    let strange = changes::between(repository, None, Some(tree))?.strange;
+    refuse(config, commit, strange)
+}
+
+/// An error if there are such files.
+pub(super) fn refuse(config: &Config, commit: Oid, files: Vec<(Vec<u8>, String)>) -> Result<(), AdoptError> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    let more = files.len().saturating_sub(NAMED);
+    let files = files.into_iter().take(NAMED).map(|(path, reason)| (path.escape_ascii().to_string(), reason)).collect();
+    Err(AdoptError::Files { reference: config.data_reference.clone(), commit, files, more })
+}
+
+fn keys(
     repository: &Repository,
     config: &Config,
     commit: Oid,
-    revision: i64,
-    version: i64,
+    derived: &Derived,
+    check: &Check,
+    progress: &mut dyn FnMut(Progress),
 ) -> Result<(Tree, Trie), AdoptError> {
     let reader = Reader::new(repository, &config.data_reference, commit)?;
     let data = reader.tree(b"", reader.commit()?.1)?;
-    let record = Record { create_revision: revision, mod_revision: revision, version, lease: 0 };
     let mut files = Vec::with_capacity(data.len());
     data.each(|path, oid| files.push((path.to_vec(), oid)));
-    let mut trie = Trie::default();
-    for (file, oid) in files {
-        let shown = || String::from_utf8_lossy(&file).into_owned();
-        let key = path::decode(file.split(|b| *b == b'/')).map_err(|source| AdoptError::Path {
-            path: shown(),
-            commit,
-            source,
-        })?;
-        let key = config.keys.absolute(&key);
-        if config.keys.placement(&key) != Placement::Data {
-            return Err(AdoptError::Placement { path: shown(), commit });
+    let (mut trie, mut refused, all) = (Trie::default(), Vec::new(), Some(files.len()));
+    for (done, (file, oid)) in files.into_iter().enumerate() {
+        if done % EVERY == 0 {
+            progress(Progress { what: "values", done, all });
         }
-        let form = form::guess(reader.blob(&file, oid)?.data());
+        let relative = match path::decode(file.split(|b| *b == b'/')) {
+            Ok(relative) => relative,
+            Err(error) => {
+                refused.push((file, error.to_string()));
+                continue;
+            }
+        };
+        let key = config.keys.absolute(&relative);
+        if config.keys.placement(&key) != Placement::Data {
+            refused.push((file, "its key is ephemeral here, and never in Git".into()));
+            continue;
+        }
+        let blob = reader.blob(&file, oid)?;
+        if let Err(reason) = check(&relative, blob.data()) {
+            refused.push((file, reason));
+            continue;
+        }
+        let record = *derived.records.get(&relative).ok_or_else(|| reader.error(&file, Problem::NoKey))?;
+        let form = form::guess(blob.data());
         let is_new = trie.put(Line { key: key.into(), record, form, home: Home::Data });
         if !is_new {
             return Err(reader.error(&file, Problem::Twice).into());
         }
     }
+    refuse(config, commit, refused)?;
     Ok((data, trie))
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use git2::Oid;
 
+use super::super::changes::TreeError;
 use super::super::pack_file::WriteError;
 use super::super::pair::PairError;
 use super::super::path;
@@ -125,6 +126,15 @@ pub enum OpenError {
         /// The missing reference.
         metadata_reference: String,
     },
+    /// The metadata is the Go implementation's.
+    #[error(
+        "{reference} was written by the Go implementation of gitcd, which keeps its metadata in another way; run `gitcd init` to convert it: \
+         keys, revisions and history stay"
+    )]
+    OfGo {
+        /// The metadata reference.
+        reference: String,
+    },
     /// Both references are gone.
     #[error(
         "{reference} and {metadata_reference} are gone, but gitcd recorded them at {} and {}; restore them with `git update-ref`, or \
@@ -203,6 +213,18 @@ pub enum CreateError {
     Flush(#[from] FlushError),
 }
 
+fn counted(files: usize) -> String {
+    if files == 1 { "a file".into() } else { format!("{files} files") }
+}
+
+fn listed(files: &[(String, String)], more: usize) -> String {
+    let mut lines: Vec<String> = files.iter().map(|(path, reason)| format!("\n  {path}: {reason}")).collect();
+    if more > 0 {
+        lines.push(format!("\n  and {more} more"));
+    }
+    lines.concat()
+}
+
 /// Why the metadata could not be derived from a data reference with history.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -219,24 +241,33 @@ pub enum AdoptError {
         /// The metadata reference.
         reference: String,
     },
-    /// A file whose path is not the encoding of a key.
-    #[error("the file {path:?} of commit {commit} cannot be a key; rename or remove it")]
-    Path {
-        /// Its path.
-        path: String,
+    /// Files that cannot be keys.
+    #[error(
+        "{} of {reference} (commit {commit}) cannot be {}: change, rename or remove {}, and commit that:{}",
+        counted(files.len() + more), if files.len() + more == 1 { "a key" } else { "keys" },
+        if files.len() + more == 1 { "it" } else { "them" }, listed(files, *more)
+    )]
+    Files {
+        /// The data reference.
+        reference: String,
         /// The data commit.
         commit: Oid,
-        /// What is wrong with the path.
-        source: path::DecodeError,
+        /// Their paths, and what is wrong with each.
+        files: Vec<(String, String)>,
+        /// So many others are not named.
+        more: usize,
     },
-    /// A file whose key does not belong into the data tree.
-    #[error("the file {path:?} of commit {commit} would be a key that is ephemeral or local; remove it")]
-    Placement {
-        /// Its path.
-        path: String,
-        /// The data commit.
-        commit: Oid,
+    /// There would be no revisions left.
+    #[error("{commits} commits from revision {revision} on leave no room for writes to come; start with a lower one")]
+    Start {
+        /// What was asked for.
+        revision: i64,
+        /// The length of the history.
+        commits: usize,
     },
+    /// The history cannot be read.
+    #[error(transparent)]
+    History(#[from] TreeError),
     /// The data cannot be read.
     #[error(transparent)]
     Load(#[from] LoadError),

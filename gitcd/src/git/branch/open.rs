@@ -12,7 +12,7 @@ use super::super::reader::{Parents, Reader};
 use super::super::refs::Refs;
 use super::super::tree::Tree;
 use super::super::trie::Trie;
-use super::super::{message, pack};
+use super::super::{go, message, pack};
 use super::repository::{init, open_repository};
 use super::{Branch, Config, CreateError, FlushError, OpenError, Pair, Revisions, State, is_to_be_merged, show};
 use crate::durable;
@@ -23,6 +23,15 @@ pub(super) struct Content {
     pub(super) local: Tree,
     pub(super) trie: Trie,
     pub(super) root: Entries,
+}
+
+/// What becomes of the data reference when a branch begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Data {
+    /// It is what it should be, or what somebody else has made of it.
+    Stays,
+    /// It moves to the data that is described.
+    Moves { from: Option<Oid> },
 }
 
 impl Branch {
@@ -96,6 +105,10 @@ impl Branch {
                 (None, None) => Ok(None),
             };
         };
+        // Before anything of it is understood as what it is not.
+        if go::is_metadata(&repository, metadata).unwrap_or(false) {
+            return Err(OpenError::OfGo { reference: names.metadata });
+        }
         let parents = Reader::new(&repository, &names.metadata, metadata)?.parents()?;
         if data != Some(parents.data) {
             let recorded = Pair::read(&file)?;
@@ -185,12 +198,18 @@ impl Branch {
     /// Writes the first metadata commit, or one that begins anew after a `previous` one, and the data reference unless
     /// it is there already.
     pub(super) fn begin(&mut self, state: &State, data: Option<Oid>, previous: Option<Oid>) -> Result<(), FlushError> {
+        let data = if data.is_none() { Data::Moves { from: None } } else { Data::Stays };
+        self.begin_on(state, data, previous)
+    }
+
+    /// The same for data that may be somewhere else.
+    pub(super) fn begin_on(&mut self, state: &State, data: Data, previous: Option<Oid>) -> Result<(), FlushError> {
         let metadata = self.write_metadata(state, previous);
         let pair = Pair { data: self.data_commit, metadata };
         self.pack.finish(&self.repository.path().join("objects/pack"))?;
         self.refs.update(&self.names.metadata, metadata, previous)?;
-        if data.is_none() {
-            self.refs.update(&self.names.data, pair.data, None)?;
+        if let Data::Moves { from } = data {
+            self.refs.update(&self.names.data, pair.data, from)?;
         }
         pair.write(&self.pair_file())?;
         self.head = pair;

@@ -18,6 +18,7 @@ pub(crate) fn open_repository(path: &Path) -> Result<Option<Repository>, OpenErr
     }
     match Repository::open_bare(path) {
         Ok(repository) => Ok(Some(repository)),
+        Err(_) if is_half_made(path) => Ok(None),
         Err(said) => Err(OpenError::not_a_repository(path, &said)),
     }
 }
@@ -48,9 +49,44 @@ fn is_free(path: &Path) -> io::Result<bool> {
     }
 }
 
+/// What [`init`] makes in its folder.
+const PARTS: [&str; 9] = ["HEAD", "branches", "config", "description", "gitcd", "hooks", "info", "objects", "refs"];
+
+/// Whether a folder is what a crash has left of [`init`]: some of its parts, and nothing of anybody in them. It may be made again.
+fn is_half_made(path: &Path) -> bool {
+    let is_ours = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        // A file is written beside its place first.
+        let name = name.to_str().map(|name| name.strip_suffix(".lock").unwrap_or(name));
+        name.is_some_and(|name| PARTS.contains(&name))
+    };
+    let Ok(mut entries) = fs::read_dir(path) else { return false };
+    entries.all(|entry| entry.is_ok_and(is_ours))
+        && ["objects", "refs"].iter().all(|part| is_without_files(&path.join(part)))
+}
+
+/// Removes what would keep libgit2 from making the rest.
+fn clear(path: &Path) {
+    for lock in ["HEAD.lock", "config.lock"] {
+        // If it cannot be removed, whoever needs it says so.
+        let _ = fs::remove_file(path.join(lock));
+    }
+}
+
+fn is_without_files(folder: &Path) -> bool {
+    match fs::read_dir(folder) {
+        Ok(mut entries) => entries.all(|entry| {
+            entry
+                .is_ok_and(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()) && is_without_files(&entry.path()))
+        }),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
 /// Makes a bare repository, durably.
 pub(crate) fn init(config: &Config) -> Result<Repository, CreateError> {
     let path = &config.repository;
+    clear(path);
     let mut options = RepositoryInitOptions::new();
     options.bare(true).no_reinit(true).external_template(false).mkpath(true).initial_head(&config.data_reference);
     let repository =
@@ -61,4 +97,49 @@ pub(crate) fn init(config: &Config) -> Result<Repository, CreateError> {
         durable::sync(&git_dir.join(name))?;
     }
     Ok(repository)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_crash_left_of_a_new_repository_is_made_again_and_what_others_made_is_not() {
+        let parts: [&[&str]; 5] = [
+            &["objects/pack/", "objects/info/"],
+            &["objects/", "refs/heads/", "HEAD.lock"],
+            &["objects/", "refs/tags/", "description", "config.lock"],
+            &["info/", "hooks/", "gitcd/"],
+            &["config"],
+        ];
+        let folder = tempfile::tempdir().unwrap();
+        let made = |number: usize, parts: &[&str]| {
+            let path = folder.path().join(number.to_string());
+            for part in parts {
+                let at = path.join(part);
+                if part.ends_with('/') {
+                    fs::create_dir_all(at).unwrap();
+                } else {
+                    fs::create_dir_all(at.parent().unwrap()).unwrap();
+                    fs::write(at, "").unwrap();
+                }
+            }
+            path
+        };
+        for (number, parts) in parts.into_iter().enumerate() {
+            let path = made(number, parts);
+            assert!(matches!(open_repository(&path), Ok(None)), "{parts:?}");
+            clear(&path);
+            let mut options = RepositoryInitOptions::new();
+            options.bare(true).no_reinit(true).external_template(false);
+            Repository::init_opts(&path, &options).unwrap();
+            assert!(matches!(open_repository(&path), Ok(Some(_))), "{parts:?}");
+        }
+        for (number, parts) in
+            [&["config", "thesis.tex"][..], &["objects/ab/cdef"], &["refs/heads/main"]].into_iter().enumerate()
+        {
+            let path = made(10 + number, parts);
+            assert!(open_repository(&path).is_err(), "{parts:?}");
+        }
+    }
 }

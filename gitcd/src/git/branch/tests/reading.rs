@@ -98,6 +98,12 @@ fn ten_thousand_entries_take_deltas_not_copies() {
     assert!(estimate.abs_diff(written) < written / 2, "{estimate} bytes expected, {written} written");
 }
 
+fn adopt(path: &Path, state: &State) -> Result<Branch, AdoptError> {
+    let (check, state) = (|_: &[u8], _: &[u8]| Ok(()), state.clone());
+    let takeover = Takeover { state, version: 1, anew: false, check: &check, progress: &mut |_| () };
+    Branch::adopt(config(path), takeover).map(|(branch, _)| branch)
+}
+
 #[test]
 fn many_keys_are_read_by_several_threads_and_a_damaged_value_is_named() {
     let mut store = Store::new();
@@ -151,7 +157,7 @@ fn history_that_a_person_made_is_adopted() {
     let missing = Branch::open(config(path)).unwrap_err();
     assert!(missing.to_string().contains("gitcd init"), "{missing}");
     let state = State { revision: 10, ..State::default() };
-    let mut branch = Branch::adopt(config(path), &state, 1).unwrap();
+    let mut branch = adopt(path, &state).unwrap();
     let keys = |branch: &Branch| {
         let loaded = branch.load(branch.head().metadata).unwrap();
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
@@ -172,13 +178,13 @@ fn history_that_a_person_made_is_adopted() {
     let branch = Branch::open(config(path)).unwrap().unwrap();
     assert_eq!(keys(&branch), expected[1..]);
     git(path, &["fsck", "--full", "--strict"]);
-    assert!(matches!(Branch::adopt(config(path), &state, 1), Err(AdoptError::Exists { .. })));
+    assert!(matches!(adopt(path, &state), Err(AdoptError::Exists { .. })));
 
     git(path, &["update-ref", "-d", METADATA]);
     git(path, &["reset", "-q", "--hard"]);
     std::fs::write(path.join("pods/%zz"), "x").unwrap();
     commit();
-    let error = Branch::adopt(config(path), &state, 1).unwrap_err();
+    let error = adopt(path, &state).unwrap_err();
     assert!(error.to_string().contains("pods/%zz"), "{error}");
 }
 
