@@ -53,7 +53,7 @@ impl World {
     async fn token(&self) -> String {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.cluster.client(), "default");
         let made = accounts.create_token_request("app", &PostParams::default(), &TokenRequest::default()).await;
-        made.unwrap().status.unwrap().token
+        made.unwrap().status.unwrap().token.unwrap()
     }
 
     async fn takes(&self, token: &str) -> bool {
