@@ -69,6 +69,11 @@ bench-headless: ## Measure a headless cluster beside a central control plane; wr
 	$(CARGO) build --release -p gitcd -p trishanku -p gitcd-bench && \
 	target/release/gitcd-bench headless --write docs/benchmarks.md $(ARGS)
 
+.PHONY: bench-heavens
+bench-heavens: ## Measure the memory of a manager with 1,000 heavens; fails if it is more than it may be
+	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" && \
+	$(CARGO) bench -p trishanku-manager --bench heavens --locked $(ARGS)
+
 .PHONY: bench-framework
 bench-framework: ## Measure the framework beside kube-runtime and Go's controller-runtime (needs Go); writes docs/benchmarks.md
 	@assets="$$(hack/assets.sh kube-apiserver)" && export KUBEBUILDER_ASSETS="$$assets" && \

@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use trishanku_framework::serve::Address;
+use trishanku_github::{Host, Servers};
 use trishanku_sidecars::plan::Images;
 
 /// Sets up heavens: controllers with a kube-apiserver on a branch of their own, the merges between branches, and
@@ -37,6 +38,13 @@ pub(crate) struct Args {
     /// Namespaces to look at, separated by commas [default: all]
     #[arg(long, env = "NAMESPACES", value_delimiter = ',', value_name = "NAMESPACES")]
     pub(crate) namespaces: Vec<String>,
+    /// Hosts to whose APIs tokens of repositories may be sent beside api.github.com, separated by commas, such as
+    /// github.example.org; without a port every port of it
+    #[arg(long, env = "GITHUB_API_HOSTS", value_delimiter = ',', value_name = "HOSTS")]
+    github_api_hosts: Vec<Host>,
+    /// Send these tokens also where there is no TLS; otherwise that is done on loopback only
+    #[arg(long, env = "GITHUB_ALLOW_HTTP", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set, value_name = "BOOL")]
+    github_allow_http: bool,
     /// The image of etcd where a manifest names none
     #[arg(long, env = "DEFAULT_ETCD_IMAGE", default_value_t = Images::default().etcd, value_name = "IMAGE")]
     default_etcd_image: String,
@@ -59,6 +67,10 @@ pub(crate) enum Command {
 }
 
 impl Args {
+    pub(crate) fn servers(&self) -> Servers {
+        Servers { named: self.github_api_hosts.clone(), in_the_clear: self.github_allow_http }
+    }
+
     pub(crate) fn images(&self) -> Images {
         Images {
             etcd: self.default_etcd_image.clone(),

@@ -88,7 +88,12 @@ impl Secrets {
         let mut made = Vec::new();
         for wanted in issued.secrets {
             if stored.get(wanted.name.as_str()).is_none_or(|stored| stored.data != wanted.data) {
-                write_all(&self.folder.join(&wanted.name), &wanted.data)?;
+                let folder = self.folder.join(&wanted.name);
+                write_all(&folder, &wanted.data)?;
+                let there = stored.get(wanted.name.as_str()).into_iter().flat_map(|stored| stored.data.keys());
+                for name in there.filter(|name| !wanted.data.contains_key(*name)) {
+                    remove(&folder.join(name))?;
+                }
                 made.push(wanted.name);
             }
         }
@@ -147,6 +152,16 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), SecretError> {
     made.map_err(|source| SecretError::File { path: path.into(), source })
 }
 
+/// Removes a file that nobody needs any more.
+fn remove(path: &Path) -> Result<(), SecretError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(SecretError::File { path: path.into(), source: error })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Writes values as files that only their owner reads, each in one step.
 pub(super) fn write_all(folder: &Path, data: &Data) -> Result<(), SecretError> {
     make_folder(folder)?;
@@ -190,6 +205,10 @@ mod tests {
         assert_eq!(secrets.issue("b", &spec("b")).unwrap(), ["b-controller"]);
         assert!(secrets.issue("a", &spec("a")).unwrap().is_empty());
         assert!(secrets.get("b-controller", "b").unwrap().contains_key("kubeconfig"));
+        // What is not wanted any more goes, once.
+        std::fs::write(dir.path().join("sa/next.key"), "nobody's").unwrap();
+        assert_eq!(secrets.issue("a", &spec("a")).unwrap(), ["sa"]);
+        assert!(secrets.issue("a", &spec("a")).unwrap().is_empty());
         let mode = |path: &str| dir.path().join(path).metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!((mode("ca"), mode("ca/tls.key")), (0o700, 0o600));
         for name in ["", "..", "../x", "/etc"] {

@@ -64,7 +64,7 @@ pub struct GitHubRepositorySpec {
     /// What becomes of it when this object is deleted. `Retain` if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
-    /// The API of a GitHub Enterprise server, such as `https://github.example.org/api/v3`. That of github.com if unset.
+    /// The API of a GitHub Enterprise server, such as `https://github.example.org/api/v3`; its host has to be one that the manager is let send tokens to (`--github-api-hosts`). That of github.com if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^https?://[^@]+$"), length(max = 2048))]
     pub api_url: Option<String>,

@@ -37,6 +37,7 @@ pub struct Merges {
 impl Merges {
     /// With the caches of a manager.
     pub fn new(manager: &Manager, images: Images) -> Self {
+        let maps_used: Arc<Uses> = Arc::default();
         Self {
             objects: manager.cache(),
             maps: manager.cache(),
@@ -44,11 +45,11 @@ impl Merges {
             deployments: manager.cache_of(&workload::kind(), None),
             secrets: manager.cache(),
             observer: Observer::new(
-                Shows { secrets: manager.cache() },
+                Shows { secrets: manager.cache(), maps_used: maps_used.clone() },
                 manager.cache(),
                 manager.cache_selecting(MERGE),
             ),
-            maps_used: Arc::default(),
+            maps_used,
             status: Writer::new(MANAGER).condition(AVAILABLE),
             images,
         }

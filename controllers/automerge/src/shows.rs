@@ -14,6 +14,7 @@ use trishanku_framework::cache::Cache;
 use trishanku_observe::answer::Branch;
 use trishanku_observe::{Identity, Tells, pair};
 use trishanku_sidecars::names;
+use trishanku_sidecars::uses::Uses;
 use trishanku_sidecars::workload::MERGE;
 
 use crate::Error;
@@ -24,6 +25,7 @@ const RENEW_AFTER: &str = "controllers.trishanku.org/renew-after";
 /// With a pair that is made for this: there is no authority.
 pub(crate) struct Shows {
     pub(crate) secrets: Arc<Cache<Secret>>,
+    pub(crate) maps_used: Arc<Uses>,
 }
 
 /// The Secret with the pair, as it is or anew.
@@ -79,5 +81,9 @@ impl Tells for Shows {
 
     fn conditions(&self, object: &AutomatedMerge) -> Vec<Condition> {
         object.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default()
+    }
+
+    fn gone(&self, key: &Key) {
+        self.maps_used.note(key, []);
     }
 }

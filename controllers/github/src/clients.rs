@@ -50,12 +50,16 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Servers;
 
     #[tokio::test]
     async fn objects_with_one_token_have_one_client_and_a_new_token_makes_another() {
         let clients = Clients::new(Terms::default());
         let of = |name: &str, token: &[u8]| {
-            clients.of(&Key::namespaced("x", name), Access::new(None, token, None).unwrap()).unwrap().1
+            clients
+                .of(&Key::namespaced("x", name), Access::new(None, token, None, &Servers::default()).unwrap())
+                .unwrap()
+                .1
         };
         let (a, b) = (of("a", b"one"), of("b", b"one"));
         assert!(Arc::ptr_eq(&a, &b));

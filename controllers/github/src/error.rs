@@ -94,6 +94,7 @@ impl Failure for Error {
             Self::Api(error) => error.reason(),
             Self::Call(error) => error.reason(),
             Self::Access(AccessError::Token) => "TokenInvalid",
+            Self::Access(AccessError::Server(_) | AccessError::Clear(_)) => "ServerNotAllowed",
             Self::Access(_) => "AccessInvalid",
             Self::Missing(_) => "SecretNotFound",
             Self::Exists(_) => "AlreadyExists",

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`repository`] | what of a repository has to be changed: pure |
 //! | [`github`] | asks GitHub, as slowly as GitHub wants it, and says in our words what it answered |
+//! | `servers` | to which servers tokens are sent |
 //! | `clients` | one client for each token, however many objects have it |
 //! | `reconcile` | observe, plan, apply, report |
 //!
@@ -18,6 +19,7 @@ mod error;
 pub mod github;
 mod reconcile;
 pub mod repository;
+mod servers;
 
 use std::time::Duration;
 
@@ -27,13 +29,16 @@ use trishanku_framework::{Controller, Key, Manager};
 
 pub use self::error::Error;
 pub use self::reconcile::Repositories;
+pub use self::servers::{Host, NoHost, Servers};
 
 /// Keeps an object until its repository is dealt with.
 pub const FINALIZER: &str = "controllers.trishanku.org/github-repository";
 
-/// How often GitHub is asked, and how patiently.
+/// Where GitHub is, how often it is asked, and how patiently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
+    /// To which servers tokens are sent.
+    pub servers: Servers,
     /// How long a request may take.
     pub patience: Duration,
     /// How often a repository is looked at that is as it should be, give or take a fifth.
@@ -53,6 +58,7 @@ pub struct Terms {
 impl Default for Terms {
     fn default() -> Self {
         Self {
+            servers: Servers::default(),
             patience: Duration::from_secs(30),
             resync: Duration::from_mins(15),
             backoff: (Duration::from_secs(2), Duration::from_mins(10)),

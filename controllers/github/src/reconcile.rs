@@ -88,7 +88,8 @@ impl Repositories {
         };
         let authorities = spec.credentials_secret_ca_key.as_deref().map(value).transpose()?;
         let token = value(&spec.credentials_secret_token_key)?;
-        let access = Access::new(spec.api_url.as_deref(), &token.0, authorities.map(|found| found.0.as_slice()))?;
+        let authorities = authorities.map(|found| found.0.as_slice());
+        let access = Access::new(spec.api_url.as_deref(), &token.0, authorities, &self.terms.servers)?;
         let (by, client) = self.clients.of(key, access)?;
         client.check().map_err(CallError::from)?;
         let organization = spec.organization.clone().filter(|organization| !organization.is_empty());

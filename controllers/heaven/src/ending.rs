@@ -1,5 +1,7 @@
 //! What is waited for before a heaven goes: pure.
 
+use k8s_openapi::jiff::Timestamp;
+use time::{Duration, OffsetDateTime};
 use trishanku_api::{REPOSITORY_READY, TrishankuHeaven};
 use trishanku_observe::answer::Branch;
 
@@ -28,6 +30,16 @@ pub(crate) fn keeps(object: &TrishankuHeaven) -> bool {
 pub(crate) fn has_served(object: &TrishankuHeaven) -> bool {
     let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
     conditions.any(|condition| condition.type_ == REPOSITORY_READY)
+}
+
+/// How long a pod may take to begin of which nobody knows whether it ever will.
+const PENDING: Duration = Duration::minutes(15);
+
+/// When it is waited no more for pods that have not begun since they were made, or since the heaven was deleted.
+pub(crate) fn gives_up(object: &TrishankuHeaven, pending_since: Timestamp) -> Option<OffsetDateTime> {
+    let deleted = object.metadata.deletion_timestamp.as_ref()?.0;
+    let since = OffsetDateTime::from_unix_timestamp(deleted.max(pending_since).as_second()).ok()?;
+    Some(since + PENDING)
 }
 
 /// What has to happen first; nothing if it may go.

@@ -5,12 +5,14 @@
 //! | [`certificates`] | which certificates there should be, by what there is: pure |
 //! | `secrets` | brings that into the cluster, and never touches what is somebody else's |
 //! | `reconcile` | observe, plan, apply, report |
+//! | `last_push` | what is waited for before a heaven goes |
 //!
 //! Begin with [`controller`].
 
 pub mod certificates;
 mod ending;
 mod error;
+mod last_push;
 mod public;
 mod reconcile;
 mod secrets;

@@ -22,7 +22,7 @@ use trishanku_sidecars::{STATUS_PORT, names, objects, pod};
 
 use crate::certificates::{Terms, User, issue};
 use crate::shows::Shows;
-use crate::{Clock, DELETE_UNPUSHED, Error, FINALIZER, FINGERPRINT, REISSUE_BEFORE, ending, public, secrets};
+use crate::{Clock, Error, FINALIZER, FINGERPRINT, REISSUE_BEFORE, public, secrets};
 
 /// Looked at again after this time at the latest: a timer must not be as long as a certificate lives.
 const LONGEST: Duration = Duration::from_hours(10);
@@ -31,25 +31,25 @@ const LAST_PUSH: Duration = Duration::from_secs(3);
 
 /// Makes heavens as their manifests say.
 pub struct Heavens {
-    objects: Arc<Cache<TrishankuHeaven>>,
-    secrets: Arc<Cache<Secret>>,
+    pub(crate) objects: Arc<Cache<TrishankuHeaven>>,
+    pub(crate) secrets: Arc<Cache<Secret>>,
     maps: Arc<Cache<ConfigMap>>,
-    claims: Arc<Cache<PersistentVolumeClaim>>,
+    pub(crate) claims: Arc<Cache<PersistentVolumeClaim>>,
     services: Arc<Cache<Service>>,
-    deployments: Arc<Cache<DynamicObject>>,
+    pub(crate) deployments: Arc<Cache<DynamicObject>>,
     secrets_used: Arc<Uses>,
     maps_used: Arc<Uses>,
     repositories: Arc<Cache<GitHubRepository>>,
     remotes_used: Arc<Uses>,
-    observer: Observer<Shows>,
-    status: Writer,
+    pub(crate) observer: Observer<Shows>,
+    pub(crate) status: Writer,
     images: Images,
-    clock: Clock,
+    pub(crate) clock: Clock,
 }
 
 /// What is found along the way, to be told whatever comes of it.
 #[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
     certificates: Option<State>,
     available: Option<State>,
     look_again: Option<OffsetDateTime>,
@@ -171,7 +171,7 @@ impl Heavens {
     }
 
     /// Makes certificates, unless somebody else does; returns what pods are marked with.
-    async fn certificates(
+    pub(crate) async fn certificates(
         &self,
         object: &TrishankuHeaven,
         named: &names::Certificates,
@@ -218,26 +218,6 @@ impl Heavens {
         seen.look_again = issued.look_again;
         seen.certificates = Some(supplied(&issued.expired));
         Ok(issued.fingerprint)
-    }
-
-    /// Puts back the pair by which a gitcd is asked, if somebody has taken it away from one that ends.
-    async fn let_ask(&self, object: &TrishankuHeaven, context: &Context) {
-        let named = names::Certificates::of(context.key.name(), &object.spec);
-        let key = Key::namespaced(context.key.namespace().unwrap_or_default(), &named.admin);
-        let is_skipped = object.spec.skip.as_ref().and_then(|skip| skip.certificates).unwrap_or_default();
-        if is_skipped || self.secrets.get(&key).is_some() {
-            return;
-        }
-        // It is told that nobody can be asked, and tried again with the next question.
-        if let Err(error) = self.certificates(object, &named, false, context, &mut Seen::default()).await {
-            tracing::warn!(object = %context.key, %error, "cannot put back what its gitcd is asked by");
-        }
-    }
-
-    /// Whether there is a Deployment that is to have pods.
-    fn is_to_run(&self, heaven: &Key) -> bool {
-        let key = Key::namespaced(heaven.namespace().unwrap_or_default(), &names::heaven(heaven.name()));
-        self.deployments.get(&key).is_some_and(|deployment| deployment.data["spec"]["replicas"] != 0)
     }
 
     fn entry_points(&self, heaven: &Key, map: &str, must_be_there: bool) -> Result<EntryPoints, Error> {
@@ -362,33 +342,14 @@ impl Reconciler for Heavens {
     }
 
     async fn clean_up(&self, object: Arc<TrishankuHeaven>, context: Context) -> Result<CleanedUp, Error> {
-        let key = &context.key;
-        if ending::pushes(&object) {
-            let asked = if self.observer.has_pod(key) { Some(self.observer.ask(key).await) } else { None };
-            if matches!(asked, Some(Err(_))) {
-                self.let_ask(&object, &context).await;
-            }
-            // On a claim that no pod ever had, and none is going to have, is nothing.
-            let keeps = ending::keeps(&object) && (ending::has_served(&object) || self.is_to_run(key));
-            let last = self.observer.latest(key).map(|observed| observed.branch);
-            let asked = asked.as_ref().map(Result::as_ref);
-            if let Some(why) = ending::waits(keeps, asked, last.as_ref()) {
-                let message = format!("{why}; to delete it nevertheless, annotate it with {DELETE_UNPUSHED}=true");
-                let mut status = object.status.clone().unwrap_or_default();
-                let mut before = object.status.clone();
-                // The observer's.
-                for branch in
-                    [Some(&mut status), before.as_mut()].into_iter().flatten().filter_map(|of| of.branch.as_mut())
-                {
-                    *branch = BranchStatus { name: std::mem::take(&mut branch.name), ..BranchStatus::default() };
-                }
-                let report = Report::reconciling("WaitingForLastPush", message);
-                self.status.write(&context.client, &self.objects, &object, before.as_ref(), status, &report).await?;
-                return Ok(CleanedUp::NotYet(LAST_PUSH));
-            }
+        if !self.may_go(&object, &context).await? {
+            return Ok(CleanedUp::NotYet(LAST_PUSH));
         }
+        let key = &context.key;
         self.observer.forget(key);
-        self.remotes_used.note(key, []);
+        for uses in [&self.secrets_used, &self.maps_used, &self.remotes_used] {
+            uses.note(key, []);
+        }
         Ok(CleanedUp::Yes)
     }
 }

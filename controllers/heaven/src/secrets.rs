@@ -22,7 +22,7 @@ use crate::{CERTIFICATE, Error};
 pub(crate) const MANAGER: &str = "trishanku-heaven";
 const TYPE: &str = "kubernetes.io/tls";
 /// What of a Secret is said here; other keys are somebody's.
-const KEYS: [&str; 5] = ["tls.crt", "tls.key", "ca.crt", "bridges.crt", "kubeconfig"];
+const KEYS: [&str; 6] = ["tls.crt", "tls.key", "ca.crt", "bridges.crt", "next.key", "kubeconfig"];
 
 /// What there is of these names.
 pub(crate) fn stored<'n>(

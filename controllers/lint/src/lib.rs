@@ -48,7 +48,7 @@ impl fmt::Display for Finding {
 #[error("this is no YAML: {0}")]
 pub struct Unreadable(String);
 
-/// Looks at all objects of our group in a text with manifests; those of others are passed over.
+/// Looks at all objects of our group in a text with manifests, also at those in lists (`kind: List`, as kubectl prints several); those of others are passed over.
 ///
 /// # Errors
 /// [`Unreadable`].
@@ -56,12 +56,21 @@ pub fn lint(text: &str) -> Result<Vec<Finding>, Unreadable> {
     let mut findings = Vec::new();
     for document in serde_norway::Deserializer::from_str(text) {
         let document = Value::deserialize(document).map_err(|error| Unreadable(error.to_string()))?;
-        let (group, version) = document["apiVersion"].as_str().unwrap_or_default().split_once('/').unwrap_or_default();
-        if group == GROUP {
-            object(&document, version, &mut findings);
-        }
+        each(&document, &mut findings);
     }
     Ok(findings)
+}
+
+/// An object, or all of a list. Of a list nothing but its objects is looked at.
+fn each(document: &Value, findings: &mut Vec<Finding>) {
+    let kind = document["kind"].as_str().unwrap_or_default();
+    if let Some(items) = document["items"].as_array().filter(|_| kind.ends_with("List")) {
+        return items.iter().for_each(|item| each(item, findings));
+    }
+    let (group, version) = document["apiVersion"].as_str().unwrap_or_default().split_once('/').unwrap_or_default();
+    if group == GROUP {
+        object(document, version, findings);
+    }
 }
 
 fn object(document: &Value, version: &str, findings: &mut Vec<Finding>) {
@@ -100,5 +109,31 @@ fn object(document: &Value, version: &str, findings: &mut Vec<Finding>) {
     if findings.len() == before {
         let problem = plan::check(kind, name, spec);
         findings.extend(problem.map(|(field, problem)| Finding { object, field, problem }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAVEN: &str = "{apiVersion: controllers.trishanku.org.trishanku.org/v1alpha1, kind: TrishankuHeaven, metadata: {name: NAME}, spec: {}}";
+
+    #[test]
+    fn objects_in_lists_are_looked_at_whichever_list_it_is_and_those_of_others_are_not() {
+        let [one, two, three] = ["one", "two", "three"].map(|name| HEAVEN.replace("NAME", name));
+        let theirs = "{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs}}";
+        let inner = format!("{{apiVersion: v1, kind: List, items: [{two}]}}");
+        let list = format!("{{apiVersion: v1, kind: List, items: [{one}, {theirs}, {inner}]}}");
+        let typed = format!(
+            "{{apiVersion: {GROUP}/{VERSION}, kind: TrishankuHeavenList, metadata: {{resourceVersion: ''}}, items: [{three}]}}"
+        );
+        let findings = lint(&format!("{list}\n---\n{typed}\n---\n{theirs}\n")).unwrap();
+        let mut objects: Vec<_> = findings.iter().map(|finding| finding.object.as_str()).collect();
+        objects.dedup();
+        assert_eq!(objects, ["TrishankuHeaven one", "TrishankuHeaven two", "TrishankuHeaven three"], "{findings:?}");
+        // An empty one is well, and one without items is none.
+        assert_eq!(lint("{apiVersion: v1, kind: List, items: []}").unwrap(), []);
+        let none = lint(&format!("{{apiVersion: {GROUP}/{VERSION}, kind: TrishankuHeavenList}}")).unwrap();
+        assert!(none[0].problem.contains("there is no kind"), "{none:?}");
     }
 }

@@ -115,6 +115,11 @@ impl Branch {
         }
     }
 
+    /// Whether it is the one that writes the branch, or is only kept from it.
+    pub(crate) fn is_writer(&self) -> bool {
+        self.role == "writer" || self.role == "suspended"
+    }
+
     /// What has to be pushed still, as far as anybody knows; nothing if all remotes that had anything have everything.
     pub fn unpushed(&self) -> Option<String> {
         if self.commit_lag_revisions > 0 {

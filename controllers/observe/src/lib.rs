@@ -1,6 +1,6 @@
 //! How branches are, as their gitcds say.
 //!
-//! gitcd shows `/status` at a port of its pod, to whoever has a certificate. [`Observer`] asks each of them every [`INTERVAL`] or so, in the background, and tells what it
+//! gitcd shows `/status` at a port of its pod, to whoever has a certificate. [`Observer`] asks each of them, all pods of an object at once, every [`INTERVAL`] or so, in the background, and tells what it
 //! learns in the status of the object that the pod is for: at once if something is wrong now that was not before or the other way round, else once in [`TOLD`]. No
 //! reconcile waits for that.
 //!

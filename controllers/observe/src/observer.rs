@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Client, Resource as _};
 use parking_lot::Mutex;
@@ -47,6 +49,11 @@ pub trait Tells: Send + Sync + 'static {
 
     /// The conditions that it has now.
     fn conditions(&self, object: &Self::Object) -> Vec<Condition>;
+
+    /// It is gone, and nobody asks for it any more.
+    fn gone(&self, key: &Key) {
+        let _ = key;
+    }
 }
 
 /// What is known of a branch.
@@ -61,7 +68,6 @@ pub struct Observed {
 /// Asks the gitcds of all objects of a kind.
 pub struct Observer<T: Tells> {
     shared: Arc<Shared<T>>,
-    tasks: Mutex<HashMap<Key, AbortHandle>>,
 }
 
 struct Shared<T: Tells> {
@@ -69,39 +75,46 @@ struct Shared<T: Tells> {
     objects: Arc<Cache<T::Object>>,
     pods: Arc<Cache<Pod>>,
     latest: Mutex<HashMap<Key, Observed>>,
-    count: Mutex<usize>,
+    tasks: Mutex<Tasks>,
+}
+
+/// Who is asked. A number tells one who is asked from another of the same name before it.
+#[derive(Default)]
+struct Tasks {
+    by_key: HashMap<Key, (u64, AbortHandle)>,
+    begun: u64,
 }
 
 impl<T: Tells> Observer<T> {
     /// With caches of a manager; that of the pods is one of those with the label alone.
     pub fn new(tells: T, objects: Arc<Cache<T::Object>>, pods: Arc<Cache<Pod>>) -> Self {
-        let shared = Shared { tells, objects, pods, latest: Mutex::default(), count: Mutex::default() };
-        Self { shared: Arc::new(shared), tasks: Mutex::default() }
+        let (latest, tasks) = (Mutex::default(), Mutex::default());
+        Self { shared: Arc::new(Shared { tells, objects, pods, latest, tasks }) }
     }
 
-    /// Begins to ask for an object, unless that has begun. `client` is that of a reconcile: without the lease it tells nobody anything.
+    /// Begins to ask for an object, unless that has begun, until it is gone. `client` is that of a reconcile: without the lease it tells nobody anything.
     pub fn follow(&self, key: &Key, client: &Client) {
-        let mut tasks = self.tasks.lock();
-        if tasks.get(key).is_some_and(|task| !task.is_finished()) {
+        let tasks = &mut *self.shared.tasks.lock();
+        if tasks.by_key.get(key).is_some_and(|(_, task)| !task.is_finished()) {
             return;
         }
-        let (shared, key, client) = (self.shared.clone(), key.clone(), client.clone());
-        let task = tokio::spawn({
-            let key = key.clone();
-            async move { shared.run(&key, &client).await }
+        tasks.begun += 1;
+        let (shared, own, client, number) = (self.shared.clone(), key.clone(), client.clone(), tasks.begun);
+        let task = tokio::spawn(async move {
+            shared.run(&own, &client).await;
+            shared.forget(&own, Some(number));
         });
-        tasks.insert(key, task.abort_handle());
-        *self.shared.count.lock() = tasks.len();
+        tasks.by_key.insert(key.clone(), (number, task.abort_handle()));
     }
 
     /// Asks no more.
     pub fn forget(&self, key: &Key) {
-        let mut tasks = self.tasks.lock();
-        if let Some(task) = tasks.remove(key) {
-            task.abort();
-        }
-        self.shared.latest.lock().remove(key);
-        *self.shared.count.lock() = tasks.len();
+        self.shared.forget(key, None);
+    }
+
+    /// For whom is asked.
+    pub fn followed(&self) -> Vec<Key> {
+        self.shared.tasks.lock().by_key.keys().cloned().collect()
     }
 
     /// What was said last.
@@ -111,7 +124,17 @@ impl<T: Tells> Observer<T> {
 
     /// Whether an object has a pod.
     pub fn has_pod(&self, key: &Key) -> bool {
-        self.shared.pod(key).is_some()
+        !self.shared.pods(key).is_empty()
+    }
+
+    /// Since when an object has only pods that have not begun, at least; nothing if it has others, or none.
+    pub fn pending_since(&self, key: &Key) -> Option<Timestamp> {
+        let pods = self.shared.pods(key);
+        let is_pending = |pod: &Arc<Pod>| {
+            pod.status.as_ref().and_then(|status| status.phase.as_deref()).is_none_or(|phase| phase == "Pending")
+        };
+        let made = pods.iter().filter_map(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0)).max();
+        made.filter(|_| pods.iter().all(is_pending))
     }
 
     /// Asks now, for those who cannot wait.
@@ -126,7 +149,7 @@ impl<T: Tells> Observer<T> {
 
 impl<T: Tells> Drop for Observer<T> {
     fn drop(&mut self) {
-        self.tasks.lock().values().for_each(AbortHandle::abort);
+        self.shared.tasks.lock().by_key.values().for_each(|(_, task)| task.abort());
     }
 }
 
@@ -137,10 +160,11 @@ impl<T: Tells> Shared<T> {
         let mut pause = INTERVAL.mul_f64(rand::rng().random_range(0.0..0.5));
         loop {
             tokio::time::sleep(pause).await;
-            let many = Duration::from_secs((*self.count.lock() / A_SECOND) as u64);
+            let many = Duration::from_secs((self.tasks.lock().by_key.len() / A_SECOND) as u64);
             pause = INTERVAL.max(many).mul_f64(rand::rng().random_range(0.8..1.2));
             let Some(object) = self.objects.get(key) else { return };
-            let asked = self.look(key, &object).await;
+            // In a place of its own: most of the time nobody is asked, and there may be thousands who wait for that.
+            let asked = Box::pin(self.look(key, &object)).await;
             let mut before = self.tells.conditions(&object);
             before.retain(|condition| [REPOSITORY_READY, SYNCED].contains(&condition.type_.as_str()));
             let (branch, states) = match &asked {
@@ -170,37 +194,47 @@ impl<T: Tells> Shared<T> {
             }
             let mut fields = self.tells.fields(&object, branch);
             fields.insert("conditions".to_owned(), json!(conditions));
-            if self.tell(key, &object, client, fields).await {
+            if Box::pin(self.tell(key, &object, client, fields)).await {
                 told = Some(Instant::now());
             }
         }
     }
 
-    /// The pod that serves, or is about to.
-    fn pod(&self, key: &Key) -> Option<Arc<Pod>> {
+    /// Stops to ask, if it is this one for whom that is done.
+    fn forget(&self, key: &Key, number: Option<u64>) {
+        let tasks = &mut *self.tasks.lock();
+        let is_it = tasks.by_key.get(key).is_some_and(|(known, _)| number.is_none_or(|number| number == *known));
+        if !is_it {
+            return;
+        }
+        if let Some((_, task)) = tasks.by_key.remove(key) {
+            task.abort();
+        }
+        self.latest.lock().remove(key);
+        self.tells.gone(key);
+    }
+
+    /// The pods that serve, or are about to; those that end if there are no others.
+    fn pods(&self, key: &Key) -> Vec<Arc<Pod>> {
         let of = label_value(key.name());
         let is = |pod: &Arc<Pod>| {
             let labels = pod.metadata.labels.as_ref();
             labels.and_then(|labels| labels.get(self.tells.label())) == Some(&of)
         };
         let keys = self.pods.keys().into_iter().filter(|pod| pod.namespace() == key.namespace());
-        keys.filter_map(|pod| self.pods.get(&pod)).filter(is).max_by_key(|pod| {
-            let ends = pod.metadata.deletion_timestamp.is_some();
-            (!ends, pod.metadata.creation_timestamp.as_ref().map(|time| time.0))
-        })
+        let pods = keys.filter_map(|pod| self.pods.get(&pod)).filter(is);
+        let (ending, others): (Vec<_>, Vec<_>) = pods.partition(|pod| pod.metadata.deletion_timestamp.is_some());
+        let mut pods = if others.is_empty() { ending } else { others };
+        pods.sort_by_key(|pod| std::cmp::Reverse(pod.metadata.creation_timestamp.as_ref().map(|time| time.0)));
+        pods
     }
 
+    /// Asks all pods: with a writer's lease it is one of them that writes, and the others wait for their turn without an answer.
     async fn look(&self, key: &Key, object: &T::Object) -> Option<Result<Branch, String>> {
-        let pod = self.pod(key)?;
-        let annotations = pod.metadata.annotations.as_ref();
-        let port = annotations.and_then(|annotations| annotations.get(STATUS_PORT)?.parse().ok());
-        let address = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()?.parse().ok());
-        Some(match (address, port, self.tells.identity(object)) {
-            (Some(address), Some(port), Some(identity)) => ask(address, port, &identity).await,
-            (None, ..) => Err("its pod has no address yet".to_owned()),
-            (_, None, _) => Err(format!("its pod has no annotation {STATUS_PORT}")),
-            (.., None) => Err("there are no certificates to ask with".to_owned()),
-        })
+        let pods = self.pods(key);
+        let identity = self.tells.identity(object);
+        let answers = join_all(pods.iter().map(|pod| look_at(pod, identity.as_ref()))).await;
+        best(answers)
     }
 
     async fn tell(&self, key: &Key, object: &T::Object, client: &Client, status: Map<String, Value>) -> bool {
@@ -221,6 +255,27 @@ impl<T: Tells> Shared<T> {
     }
 }
 
+async fn look_at(pod: &Pod, identity: Option<&Identity>) -> Result<Branch, String> {
+    let annotations = pod.metadata.annotations.as_ref();
+    let port = annotations.and_then(|annotations| annotations.get(STATUS_PORT)?.parse().ok());
+    let address = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()?.parse().ok());
+    match (address, port, identity) {
+        (Some(address), Some(port), Some(identity)) => ask(address, port, identity).await,
+        (None, ..) => Err("its pod has no address yet".to_owned()),
+        (_, None, _) => Err(format!("its pod has no annotation {STATUS_PORT}")),
+        (.., None) => Err("there are no certificates to ask with".to_owned()),
+    }
+}
+
+/// The writer's answer, that of whoever has something to push if there are several, else another one's, else why there is none.
+fn best(answers: Vec<Result<Branch, String>>) -> Option<Result<Branch, String>> {
+    answers.into_iter().min_by_key(|answer| match answer {
+        Ok(branch) if branch.is_writer() => u8::from(branch.unpushed().is_none()),
+        Ok(_) => 2,
+        Err(_) => 3,
+    })
+}
+
 /// Ours among those that there are; times move when they turn.
 fn conditions(before: &[Condition], states: &[Option<State>; 2], generation: Option<i64>) -> Vec<Condition> {
     let mut conditions: Vec<_> = before.to_vec();
@@ -228,4 +283,30 @@ fn conditions(before: &[Condition], states: &[Option<State>; 2], generation: Opt
         workload::set(&mut conditions, of, state.as_ref(), generation);
     }
     conditions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::Remote;
+
+    #[test]
+    fn of_several_pods_the_one_that_writes_counts() {
+        let branch = |role: &str, head: &str| Branch {
+            role: role.to_owned(),
+            head: head.to_owned(),
+            remotes: vec![Remote { pushed: Some("a".to_owned()), ..Remote::default() }],
+            ..Branch::default()
+        };
+        let away = || Err("refused".to_owned());
+        assert_eq!(best(Vec::new()), None);
+        assert_eq!(best(vec![away()]), Some(away()));
+        assert_eq!(best(vec![away(), Ok(branch("writer", "a"))]), Some(Ok(branch("writer", "a"))));
+        let (deposed, writer) = (branch("deposed", "b"), branch("writer", "a"));
+        assert_eq!(best(vec![away(), Ok(deposed.clone()), Ok(writer.clone())]), Some(Ok(writer.clone())));
+        assert_eq!(best(vec![away(), Ok(deposed.clone())]), Some(Ok(deposed)));
+        // Replicas without a lease: what only one of them has is not pushed.
+        let behind = branch("writer", "b");
+        assert_eq!(best(vec![Ok(writer), Ok(behind.clone())]), Some(Ok(behind)));
+    }
 }

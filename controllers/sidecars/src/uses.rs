@@ -39,7 +39,11 @@ impl Uses {
         for name in &now {
             both.used.entry(beside(user, name)).or_default().insert(user.name().to_owned());
         }
-        both.user.insert(user.clone(), now);
+        if now.is_empty() {
+            both.user.remove(user);
+        } else {
+            both.user.insert(user.clone(), now);
+        }
     }
 
     /// Who uses it.
@@ -67,5 +71,8 @@ mod tests {
         assert_eq!((uses.of(&key("x")), uses.of(&key("y"))), (vec![key("a")], vec![key("b")]));
         uses.note(&key("b"), []);
         assert!(uses.of(&key("y")).is_empty() && uses.of(&Key::namespaced("m", "x")).is_empty());
+        uses.note(&key("a"), []);
+        let both = uses.both.lock();
+        assert!(both.user.is_empty() && both.used.is_empty(), "nothing is kept of who uses nothing: {both:?}");
     }
 }

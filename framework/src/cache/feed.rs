@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::event::{Event, Read, gone};
-use super::source::Source;
+use super::source::{Page, Source};
 use super::trouble::Trouble;
 use super::{Cache, Listing};
 use crate::Object;
@@ -36,7 +36,7 @@ pub(super) struct Feed<K: Object> {
 
 /// A page of a list. Its objects are looked at one by one.
 #[derive(Deserialize)]
-struct Page<'a> {
+struct Listed<'a> {
     #[serde(default)]
     metadata: ListMeta,
     #[serde(borrow)]
@@ -97,22 +97,23 @@ impl<K: Object> Feed<K> {
     /// Returns the version of the list.
     async fn list(&mut self) -> Result<String, Error> {
         self.cache.apply(Event::Init, &mut self.listing);
-        let mut after = None;
+        let mut wanted = Page::first();
         loop {
-            let text = self.source.page(after).await.map_err(Error::InitialListFailed)?;
-            let page: Page<'_> = serde_json::from_str(&text).map_err(unreadable_list)?;
+            let text = self.source.page(wanted).await.map_err(Error::InitialListFailed)?;
+            let page: Listed<'_> = serde_json::from_str(&text).map_err(unreadable_list)?;
+            let count = page.items.as_ref().map_or(0, Vec::len);
             for raw in page.items.into_iter().flatten() {
                 let (object, _) = Read::of(self.cache.kind(), raw).map_err(unreadable_list)?;
                 self.cache.apply(Event::InitApply(object), &mut self.listing);
             }
-            after = page.metadata.continue_.filter(|after| !after.is_empty());
-            if after.is_none() {
+            let Some(after) = page.metadata.continue_.filter(|after| !after.is_empty()) else {
                 let version = page.metadata.resource_version.filter(|version| !version.is_empty());
                 let version = version.ok_or(Error::NoResourceVersion)?;
                 self.cache.apply(Event::InitDone, &mut self.listing);
                 self.told(version.clone());
                 return Ok(version);
-            }
+            };
+            wanted = Page::next(after, count, text.len());
         }
     }
 

@@ -11,7 +11,12 @@ use kube::core::Request;
 use serde_json::value::RawValue;
 
 /// Most objects of a page, as client-go has it.
-const PAGE: u32 = 500;
+const MOST: usize = 500;
+/// Objects of the first page, of which nobody knows how large they are.
+const FIRST: usize = 100;
+const LEAST: usize = 10;
+/// How large a page should be. Several kinds are listed at once when a program begins, and what is asked of the system for that it does not get back.
+const BYTES: usize = 1 << 20;
 
 /// What a watch sends.
 pub(super) type Watched = BoxStream<'static, kube::Result<WatchEvent<Box<RawValue>>>>;
@@ -25,6 +30,25 @@ pub(super) struct Source {
     limit: Duration,
 }
 
+/// Which page of a list.
+#[derive(Debug)]
+pub(super) struct Page {
+    after: Option<String>,
+    limit: usize,
+}
+
+impl Page {
+    pub(super) fn first() -> Self {
+        Self { after: None, limit: FIRST }
+    }
+
+    /// The one after a page with so many objects of so many bytes.
+    pub(super) fn next(after: String, objects: usize, bytes: usize) -> Self {
+        let limit = BYTES.saturating_mul(objects).checked_div(bytes).unwrap_or(MOST);
+        Self { after: Some(after), limit: limit.clamp(LEAST, MOST) }
+    }
+}
+
 /// The apiserver took a request, and does not answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the apiserver has sent nothing for {0:?}")]
@@ -36,9 +60,9 @@ impl Source {
     }
 
     /// One page of a list. The body is taken as it comes, so a list may be as long as it wants as long as there is more of it.
-    pub(super) async fn page(&self, after: Option<String>) -> kube::Result<String> {
-        let (label_selector, limit) = (self.selector.clone(), Some(PAGE));
-        let parameters = ListParams { label_selector, limit, continue_token: after, ..ListParams::default() };
+    pub(super) async fn page(&self, page: Page) -> kube::Result<String> {
+        let (label_selector, limit) = (self.selector.clone(), u32::try_from(page.limit).ok());
+        let parameters = ListParams { label_selector, limit, continue_token: page.after, ..ListParams::default() };
         let request = self.request.list(&parameters).map_err(kube::Error::BuildRequest)?;
         let mut body = pin!(self.in_time(self.client.request_stream(request)).await?);
         let mut text = Vec::new();
@@ -67,5 +91,18 @@ impl Source {
         }
         let silent = |_| Err(kube::Error::Service(Silent(self.limit).into()));
         tokio::time::timeout(self.limit, step).await.unwrap_or_else(silent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_large_objects_have_few_of_them() {
+        let limit = |objects, bytes| Page::next("x".to_owned(), objects, bytes).limit;
+        assert_eq!((limit(100, 100 << 10), limit(100, 1 << 20), limit(100, 4 << 20)), (MOST, 100, 25));
+        // Secrets of a megabyte each; a page of nothing.
+        assert_eq!((limit(100, 100 << 20), limit(0, 90), limit(0, 0)), (LEAST, LEAST, MOST));
     }
 }

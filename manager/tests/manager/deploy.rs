@@ -34,6 +34,13 @@ fn the_published_flags_are_there() {
     }
     let wrong = Command::new(env!("CARGO_BIN_EXE_manager")).arg("--metrics-bind-address=here").output().unwrap();
     assert!(!wrong.status.success() && String::from_utf8_lossy(&wrong.stderr).contains("IP:PORT"), "{wrong:?}");
+    let hosts = "--github-api-hosts=github.example.org,https://other.example.org";
+    let wrong = Command::new(env!("CARGO_BIN_EXE_manager")).arg(hosts).output().unwrap();
+    let told = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(
+        !wrong.status.success() && told.contains("https://other.example.org") && told.contains("no host"),
+        "{told}"
+    );
 }
 
 #[tokio::test]

@@ -42,6 +42,12 @@ impl Manager {
         Self { program: command.args(arguments).stdin(Stdio::null()).spawn().unwrap(), host }
     }
 
+    /// Its id as a process.
+    #[allow(dead_code, reason = "a measurement asks for it")]
+    pub(crate) fn id(&self) -> u32 {
+        self.program.id()
+    }
+
     /// Asks for a page until it is answered with 200.
     pub(crate) async fn page(&self, port: u16, path: &str) -> String {
         let answered = wait::until(path, async || {

@@ -1,43 +1,23 @@
 //! Merges in a real kube-apiserver.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
 
+mod live;
+mod world;
+
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
-use trishanku_api::{AutomatedMerge, definitions};
-use trishanku_automerge::controller;
-use trishanku_framework::Manager;
-use trishanku_framework::cache::Scope;
-use trishanku_sidecars::plan::Images;
-use trishanku_testkit::{TestCluster, wait};
+use trishanku_testkit::wait;
+
+use crate::world::World;
 
 const SAMPLE: &str = include_str!("../../../../deploy/kustomize/samples/merge.yaml");
 
-async fn is(merges: &Api<AutomatedMerge>, name: &str, of: &str, status: &str, reason: &str) -> String {
-    let look = async || {
-        let merge = merges.get(name).await.map_err(|error| error.to_string())?;
-        let conditions = merge.status.as_ref().map_or(&[][..], |status| &status.conditions);
-        let found =
-            conditions.iter().find(|found| found.type_ == of && found.status == status && found.reason == reason);
-        let found = found.filter(|found| found.observed_generation == merge.metadata.generation);
-        found.map(|found| found.message.clone()).ok_or_else(|| format!("{:?}", merge.status))
-    };
-    wait::until(format!("{of}={status} {reason} of {name}"), look).await.unwrap()
-}
-
 #[tokio::test]
 async fn a_merge_becomes_a_deployment_that_is_kept_as_it_should_be() {
-    let cluster = TestCluster::shared().await;
-    let client = cluster.client();
-    definitions().apply(&client, "trishanku-manager").await.unwrap();
-    let namespace = cluster.namespace("merge").await;
-    let manager = Manager::with_scope(cluster.config(), Scope::namespaces([namespace.clone()]));
-    let controller = controller(&manager, Images::default());
-    let (stop, stopped) = oneshot::channel::<()>();
-    let running = tokio::spawn(manager.controller(controller).run(async { drop(stopped.await) }));
-    let merges: Api<AutomatedMerge> = Api::namespaced(client.clone(), &namespace);
+    let mut world = World::new("merge").await;
+    let (client, namespace, merges) = (world.client.clone(), world.namespace.clone(), world.merges());
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), &namespace);
     let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(client.clone(), &namespace);
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
@@ -45,13 +25,13 @@ async fn a_merge_becomes_a_deployment_that_is_kept_as_it_should_be() {
     // The entry points are those of a heaven: they are waited for, and not made.
     let sample: Value = serde_norway::from_str(SAMPLE).unwrap();
     merges.patch("cluster", &PatchParams::apply("user"), &Patch::Apply(&sample)).await.unwrap();
-    let message = is(&merges, "cluster", "Ready", "False", "NotFound").await;
+    let message = world.is("cluster", "Ready", "False", "NotFound").await;
     assert!(message.contains("ConfigMap \"cluster-entrypoints\""), "{message}");
     let map: ConfigMap =
         serde_json::from_value(json!({"metadata": {"name": "cluster-entrypoints"}, "data": {"gitcd.yaml": "{}"}}))
             .unwrap();
     maps.create(&PostParams::default(), &map).await.unwrap();
-    let message = is(&merges, "cluster", "Available", "False", "NotObserved").await;
+    let message = world.is("cluster", "Available", "False", "NotObserved").await;
     assert!(message.contains("cluster-automerge"), "{message}");
     let deployment = deployments.get("cluster-automerge").await.unwrap();
     let pod = deployment.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
@@ -73,7 +53,7 @@ async fn a_merge_becomes_a_deployment_that_is_kept_as_it_should_be() {
     wait::until_object(&deployments, "cluster-automerge", "it is mended", mended).await.unwrap();
     let patch = json!({"spec": {"suspend": true, "suspendReason": "for now"}});
     merges.patch("cluster", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
-    assert_eq!(is(&merges, "cluster", "Ready", "False", "Suspended").await, "for now");
+    assert_eq!(world.is("cluster", "Ready", "False", "Suspended").await, "for now");
     assert_eq!(deployments.get("cluster-automerge").await.unwrap().spec.unwrap().replicas, Some(0));
 
     // Its gitcd shows its status to who has its pair.
@@ -92,12 +72,11 @@ async fn a_merge_becomes_a_deployment_that_is_kept_as_it_should_be() {
     own["metadata"]["name"] = json!("own");
     own["spec"]["app"] = json!({"committerName": "automerge"});
     merges.patch("own", &PatchParams::apply("user"), &Patch::Apply(&own)).await.unwrap();
-    is(&merges, "own", "Available", "False", "NotObserved").await;
+    world.is("own", "Available", "False", "NotObserved").await;
     assert!(maps.get("own-entrypoints").await.unwrap().data.unwrap().contains_key("gitcd.yaml"));
     own["spec"]["gitcd"]["git"]["branches"]["data"] = json!("a,b");
     merges.patch("own", &PatchParams::apply("user"), &Patch::Apply(&own)).await.unwrap();
-    let message = is(&merges, "own", "Stalled", "True", "InvalidSpec").await;
+    let message = world.is("own", "Stalled", "True", "InvalidSpec").await;
     assert!(message.contains("gitcd.git.branches.data"), "{message}");
-    drop(stop);
-    running.await.unwrap().unwrap();
+    world.stop().await;
 }

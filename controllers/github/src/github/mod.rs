@@ -12,6 +12,7 @@ use http_body_util::{BodyExt as _, Limited as LimitedBody};
 use k8s_openapi::jiff::Timestamp;
 use k8s_openapi::jiff::fmt::rfc2822;
 use octocrab::Octocrab;
+use serde_json::error::Category;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -28,7 +29,7 @@ const API_VERSION: &str = "2022-11-28";
 /// No answer to what is asked here is longer.
 const MOST_BYTES: usize = 4 << 20;
 /// As much of a message as is of use to a reader.
-const MOST_CHARACTERS: usize = 500;
+const MOST_CHARACTERS: usize = 300;
 
 /// GitHub as the holder of one token sees it.
 pub struct Client {
@@ -271,39 +272,49 @@ fn needs<'h>(header: &impl Fn(&str) -> Option<&'h str>) -> String {
     let permissions = header("x-accepted-github-permissions").filter(|text| !text.is_empty());
     let scopes = header("x-accepted-oauth-scopes").filter(|text| !text.is_empty());
     match (permissions, scopes, header("x-oauth-scopes")) {
-        (Some(permissions), ..) => format!("; it needs the permissions {permissions}"),
+        (Some(permissions), ..) => format!("; it needs the permissions {}", short(permissions)),
         (None, Some(scopes), has) => {
             format!(
-                "; it needs one of the scopes {scopes} and has {}",
-                has.filter(|has| !has.is_empty()).unwrap_or("none")
+                "; it needs one of the scopes {} and has {}",
+                short(scopes),
+                short(has.filter(|has| !has.is_empty()).unwrap_or("none"))
             )
         }
         (None, None, _) => String::new(),
     }
 }
 
-/// What an answer says to people: GitHub's message with what is wrong in detail, or the beginning of anything else.
+/// What an answer says to people: GitHub's message with what is wrong in detail. Nothing of what is not said in GitHub's way: who reads a status need not be who may
+/// read what is behind that address.
 fn message(body: &str) -> String {
-    let text = match serde_json::from_str::<Value>(body) {
-        Ok(value) => {
-            let mut text = value["message"].as_str().unwrap_or("no message").to_owned();
-            for error in value["errors"].as_array().into_iter().flatten() {
-                let detail = error["message"].as_str().or(error.as_str());
-                let detail = detail.map_or_else(
-                    || ["field", "code"].map(|of| error[of].as_str().unwrap_or_default()).join(" "),
-                    ToOwned::to_owned,
-                );
-                text = format!("{text}: {}", detail.trim());
-            }
-            text
-        }
-        Err(_) => body.split_whitespace().collect::<Vec<_>>().join(" "),
+    let value = serde_json::from_str::<Value>(body).unwrap_or_default();
+    let Some(said) = value["message"].as_str() else {
+        return format!("{} bytes that are no message of GitHub's", body.len());
     };
-    text.chars().take(MOST_CHARACTERS).collect()
+    let mut text = said.to_owned();
+    for error in value["errors"].as_array().into_iter().flatten() {
+        let detail = error["message"].as_str().or(error.as_str());
+        let detail = detail.map_or_else(
+            || ["field", "code"].map(|of| error[of].as_str().unwrap_or_default()).join(" "),
+            ToOwned::to_owned,
+        );
+        text = format!("{text}: {}", detail.trim());
+    }
+    short(&text)
+}
+
+/// One line, as long as it is of use.
+fn short(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MOST_CHARACTERS).collect()
 }
 
 fn parsed<T: serde::de::DeserializeOwned>(what: &str, body: &str) -> Result<T, CallError> {
-    serde_json::from_str(body).map_err(|error| nonsense(what, &error.to_string()))
+    // What the error says by itself has values in it.
+    let problem = |error: serde_json::Error| match error.classify() {
+        Category::Data => format!("it lacks a field, or has one of another type, before column {}", error.column()),
+        _ => "it is no JSON".to_owned(),
+    };
+    serde_json::from_str(body).map_err(|error| nonsense(what, &problem(error)))
 }
 
 fn nonsense(what: &str, problem: &str) -> CallError {
@@ -333,8 +344,21 @@ mod tests {
     fn messages_are_what_github_says_to_people() {
         let body = r#"{"message": "Validation Failed", "errors": [{"resource": "Repository", "field": "name", "code": "custom", "message": "name already exists on this account"}, {"field": "x", "code": "missing"}, "plain"]}"#;
         assert_eq!(message(body), "Validation Failed: name already exists on this account: x missing: plain");
-        assert_eq!(message("<html>\n bad gateway</html>"), "<html> bad gateway</html>");
-        assert_eq!(message(&"ä".repeat(1000)).chars().count(), MOST_CHARACTERS);
+        let long = json!({"message": "ä ".repeat(1000)}).to_string();
+        assert_eq!(message(&long).chars().count(), MOST_CHARACTERS);
+    }
+
+    #[test]
+    fn of_an_answer_that_is_none_of_githubs_nothing_is_repeated() {
+        for body in
+            ["<html>\n secret</html>", r#"{"data": "secret"}"#, r#"{"message": {"a": "secret"}}"#, r#"["secret"]"#]
+        {
+            assert_eq!(message(body), format!("{} bytes that are no message of GitHub's", body.len()));
+            let error = parsed::<Repository>("look", body).unwrap_err().to_string();
+            assert!(!error.contains("secret") && error.contains("spec.apiUrl"), "{error}");
+        }
+        let error = parsed::<Repository>("look", r#"{"id": "secret"}"#).unwrap_err().to_string();
+        assert!(!error.contains("secret") && error.contains("another type"), "{error}");
     }
 
     #[test]

@@ -15,6 +15,8 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
+use crate::servers::Servers;
+
 /// The API of github.com.
 const PUBLIC: &str = "https://api.github.com";
 
@@ -36,6 +38,17 @@ pub enum AccessError {
     /// No URL.
     #[error("spec.apiUrl: {0:?} is no URL of an API, such as https://github.example.org/api/v3")]
     Url(String),
+    /// Nobody said that tokens may be sent there.
+    #[error(
+        "spec.apiUrl: no token is sent to {0}, which the operator of the manager has not named: have it named in the manager's flag --github-api-hosts, or leave the \
+         field out for github.com"
+    )]
+    Server(String),
+    /// Everybody on the way would read the token.
+    #[error(
+        "spec.apiUrl: no token is sent to {0} in the clear: write https://, or have the manager run with --github-allow-http"
+    )]
+    Clear(String),
     /// No certificates.
     #[error("the certificates in the Secret cannot be used: {0}")]
     Authorities(String),
@@ -46,7 +59,12 @@ impl Access {
     ///
     /// # Errors
     /// [`AccessError`].
-    pub(crate) fn new(url: Option<&str>, token: &[u8], authorities: Option<&[u8]>) -> Result<Self, AccessError> {
+    pub(crate) fn new(
+        url: Option<&str>,
+        token: &[u8],
+        authorities: Option<&[u8]>,
+        servers: &Servers,
+    ) -> Result<Self, AccessError> {
         let token = str::from_utf8(token).map_err(|_| AccessError::Token)?.trim().to_owned();
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(AccessError::Token);
@@ -56,6 +74,7 @@ impl Access {
         if url.authority().is_none() || !matches!(url.scheme_str(), Some("https" | "http")) || url.query().is_some() {
             return Err(AccessError::Url(text.to_owned()));
         }
+        servers.check(&url)?;
         Ok(Self { url, token, authorities: authorities.map(<[u8]>::to_vec) })
     }
 
@@ -145,7 +164,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_is_explained_and_no_token_is_shown() {
-        let access = Access::new(Some("https://github.example.org/api/v3/"), b" ghp_secret\n", None).unwrap();
+        let servers = Servers { named: vec!["github.example.org".parse().unwrap()], in_the_clear: false };
+        let access = Access::new(Some("https://github.example.org/api/v3/"), b" ghp_secret\n", None, &servers).unwrap();
         assert!(!format!("{access:?}").contains("secret"), "{access:?}");
         assert_eq!(access.without_token("Bearer ghp_secret!"), "Bearer [token]!");
         assert_eq!(
@@ -160,11 +180,13 @@ mod tests {
             (None, b"two words", "bare token"),
             (Some("github.example.org"), b"x", "github.example.org/api/v3"),
             (Some("https://a?b"), b"x", "no URL"),
+            (Some("https://other.example.org"), b"x", "--github-api-hosts"),
+            (Some("http://github.example.org"), b"x", "--github-allow-http"),
         ] {
-            let error = Access::new(url, token, None).unwrap_err().to_string();
+            let error = Access::new(url, token, None, &servers).unwrap_err().to_string();
             assert!(error.contains(words) && !error.contains("two"), "{error}");
         }
-        let access = Access::new(None, b"x", Some(b"nothing")).unwrap();
+        let access = Access::new(None, b"x", Some(b"nothing"), &servers).unwrap();
         assert!(access.connect().unwrap_err().to_string().contains("PEM"));
     }
 }

@@ -7,7 +7,7 @@ use kube::api::{Api, DeleteParams};
 use serde_json::json;
 
 use crate::fake::{Fault, TOKEN};
-use crate::world::{World, terms};
+use crate::world::{World, servers, terms};
 
 /// Longer than it takes a loop to be hot.
 async fn a_while() {
@@ -163,5 +163,42 @@ async fn a_token_is_changed_without_a_restart() {
     world.token(new).await;
     world.is_ready("one").await;
     assert_eq!(world.fake.writes(), ["POST /user/repos 201"]);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn no_token_is_sent_to_a_server_that_the_operator_has_not_named() {
+    let named = trishanku_github::Terms { servers: servers(&["github.example.org"]), ..terms() };
+    let mut world = World::new(named).await;
+    // Whoever writes objects may want to read what is in a Secret, or behind the manager.
+    world.apply("foreign", json!({})).await;
+    let stalled = world.is("foreign", "Stalled", "True", "ServerNotAllowed").await;
+    let port = world.url.rsplit_once(':').unwrap().1;
+    assert!(stalled.message.contains("--github-api-hosts") && stalled.message.contains(port), "{stalled:?}");
+    world.apply("clear", json!({"apiUrl": "http://github.example.org/api/v3"})).await;
+    let stalled = world.is("clear", "Stalled", "True", "ServerNotAllowed").await;
+    assert!(stalled.message.contains("https://"), "{stalled:?}");
+    assert!(world.fake.calls().is_empty(), "{:?}", world.fake.calls());
+    // Such an object can be deleted.
+    world.objects().delete("clear", &DeleteParams::default()).await.unwrap();
+    trishanku_testkit::wait::until_gone(&world.objects(), "clear").await.unwrap();
+    world.stop().await;
+    // The operator names it.
+    world.start(terms());
+    world.is_ready("foreign").await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_server_says_that_is_no_github_is_not_told() {
+    let mut world = World::new(terms()).await;
+    for (name, status, reason) in [("broken", 500, "GitHubUnavailable"), ("teapot", 418, "UnexpectedAnswer")] {
+        let path = format!("/repos/someone/{name}");
+        world.fake.fail(Method::GET, &path, Fault::Answer(status, vec![], "<html>nobody's business</html>".to_owned()));
+        world.apply(name, json!({})).await;
+        let unready = world.is(name, "Ready", "False", reason).await;
+        assert!(!unready.message.contains("business") && unready.message.contains("no message of"), "{unready:?}");
+        world.is_ready(name).await;
+    }
     world.stop().await;
 }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use trishanku_api::{GROUP, GitHubRepository, VERSION, definitions};
 use trishanku_framework::Manager;
 use trishanku_framework::cache::Scope;
-use trishanku_github::{Terms, controller};
+use trishanku_github::{Servers, Terms, controller};
 use trishanku_testkit::{TestCluster, wait};
 
 use crate::fake::{Fake, TOKEN};
@@ -32,6 +32,7 @@ pub(crate) struct World {
 /// Quick, so that tests are.
 pub(crate) fn terms() -> Terms {
     Terms {
+        servers: servers(&["127.0.0.1", "localhost"]),
         patience: Duration::from_secs(2),
         resync: Duration::from_millis(300),
         backoff: (Duration::from_millis(100), Duration::from_secs(2)),
@@ -39,6 +40,11 @@ pub(crate) fn terms() -> Terms {
         secondary: Duration::from_secs(2),
         ..Terms::default()
     }
+}
+
+/// What the operator of a manager says.
+pub(crate) fn servers(named: &[&str]) -> Servers {
+    Servers { named: named.iter().map(|host| host.parse().unwrap()).collect(), in_the_clear: false }
 }
 
 impl World {

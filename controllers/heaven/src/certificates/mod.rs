@@ -3,18 +3,19 @@
 //! | Secret | what is in it |
 //! |---|---|
 //! | the authority | `tls.crt`, `tls.key`; `ca.crt` with everybody who is trusted, itself first; `bridges.crt` while there are any |
-//! | for service accounts | `tls.crt`, `tls.key` |
+//! | for service accounts | `tls.crt` with all whose tokens are taken, the one that signs first; `tls.key`; `next.key` while there is one |
 //! | of kube-apiserver, as a server and as a client | `tls.crt` with bridges behind it, `tls.key`, `ca.crt` |
 //! | of the administrator, of the controller | the same, and `kubeconfig` |
 //!
-//! **Renewal** is due after two thirds of a life: ten years for an authority, a year for the others. The keys for service accounts last, since
-//! tokens that they signed are out there.
+//! **Renewal** is due after two thirds of a life: ten years for an authority and the keys for service accounts, a year for the others.
 //!
-//! **Overlap.** See [`authority`]: old and new clients and servers get on with one another in every combination.
+//! **Overlap.** See [`authority`]: old and new clients and servers get on with one another in every combination; and [`keys`]: tokens are taken that were signed with the
+//! former key, or by somebody who has the next one already.
 //!
 //! **What is somebody else's** (a Secret that does not say that it was made here) is looked at, and never written.
 
 mod authority;
+mod keys;
 mod kubeconfig;
 mod pair;
 mod pem;
@@ -28,6 +29,7 @@ use time::{Duration, OffsetDateTime};
 use trishanku_sidecars::names;
 
 use self::authority::Authority;
+use self::keys::Keys;
 use self::pair::{Pair, Profile};
 use self::pem::Certificate;
 
@@ -40,6 +42,8 @@ const LIFE: Duration = Duration::days(365);
 const BACKDATE: Duration = Duration::minutes(5);
 /// The key of the bridges, in the Secret of the authority.
 const BRIDGES: &str = "bridges.crt";
+/// That of the key that is going to sign tokens, in the Secret for service accounts.
+const NEXT: &str = "next.key";
 /// kube-apiserver's own address among those of services: the first of [`SERVICE_RANGE`](trishanku_sidecars::plan::SERVICE_RANGE).
 const SERVICE_ADDRESS: &str = "10.32.0.1";
 
@@ -48,7 +52,7 @@ const SERVICE_ADDRESS: &str = "10.32.0.1";
 pub struct Terms {
     /// The time.
     pub now: OffsetDateTime,
-    /// What was made before is made anew, service accounts' keys excepted.
+    /// What was made before is made anew.
     pub reissue_before: Option<OffsetDateTime>,
 }
 
@@ -222,26 +226,25 @@ pub fn issue(
             found => {
                 let authority = authority.as_ref().map_err(IssueError::again)?;
                 let data = found.map(|found| &found.data);
-                let pair = if role == Role::ServiceAccounts {
-                    Pair::lasting(data, &profile, authority, terms)?
+                let data = if role == Role::ServiceAccounts {
+                    let keys = Keys::of(data, &profile, authority, terms)?;
+                    times.extend(keys.changes());
+                    keys.certificates().for_each(|certificate| fingerprint.update(&certificate.der));
+                    keys.data()
                 } else {
                     let pair = Pair::ours(data, &profile, authority, terms)?;
                     times.push(due(&pair.certificate));
                     times.extend(authority.changes(false));
-                    pair
-                };
-                if matters(role) {
-                    fingerprint.update(&pair.certificate.der);
-                }
-                let mut data = pair.data(authority);
-                match role {
-                    Role::ServiceAccounts => data = lasting(found.map(|found| &found.data), data),
-                    Role::Admin | Role::Controller => {
+                    if matters(role) {
+                        fingerprint.update(&pair.certificate.der);
+                    }
+                    let mut data = pair.data(authority);
+                    if matches!(role, Role::Admin | Role::Controller) {
                         let kubeconfig = kubeconfig::of(&data);
                         data.insert("kubeconfig".to_owned(), kubeconfig);
                     }
-                    Role::Authority | Role::Kubernetes => {}
-                }
+                    data
+                };
                 issued.secrets.push(Wanted { role, name: name.clone(), data, is_new: found.is_none() });
             }
         }
@@ -256,21 +259,6 @@ pub fn issue(
 /// Whether programs read it only once: kube-apiserver reads its own pair again whenever it changes, clients and signers do not.
 fn matters(role: Role) -> bool {
     matches!(role, Role::ServiceAccounts | Role::Controller)
-}
-
-/// Only the pair: whoever verifies tokens does not ask who signed the key.
-fn lasting(stored: Option<&Data>, made: Data) -> Data {
-    let mut kept: Data = made.into_iter().filter(|(key, _)| key.starts_with("tls.")).collect();
-    // Bridges come and go; the certificate does not follow them.
-    let is_kept = |stored: &Data| Pair::is_sound(stored);
-    if let Some(stored) = stored.filter(|stored| is_kept(stored)) {
-        kept = stored
-            .iter()
-            .filter(|(key, _)| key.starts_with("tls."))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
-    }
-    kept
 }
 
 fn authority(
@@ -310,7 +298,7 @@ fn due(certificate: &Certificate) -> OffsetDateTime {
 }
 
 fn service_accounts() -> Profile {
-    // Who verifies tokens takes the key out of it, and does not look at its end.
+    // Nobody looks at its end.
     Profile { life: Duration::days(3650), ..Profile::client("service-accounts", None) }
 }
 

@@ -57,9 +57,19 @@ impl Pair {
         Self::issued(key, profile, authority, terms)
     }
 
-    /// Whether key and certificate belong together.
-    pub(super) fn is_sound(stored: &Data) -> bool {
-        Self::read(stored).is_some()
+    /// A key with the one of these certificates that is its own.
+    pub(super) fn of(key: KeyPair, certificates: &[Certificate]) -> Option<Self> {
+        let certificate = certificates.iter().find(|certificate| certificate.belongs_to(&key))?.clone();
+        Some(Self { certificate, key })
+    }
+
+    /// The same key with a certificate that begins now.
+    pub(super) fn again(self, profile: &Profile, authority: &Authority, terms: &Terms) -> Result<Self, IssueError> {
+        Self::issued(self.key, profile, authority, terms)
+    }
+
+    pub(super) fn has_key_of(&self, certificate: &Certificate) -> bool {
+        certificate.belongs_to(&self.key)
     }
 
     fn read(stored: &Data) -> Option<Self> {
@@ -68,7 +78,13 @@ impl Pair {
         certificate.belongs_to(&key).then_some(Self { certificate, key })
     }
 
-    fn issued(key: KeyPair, profile: &Profile, authority: &Authority, terms: &Terms) -> Result<Self, IssueError> {
+    /// A key with another certificate.
+    pub(super) fn issued(
+        key: KeyPair,
+        profile: &Profile,
+        authority: &Authority,
+        terms: &Terms,
+    ) -> Result<Self, IssueError> {
         let names: Vec<String> = profile.names.iter().map(ToString::to_string).collect();
         let mut params = CertificateParams::new(names).map_err(IssueError::Make)?;
         params.distinguished_name = DistinguishedName::new();
@@ -90,12 +106,17 @@ impl Pair {
         Ok(Self { certificate, key })
     }
 
+    /// As text.
+    pub(super) fn key(&self) -> Vec<u8> {
+        self.key.serialize_pem().into_bytes()
+    }
+
     /// The Secret: with everything that leads from the certificate to an authority that somebody may trust.
     pub(super) fn data(&self, authority: &Authority) -> Data {
         let chain = pem::chain(std::iter::once(&self.certificate).chain(&authority.bridges));
         Data::from([
             ("tls.crt".to_owned(), chain),
-            ("tls.key".to_owned(), self.key.serialize_pem().into_bytes()),
+            ("tls.key".to_owned(), self.key()),
             ("ca.crt".to_owned(), authority.bundle()),
         ])
     }

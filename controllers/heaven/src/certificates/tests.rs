@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rcgen::KeyPair;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::crypto::ring;
@@ -21,6 +22,8 @@ fn names() -> names::Certificates {
 fn begin() -> OffsetDateTime {
     OffsetDateTime::UNIX_EPOCH + Duration::days(20_000)
 }
+
+const ACCOUNTS: &str = "a-cert-service-account";
 
 /// The Secrets of a namespace, with a clock.
 #[derive(Clone)]
@@ -67,6 +70,16 @@ impl Cluster {
 
     fn certificate(&self, name: &str) -> Certificate {
         pem::certificates(self.data(name).get("tls.crt")).remove(0)
+    }
+
+    /// The key that signs tokens of service accounts.
+    fn signs(&self) -> KeyPair {
+        pem::key(self.data(ACCOUNTS).get("tls.key")).unwrap()
+    }
+
+    /// Whether tokens are taken that this key has signed.
+    fn takes(&self, key: &KeyPair) -> bool {
+        pem::certificates(self.data(ACCOUNTS).get("tls.crt")).iter().any(|certificate| certificate.belongs_to(key))
     }
 
     async fn talk(&self, client: &str) -> Result<(), String> {
@@ -162,7 +175,7 @@ async fn what_is_made_is_used_and_a_second_pass_changes_nothing() {
     assert_eq!(subject("a-controller"), "CN=system:kube-scheduler, O=system:kube-scheduler");
     let keys = |name: &str| cluster.data(name).keys().map(String::as_str).collect::<Vec<_>>();
     assert_eq!(keys("a-cert-ca"), ["ca.crt", "tls.crt", "tls.key"]);
-    assert_eq!(keys("a-cert-service-account"), ["tls.crt", "tls.key"]);
+    assert_eq!(keys(ACCOUNTS), ["tls.crt", "tls.key"]);
     assert_eq!(keys("a-cert-kubernetes"), ["ca.crt", "tls.crt", "tls.key"]);
     assert_eq!(keys("a-controller"), ["ca.crt", "kubeconfig", "tls.crt", "tls.key"]);
     let kubeconfig = String::from_utf8(cluster.data("a-controller")["kubeconfig"].clone()).unwrap();
@@ -176,7 +189,9 @@ async fn over_thirty_years_everything_is_renewed_in_time_and_nobody_is_cut_off()
     let mut cluster = Cluster::begun();
     // What programs began with that have run for ten days since.
     let (mut renewals, mut authorities) = (0, 0);
-    let former = cluster.data("a-cert-service-account").clone();
+    // Keys that have signed tokens, and when they did so last.
+    let mut signers = vec![(cluster.signs(), cluster.now)];
+    let mut announced = cluster.now;
     while cluster.now < begin() + Duration::days(30 * 365) {
         let before = cluster.clone();
         let planned = cluster.issue().unwrap().look_again.expect("something is due some day");
@@ -189,13 +204,83 @@ async fn over_thirty_years_everything_is_renewed_in_time_and_nobody_is_cut_off()
             all_get_on(&before, &cluster).await;
         }
         assert!(cluster.certificate("a-admin").not_after > cluster.now + Duration::days(90));
+        let (key, last) = signers.last_mut().unwrap();
+        if cluster.certificate(ACCOUNTS).belongs_to(key) {
+            *last = cluster.now;
+            announced = if before.data(ACCOUNTS).contains_key(NEXT) { announced } else { cluster.now };
+        } else {
+            // Whoever has not begun anew for a day takes them too.
+            assert!(before.takes(&cluster.signs()) && cluster.now - announced >= Duration::days(1));
+            signers.push((cluster.signs(), cluster.now));
+        }
+        for (key, last) in signers.iter().filter(|(_, last)| cluster.now - *last < Duration::days(365)) {
+            assert!(cluster.takes(key), "what was signed at {last} is not taken after {}", cluster.now - begin());
+        }
     }
-    assert!(renewals > 30 && authorities >= 4, "{renewals}, {authorities}");
-    assert_eq!(cluster.data("a-cert-service-account"), &former, "tokens are out there");
+    assert!(renewals > 30 && authorities >= 4 && signers.len() >= 4, "{renewals}, {authorities}, {}", signers.len());
     // What is not of use any more is not there for ever.
     cluster.now += Duration::days(366);
     cluster.pass();
     assert!(pem::certificates(cluster.data("a-admin").get("ca.crt")).len() <= 2);
+    assert!(!cluster.takes(&signers[0].0) && pem::certificates(cluster.data(ACCOUNTS).get("tls.crt")).len() <= 2);
+}
+
+#[test]
+fn a_key_for_tokens_is_known_before_it_signs_and_taken_as_long_as_its_tokens_last() {
+    let mut cluster = Cluster::begun();
+    let (first, shown) = (cluster.signs(), cluster.issue().unwrap().fingerprint);
+    cluster.now += Duration::days(3);
+    cluster.reissue_before = Some(cluster.now);
+    assert!(cluster.pass().contains(&ACCOUNTS.to_owned()));
+    assert!(cluster.certificate(ACCOUNTS).belongs_to(&first), "it signs as before");
+    let second = pem::key(cluster.data(ACCOUNTS).get(NEXT)).unwrap();
+    let issued = cluster.issue().unwrap();
+    assert!(cluster.takes(&second) && issued.fingerprint != shown, "pods begin anew with it");
+    assert_eq!(issued.look_again, Some(cluster.now + Duration::days(1)));
+    // Another heaven that has the Secret too was asked for nothing, and leaves it as it is.
+    cluster.reissue_before = None;
+    cluster.now += Duration::hours(23);
+    assert_eq!(cluster.pass(), [""; 0]);
+    cluster.now += Duration::hours(1);
+    assert_eq!(cluster.pass(), [ACCOUNTS]);
+    assert!(cluster.certificate(ACCOUNTS).belongs_to(&second) && cluster.takes(&first));
+    assert!(!cluster.data(ACCOUNTS).contains_key(NEXT) && cluster.issue().unwrap().fingerprint != issued.fingerprint);
+    // Once more before the first is forgotten: three generations are taken, each as long as it has to be.
+    cluster.now += Duration::days(300);
+    cluster.reissue_before = Some(cluster.now);
+    cluster.pass();
+    cluster.now += Duration::days(1);
+    cluster.pass();
+    assert!(!cluster.certificate(ACCOUNTS).belongs_to(&second) && cluster.takes(&first) && cluster.takes(&second));
+    cluster.now += Duration::days(66);
+    cluster.pass();
+    assert!(!cluster.takes(&first) && cluster.takes(&second));
+    cluster.now += Duration::days(301);
+    cluster.pass();
+    assert!(!cluster.takes(&second) && cluster.takes(&cluster.signs()));
+}
+
+#[test]
+fn a_key_that_has_not_signed_yet_is_replaced_if_it_is_to_be_and_one_that_nobody_knows_never_signs() {
+    let mut cluster = Cluster::begun();
+    cluster.now += Duration::days(3);
+    cluster.reissue_before = Some(cluster.now);
+    cluster.pass();
+    let second = pem::key(cluster.data(ACCOUNTS).get(NEXT)).unwrap();
+    cluster.now += Duration::hours(20);
+    cluster.reissue_before = Some(cluster.now);
+    cluster.pass();
+    let third = pem::key(cluster.data(ACCOUNTS).get(NEXT)).unwrap();
+    assert!(!cluster.takes(&second) && cluster.takes(&third));
+    cluster.now += Duration::hours(20);
+    assert!(!cluster.pass().contains(&ACCOUNTS.to_owned()), "it is known for less than a day");
+    // Somebody puts another one in its place.
+    let data = &mut cluster.secrets.get_mut(ACCOUNTS).unwrap().data;
+    data.insert(NEXT.to_owned(), KeyPair::generate().unwrap().serialize_pem().into_bytes());
+    let first = cluster.signs();
+    cluster.now += Duration::days(2);
+    cluster.pass();
+    assert!(cluster.certificate(ACCOUNTS).belongs_to(&first) && cluster.takes(&third));
 }
 
 #[tokio::test]
@@ -206,7 +291,7 @@ async fn everything_is_made_anew_on_demand_once_and_nobody_is_cut_off() {
     cluster.reissue_before = Some(cluster.now);
     let fingerprint = |cluster: &Cluster| cluster.issue().unwrap().fingerprint;
     let first = fingerprint(&before);
-    assert_eq!(cluster.pass(), ["a-cert-ca", "a-cert-kubernetes", "a-admin", "a-controller"]);
+    assert_eq!(cluster.pass(), ["a-cert-ca", ACCOUNTS, "a-cert-kubernetes", "a-admin", "a-controller"]);
     all_get_on(&before, &cluster).await;
     assert_eq!(cluster.pass(), [""; 0], "once");
     assert_ne!(fingerprint(&cluster), first, "clients have to read it");
@@ -277,14 +362,14 @@ async fn somebody_elses_authority_signs_and_stays_as_it_is() {
     let mut cluster = Cluster::new();
     cluster.now = OffsetDateTime::from_unix_timestamp(1_900_000_000).unwrap();
     cluster.secrets.insert("a-cert-ca".to_owned(), theirs(&THEIRS));
-    assert_eq!(cluster.pass(), ["a-cert-service-account", "a-cert-kubernetes", "a-admin", "a-controller"]);
+    assert_eq!(cluster.pass(), [ACCOUNTS, "a-cert-kubernetes", "a-admin", "a-controller"]);
     cluster.talk("a-controller").await.unwrap();
     let issuer = cluster.certificate("a-admin").read(|parsed| parsed.issuer().to_string());
     assert!(issuer.contains("somebody's CA"), "{issuer}");
     let before = cluster.clone();
     cluster.now += Duration::days(300);
     cluster.reissue_before = Some(cluster.now);
-    assert_eq!(cluster.pass(), ["a-cert-kubernetes", "a-admin", "a-controller"]);
+    assert_eq!(cluster.pass(), [ACCOUNTS, "a-cert-kubernetes", "a-admin", "a-controller"]);
     all_get_on(&before, &cluster).await;
     // One that is of no use is told, and not replaced.
     cluster.secrets.insert("a-cert-ca".to_owned(), theirs(&THEIRS[..1]));

@@ -6,4 +6,5 @@ mod observed;
 mod samples;
 mod secrets;
 mod skips;
+mod tokens;
 mod world;

@@ -10,13 +10,14 @@ use gitcd::recovery::{self, Beginning};
 use gitcd::server::{Config, Server};
 use gitcd::store::revision::Revision;
 use gitcd::tls;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use trishanku_heaven::DELETE_UNPUSHED;
 use trishanku_testkit::wait;
 
-use crate::world::{World, spec};
+use crate::world::{World, owners, spec};
 
 fn git(folder: &Path, arguments: &[&str]) {
     let done = Command::new("git").arg("-C").arg(folder).args(arguments).output().unwrap();
@@ -78,18 +79,18 @@ async fn serve(world: &World, folder: &Path, port: u16) -> Server {
     Server::start(config).await.unwrap()
 }
 
-async fn pod(world: &World, port: u16) {
+async fn pod(world: &World, name: &str, port: u16) {
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), &world.namespace);
     let pod = json!({
         "metadata": {
-            "name": "a-heaven-1", "labels": {"controllers.trishanku.org/heaven": "a"},
+            "name": name, "labels": {"controllers.trishanku.org/heaven": "a"},
             "annotations": {"controllers.trishanku.org/status-port": port.to_string()},
         },
         "spec": {"automountServiceAccountToken": false, "containers": [{"name": "app", "image": "app:1"}]},
     });
     pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
     let status = json!({"status": {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}});
-    pods.patch_status("a-heaven-1", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    pods.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
 }
 
 #[tokio::test]
@@ -102,7 +103,9 @@ async fn what_its_gitcd_says_is_told_and_its_last_push_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let server = serve(&world, folder.path(), port).await;
-    pod(&world, port).await;
+    pod(&world, "a-heaven-1", port).await;
+    // One that waits for its turn, where nobody listens.
+    pod(&world, "a-heaven-2", 9).await;
     world.is("a", "RepositoryReady", "True", "Serving").await;
     let branch = world.heavens().get("a").await.unwrap().status.unwrap().branch.unwrap();
     assert!(branch.name == "main" && branch.commit.is_some() && branch.revision == Some(1), "{branch:?}");
@@ -131,7 +134,7 @@ async fn a_heaven_that_cannot_be_asked_stays_until_somebody_says_so() {
     world.apply("a", &followed).await;
     world.is("a", "CertificatesReady", "True", "Valid").await;
     // Nobody listens there.
-    pod(&world, 9).await;
+    pod(&world, "a-heaven-1", 9).await;
     world.heavens().delete("a", &DeleteParams::default()).await.unwrap();
     let waits = world.is("a", "Ready", "False", "WaitingForLastPush").await;
     assert!(waits.message.contains("does not say") && waits.message.contains(DELETE_UNPUSHED), "{waits:?}");
@@ -147,6 +150,35 @@ async fn a_heaven_that_cannot_be_asked_stays_until_somebody_says_so() {
     world.is("b", "Ready", "False", "Suspended").await;
     world.heavens().delete("b", &DeleteParams::default()).await.unwrap();
     wait::until_gone(&world.heavens(), "b").await.unwrap();
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_pod_that_never_begins_holds_no_heaven_for_ever_and_what_is_on_its_claim_stays() {
+    let mut world = World::new().await;
+    let mut followed = spec();
+    followed["gitcd"] = json!({
+        "git": {"remotes": [{"repo": "/upstream"}]}, "pull": {"tickerDuration": "1s"},
+        "storage": {"volumeClaim": {"size": "1Gi"}},
+    });
+    world.apply("a", &followed).await;
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(world.client.clone(), &world.namespace);
+    let claim = wait::until_object(&claims, "a-repo", "it is there", |_: &PersistentVolumeClaim| true).await.unwrap();
+    assert_eq!(owners(&claim), ["a"]);
+    world.is("a", "CertificatesReady", "True", "Valid").await;
+    // As a pod is that no node has room for.
+    pod(&world, "a-heaven-1", 9).await;
+    world.heavens().delete("a", &DeleteParams::default()).await.unwrap();
+    let waits = world.is("a", "Ready", "False", "WaitingForLastPush").await;
+    assert!(waits.message.contains("its pod has not begun"), "{waits:?}");
+    world.move_clock(Duration::from_mins(16));
+    wait::until_gone(&world.heavens(), "a").await.unwrap();
+    assert!(owners(&claims.get("a-repo").await.unwrap()).is_empty());
+    let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
+    let told = events.list(&ListParams::default()).await.unwrap().items;
+    let told: Vec<_> = told.into_iter().filter(|event| event.reason.as_deref() == Some("LastPushGivenUp")).collect();
+    let note = told.first().and_then(|event| event.note.clone()).unwrap_or_default();
+    assert!(note.contains("volume claim \"a-repo\" stays") && note.contains("does not say"), "{told:?}");
     world.stop().await;
 }
 

@@ -45,7 +45,7 @@ async fn certificates_are_renewed_in_time_and_on_demand_and_pods_begin_anew_with
         assert_eq!(now["tls.crt"] == before["tls.crt"], lasts, "{name}");
     }
 
-    // Everything is made anew, but for what verifies tokens that are out there.
+    // Everything is made anew; of the key that signs tokens everybody is told first.
     let second = fingerprint(&deployment);
     let seconds = world.now().unix_timestamp();
     let time = k8s_openapi::jiff::Timestamp::from_second(seconds).unwrap().to_string();
@@ -58,7 +58,17 @@ async fn certificates_are_renewed_in_time_and_on_demand_and_pods_begin_anew_with
         String::from_utf8_lossy(&authority["ca.crt"]).contains(&*String::from_utf8_lossy(&before[0]["tls.crt"])),
         "the old one is trusted for a while"
     );
-    assert_eq!(world.secret("a-cert-service-account").await, before[1]);
+    let announced = world.secret("a-cert-service-account").await;
+    assert!(announced["tls.key"] == before[1]["tls.key"] && announced["tls.crt"].starts_with(&before[1]["tls.crt"]));
+    assert!(announced.contains_key("next.key") && announced["tls.crt"].len() > before[1]["tls.crt"].len());
+    let third = fingerprint(&world.deployments().get("a-heaven").await.unwrap());
+    world.move_clock(Duration::from_hours(24));
+    world.patch("a", json!({"metadata": {"annotations": {"look": "once more"}}})).await;
+    let renewed = |deployment: &Deployment| fingerprint(deployment) != third;
+    wait::until_object(&world.deployments(), "a-heaven", "its pods begin anew", renewed).await.unwrap();
+    let signs = world.secret("a-cert-service-account").await;
+    assert!(signs["tls.key"] == announced["next.key"] && signs["tls.crt"].ends_with(&before[1]["tls.crt"]));
+    assert!(!signs.contains_key("next.key"));
     world.is("a", "CertificatesReady", "True", "Valid").await;
     world.stop().await;
 }

@@ -1,0 +1,143 @@
+//! Waits for the last push of a heaven that ends.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::{Client, Resource as _};
+use serde_json::json;
+use time::OffsetDateTime;
+use trishanku_api::{BranchStatus, TrishankuHeaven};
+use trishanku_framework::status::Report;
+use trishanku_framework::{Context, Key};
+use trishanku_sidecars::{names, objects};
+
+use crate::reconcile::{Heavens, Seen};
+use crate::{DELETE_UNPUSHED, Error, ending, secrets};
+
+/// What the events API takes of a text.
+const MOST_NOTE: usize = 1024;
+
+impl Heavens {
+    /// Whether everything is pushed that can be, or nobody is going to know; else says what is waited for.
+    pub(crate) async fn may_go(&self, object: &TrishankuHeaven, context: &Context) -> Result<bool, Error> {
+        let key = &context.key;
+        if ending::pushes(object) {
+            let asked = if self.observer.has_pod(key) { Some(self.observer.ask(key).await) } else { None };
+            if matches!(asked, Some(Err(_))) {
+                self.let_ask(object, context).await;
+            }
+            // On a claim that no pod ever had, and none is going to have, is nothing.
+            let keeps = ending::keeps(object) && (ending::has_served(object) || self.is_to_run(key));
+            let last = self.observer.latest(key).map(|observed| observed.branch);
+            let asked = asked.as_ref().map(Result::as_ref);
+            if let Some(why) = ending::waits(keeps, asked, last.as_ref()) {
+                let until = match asked {
+                    Some(Err(_)) => self.observer.pending_since(key).and_then(|since| ending::gives_up(object, since)),
+                    _ => None,
+                };
+                if until.is_none_or(|until| (self.clock)() < until) {
+                    self.tell_wait(object, context, &why, until).await?;
+                    return Ok(false);
+                }
+                let claim = if keeps { self.leave_claim(object, key, &context.client).await? } else { None };
+                given_up(object, context, &why, claim.as_deref()).await;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Says what an end waits for.
+    async fn tell_wait(
+        &self,
+        object: &TrishankuHeaven,
+        context: &Context,
+        why: &str,
+        until: Option<OffsetDateTime>,
+    ) -> Result<(), Error> {
+        let until = until.and_then(|until| Timestamp::from_second(until.unix_timestamp()).ok());
+        let until = until.map_or_else(String::new, |until| {
+            format!("; its pod has not begun, and if that is so at {until}, it is not waited for any more")
+        });
+        let message = format!("{why}{until}; to delete it nevertheless, annotate it with {DELETE_UNPUSHED}=true");
+        let mut status = object.status.clone().unwrap_or_default();
+        let mut before = object.status.clone();
+        // The observer's.
+        for branch in [Some(&mut status), before.as_mut()].into_iter().flatten().filter_map(|of| of.branch.as_mut()) {
+            *branch = BranchStatus { name: std::mem::take(&mut branch.name), ..BranchStatus::default() };
+        }
+        let report = Report::reconciling("WaitingForLastPush", message);
+        self.status.write(&context.client, &self.objects, object, before.as_ref(), status, &report).await?;
+        Ok(())
+    }
+
+    /// Lets the claim of a heaven outlive it, if it was made for it: what is on it may be nowhere else. Returns its name.
+    async fn leave_claim(
+        &self,
+        object: &TrishankuHeaven,
+        heaven: &Key,
+        client: &Client,
+    ) -> Result<Option<String>, Error> {
+        let storage = object.spec.gitcd.as_ref().and_then(|gitcd| gitcd.storage.as_ref());
+        if let Some(name) = storage.and_then(|storage| storage.volume_claim.as_ref()?.name.clone()) {
+            return Ok(Some(name));
+        }
+        let Some(claim) = objects::claim(heaven.name(), object.spec.gitcd.as_ref()) else { return Ok(None) };
+        let namespace = heaven.namespace().unwrap_or_default();
+        let name = claim.metadata.name.unwrap_or_default();
+        let Some(present) = self.claims.get(&Key::namespaced(namespace, &name)) else { return Ok(None) };
+        let mut owners = present.metadata.owner_references.iter().flatten();
+        if owners.any(|owner| Some(&owner.uid) == object.metadata.uid.as_ref()) {
+            let own = json!([{"$patch": "delete", "uid": object.metadata.uid}]);
+            let patch = json!({"metadata": {"uid": present.metadata.uid, "ownerReferences": own}});
+            let parameters = PatchParams { field_manager: Some(secrets::MANAGER.to_owned()), ..PatchParams::default() };
+            let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+            api.patch(&name, &parameters, &Patch::Strategic(patch)).await?;
+        }
+        Ok(Some(name))
+    }
+
+    /// Puts back the pair by which a gitcd is asked, if somebody has taken it away from one that ends.
+    async fn let_ask(&self, object: &TrishankuHeaven, context: &Context) {
+        let named = names::Certificates::of(context.key.name(), &object.spec);
+        let key = Key::namespaced(context.key.namespace().unwrap_or_default(), &named.admin);
+        let is_skipped = object.spec.skip.as_ref().and_then(|skip| skip.certificates).unwrap_or_default();
+        if is_skipped || self.secrets.get(&key).is_some() {
+            return;
+        }
+        // It is told that nobody can be asked, and tried again with the next question.
+        if let Err(error) = self.certificates(object, &named, false, context, &mut Seen::default()).await {
+            tracing::warn!(object = %context.key, %error, "cannot put back what its gitcd is asked by");
+        }
+    }
+
+    /// Whether there is a Deployment that is to have pods.
+    fn is_to_run(&self, heaven: &Key) -> bool {
+        let key = Key::namespaced(heaven.namespace().unwrap_or_default(), &names::heaven(heaven.name()));
+        self.deployments.get(&key).is_some_and(|deployment| deployment.data["spec"]["replicas"] != 0)
+    }
+}
+
+/// Says for what it was not waited any more. Who cannot be told of it finds it in the log.
+async fn given_up(object: &TrishankuHeaven, context: &Context, why: &str, claim: Option<&str>) {
+    let left = match claim {
+        Some(claim) => {
+            format!("volume claim {claim:?} stays, with what may not have been pushed; delete it when it is not needed")
+        }
+        None => "what may not have been pushed is lost".to_owned(),
+    };
+    let note = format!("it is not waited any more for a pod that does not begin; {left}. {why}");
+    tracing::warn!(object = %context.key, note, "last push given up");
+    let event = Event {
+        type_: EventType::Warning,
+        reason: "LastPushGivenUp".to_owned(),
+        note: Some(note[..note.floor_char_boundary(MOST_NOTE)].to_owned()),
+        action: "Delete".to_owned(),
+        secondary: None,
+    };
+    let reporter = Reporter { controller: secrets::MANAGER.to_owned(), instance: None };
+    let about = object.object_ref(&());
+    if let Err(error) = Recorder::new(context.client.clone(), reporter).publish(&event, &about).await {
+        tracing::warn!(object = %context.key, %error, "cannot send an event");
+    }
+}
