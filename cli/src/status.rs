@@ -51,6 +51,8 @@ pub enum Health {
     Starting,
     /// Every component is ready.
     Ready,
+    /// Another server writes a branch: what is not ready waits for its turn.
+    StandingBy,
     /// It has been ready, and a component is not at the moment.
     Degraded,
     /// It is ending.
@@ -174,8 +176,10 @@ fn health(state: &State, components: &[ComponentReport]) -> Health {
         return if any { Health::Orphaned } else { Health::Stopped };
     }
     let all_ready = components.iter().all(|c| c.condition == Condition::Ready);
+    let stands_by = components.iter().all(|c| matches!(c.condition, Condition::Ready | Condition::Waiting));
     match state.phase {
         Phase::Ready if all_ready => Health::Ready,
+        Phase::Ready if stands_by => Health::StandingBy,
         Phase::Ready => Health::Degraded,
         // A living supervisor that has not written yet, or is about to end.
         Phase::Starting => Health::Starting,

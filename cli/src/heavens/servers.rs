@@ -55,6 +55,7 @@ pub(super) fn components(workshop: &Workshop<'_>, site: &Site, plan: &Plan) -> R
             prepare: std::mem::take(&mut prepare),
             prepare_again: true,
             is_essential: true,
+            takes_turns: step.arguments.iter().any(|argument| argument.starts_with("--writer-lease=")),
             run,
             probe,
             alive,

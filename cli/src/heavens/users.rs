@@ -231,6 +231,7 @@ impl UsersPod {
             prepare: Vec::new(),
             prepare_again: true,
             is_essential: false,
+            takes_turns: false,
             run,
             probe: probe.unwrap_or(Probe::Running(RUNNING)),
             alive,

@@ -31,6 +31,9 @@ pub struct Component {
     pub prepare_again: bool,
     /// Whether nothing is ready without it. Another one may take its time, and end in between.
     pub is_essential: bool,
+    /// Whether another server may be the writer of its branch. It waits for its turn then, for as long as that takes; and what comes after it in its
+    /// heaven runs only while it is its turn.
+    pub takes_turns: bool,
     /// The process itself.
     pub run: Invocation,
     /// How to learn that it is ready.
@@ -161,6 +164,7 @@ impl Blueprint<'_> {
             prepare: vec![Invocation { program: self.store.into(), args: init, ..Invocation::default() }],
             prepare_again: false,
             is_essential: true,
+            takes_turns: false,
             run: Invocation { program: self.store.into(), args: serve, ..Invocation::default() },
             probe: Probe::Http { port: self.ports.store, path: "/health".to_owned(), trust: Trust::Plain },
             alive: None,
@@ -180,6 +184,7 @@ impl Blueprint<'_> {
             prepare: Vec::new(),
             prepare_again: false,
             is_essential: true,
+            takes_turns: false,
             run: Invocation {
                 program: self.store.into(),
                 args: vec![
@@ -279,6 +284,7 @@ impl Blueprint<'_> {
             prepare: Vec::new(),
             prepare_again: false,
             is_essential: true,
+            takes_turns: false,
             run: Invocation { program: self.assets.program(name), args, ..Invocation::default() },
             probe: Probe::Http { port, path: path.to_owned(), trust },
             alive: None,

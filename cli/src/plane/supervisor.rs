@@ -19,6 +19,8 @@ use super::state::{self, Condition, Phase, State, StateError};
 const REPORTS: usize = 64;
 /// How often logs are looked at whether they have become too large.
 const ROTATE_EVERY: Duration = Duration::from_secs(10);
+/// A server that takes turns with others is ready within this time, or it is most likely not its turn.
+const TURN: Duration = Duration::from_secs(10);
 
 /// Something that whoever started the control plane wants to read.
 #[derive(Debug)]
@@ -37,6 +39,11 @@ pub enum Notice {
     AllReady {
         /// Since the first start.
         after: Duration,
+    },
+    /// Every component has been ready, or waits until it is its turn to write.
+    StandingBy {
+        /// Who waits for its turn.
+        component: String,
     },
     /// A component ended unasked and is started again after the pause.
     Restarting(Failure, Duration),
@@ -103,13 +110,25 @@ struct Running {
     kept: Option<Kept>,
     /// Since when it has been told to end.
     told: Option<Instant>,
-    /// Whether it has been ready once: from then on a death is an incident, before it is a failed start.
-    has_been_ready: bool,
-    /// Whether nobody waits any longer for it to be ready; it goes on being tried.
-    given_up: bool,
+    course: Course,
+    /// Whether it was told to end because it is not the turn of what it comes after.
+    rests: bool,
     /// Why it could not be started yet.
     not_prepared: Option<String>,
     ended: bool,
+}
+
+/// How far a component has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    /// It is to become ready.
+    Awaited,
+    /// It has been ready once: from then on a death is an incident, before it is a failed start.
+    Up,
+    /// Nobody waits any longer for it to be ready; it goes on being tried.
+    GivenUp,
+    /// It is not its turn, as far as is known.
+    StandsBy,
 }
 
 struct Kept {
@@ -120,12 +139,19 @@ struct Kept {
 impl Running {
     /// Whether those that come after it have to wait.
     fn is_in_the_way(&self) -> bool {
-        !self.has_been_ready && !self.given_up
+        matches!(self.course, Course::Awaited | Course::StandsBy)
     }
 
     /// Whether the start has to wait for it. What is not kept yet waits for others, which are.
     fn is_waited_for(&self) -> bool {
-        self.is_in_the_way() && self.kept.is_some()
+        self.course == Course::Awaited && self.kept.is_some()
+    }
+
+    /// How long the start waits for it.
+    fn patience(&self, ready_within: Duration) -> Duration {
+        // What cannot even be prepared does not wait for its turn.
+        let takes_turns = self.component.takes_turns && self.not_prepared.is_none();
+        if takes_turns { ready_within.min(TURN) } else { ready_within }
     }
 }
 
@@ -152,8 +178,8 @@ impl<'a> Supervisor<'a> {
                 after,
                 kept: None,
                 told: None,
-                has_been_ready: false,
-                given_up: false,
+                course: Course::Awaited,
+                rests: false,
                 not_prepared: None,
                 ended: false,
             });
@@ -172,7 +198,8 @@ impl<'a> Supervisor<'a> {
         Ok(Self { state, state_file, tell, running, sender, reports })
     }
 
-    /// Runs until told to stop; every component is ready within `ready_within` of its start, or the whole start fails.
+    /// Runs until told to stop; every component is ready within `ready_within` of its start, or the whole start fails. One that
+    /// [takes turns](Component::takes_turns) may wait for as long as it takes, and those that come after it with it.
     ///
     /// Whatever the outcome, nothing runs any more on return.
     ///
@@ -185,7 +212,12 @@ impl<'a> Supervisor<'a> {
         if let Ok(Started::AllReady { after }) = outcome {
             // Written first: whoever is told may look.
             self.enter(Phase::Ready);
-            (self.tell)(Notice::AllReady { after });
+            let waits = self.running.iter().find(|running| running.course == Course::StandsBy);
+            let waits = waits.map(|running| running.component.name.clone());
+            (self.tell)(match waits {
+                Some(component) => Notice::StandingBy { component },
+                None => Notice::AllReady { after },
+            });
             self.serve(stops).await;
         }
         self.enter(Phase::Stopping);
@@ -201,7 +233,8 @@ impl<'a> Supervisor<'a> {
         loop {
             self.launch();
             let late = self.running.iter().enumerate().filter(|(_, running)| running.is_waited_for());
-            let late = late.filter_map(|(at, running)| Some((running.kept.as_ref()?.since + ready_within, at)));
+            let late = late
+                .filter_map(|(at, running)| Some((running.kept.as_ref()?.since + running.patience(ready_within), at)));
             let Some((deadline, at)) = late.min() else { break };
             tokio::select! {
                 Some((index, report)) = self.reports.recv() => {
@@ -211,11 +244,16 @@ impl<'a> Supervisor<'a> {
                 }
                 Some(Stop) = stops.recv() => return Ok(Started::Stopped),
                 () = tokio::time::sleep_until(deadline.into()) => {
+                    let late = &self.running[at];
+                    if late.component.takes_turns && late.not_prepared.is_none() {
+                        self.stand_by(at);
+                        continue;
+                    }
                     let failure = self.not_ready(at, ready_within).await;
                     if self.running[at].component.is_essential {
                         return Err(StartError::Failed(failure));
                     }
-                    self.running[at].given_up = true;
+                    self.running[at].course = Course::GivenUp;
                     (self.tell)(Notice::Late(failure));
                 }
             }
@@ -238,9 +276,44 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    /// It is not the turn of this one: what comes after it waits with it.
+    fn stand_by(&mut self, index: usize) {
+        self.running[index].course = Course::StandsBy;
+        self.state.components[index].condition = Condition::Waiting;
+        for other in 0..self.running.len() {
+            if self.waits_with(other, index) && self.running[other].kept.is_none() {
+                self.state.components[other].condition = Condition::Waiting;
+            }
+        }
+        self.save();
+    }
+
+    /// Whether a component of the same heaven comes after another, at once or after others.
+    fn waits_with(&self, index: usize, turn: usize) -> bool {
+        let heaven = |at: usize| self.running[at].component.name.split('/').next();
+        let after = &self.running[index].after;
+        heaven(index) == heaven(turn) && after.iter().any(|&before| before == turn || self.waits_with(before, turn))
+    }
+
+    /// Ends what comes after one that has lost its turn: nobody is to act on what a kube-apiserver remembers whose store is another's now.
+    fn rest(&mut self, turn: usize) {
+        for index in 0..self.running.len() {
+            if !self.waits_with(index, turn) {
+                continue;
+            }
+            let running = &mut self.running[index];
+            if let Some(kept) = running.kept.as_ref().filter(|_| !running.rests) {
+                kept.keeper.end();
+                running.rests = true;
+            }
+        }
+    }
+
     async fn serve(&mut self, stops: &mut mpsc::Receiver<Stop>) {
         let mut rotate = tokio::time::interval(ROTATE_EVERY);
         loop {
+            // What waited for somebody's turn.
+            self.launch();
             tokio::select! {
                 Some((index, report)) = self.reports.recv() => {
                     self.note(index, report);
@@ -296,14 +369,15 @@ impl<'a> Supervisor<'a> {
         let mut failed = None;
         match report {
             Report::Started(process) => {
-                recorded.condition = Condition::Starting;
+                let stands_by = running.course == Course::StandsBy;
+                recorded.condition = if stands_by { Condition::Waiting } else { Condition::Starting };
                 recorded.process = process;
                 recorded.started_unix_seconds = Some(unix_seconds(SystemTime::now()));
                 running.not_prepared = None;
             }
             Report::Ready(after) => {
                 recorded.condition = Condition::Ready;
-                running.has_been_ready = true;
+                running.course = Course::Up;
                 running.not_prepared = None;
                 (self.tell)(Notice::Ready { component: component.name.clone(), port: component.port, after });
             }
@@ -318,17 +392,31 @@ impl<'a> Supervisor<'a> {
                 recorded.restarts += 1;
                 let failure = Failure::of(&component, cause);
                 let may_recover = !component.is_essential && failure.remedy.is_none();
-                if running.has_been_ready || may_recover || running.given_up {
+                let has_started = self.state.phase != Phase::Starting || running.course != Course::Awaited;
+                if component.takes_turns && has_started {
+                    // Another one may have taken its turn. If not, it is ready again soon.
+                    running.course = Course::StandsBy;
+                }
+                if has_started || may_recover {
                     (self.tell)(Notice::Restarting(failure, pause));
                 } else {
                     failed = Some(failure);
                 }
+                if component.takes_turns {
+                    self.rest(index);
+                }
             }
             Report::Ended(_) => {
-                recorded.condition = Condition::Stopped;
                 recorded.process = None;
                 recorded.started_unix_seconds = None;
-                running.ended = true;
+                if running.rests && self.state.phase != Phase::Stopping {
+                    recorded.condition = Condition::Waiting;
+                    running.kept = None;
+                    (running.rests, running.course) = (false, Course::Awaited);
+                } else {
+                    recorded.condition = Condition::Stopped;
+                    running.ended = true;
+                }
             }
         }
         self.save();

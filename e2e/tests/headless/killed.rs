@@ -13,7 +13,7 @@ pub(crate) fn every_process_is_killed_in_turn_and_nothing_acknowledged_is_lost(
 ) -> anyhow::Result<()> {
     let components: Vec<String> =
         State::load(&cluster.home().state_file())?.components.into_iter().map(|component| component.name).collect();
-    ensure!(components.len() == 9, "{components:?}");
+    ensure!(components.len() == 10, "{components:?}");
     let is_over = AtomicBool::new(false);
     let written = std::thread::scope(|scope| {
         let writers = ["desk", "kube-scheduler"].map(|heaven| scope.spawn(|| write(cluster, heaven, &is_over)));
