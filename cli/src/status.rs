@@ -127,11 +127,12 @@ impl Report {
     /// Asks the stores for their figures, if they run. A store that does not answer within seconds has none.
     #[must_use]
     pub async fn with_store_figures(mut self) -> Self {
+        let keys = Home::at(&self.dir).keys();
         let records = std::mem::take(&mut self.records);
         for (heaven, record) in self.heavens.iter_mut().zip(&records) {
             let gitcd = format!("{}/gitcd", record.name);
             let runs = self.components.iter().any(|component| component.name == gitcd && component.pid.is_some());
-            heaven.ask(record, runs).await;
+            heaven.ask(record, &keys, runs).await;
         }
         self.records = records;
         if !self.heavens.is_empty() {
@@ -139,7 +140,11 @@ impl Report {
         }
         let store = self.components.first().filter(|store| store.pid.is_some());
         if let Some(port) = store.and_then(|store| store.port) {
-            let metrics = Endpoint::plain(port).ask("/metrics").await.ok();
+            let endpoint = Endpoint::store(port, &keys).ok();
+            let metrics = match &endpoint {
+                Some(endpoint) => endpoint.ask("/metrics").await.ok(),
+                None => None,
+            };
             self.store = metrics.map(|text| StoreFigures::parse(&String::from_utf8_lossy(&text)));
         }
         self

@@ -22,6 +22,30 @@ const ROTATE_EVERY: Duration = Duration::from_secs(10);
 /// A server that takes turns with others is ready within this time, or it is most likely not its turn.
 const TURN: Duration = Duration::from_secs(10);
 
+/// When upkeep is looked at at the latest: a clock may be set, and a machine may sleep.
+const UPKEEP: Duration = Duration::from_hours(1);
+/// After upkeep that failed.
+const UPKEEP_AGAIN: Duration = Duration::from_mins(1);
+
+/// What has to be done from time to time while components run, such as making certificates anew.
+pub struct Upkeep<'a> {
+    /// How long until it is due.
+    pub due_in: Duration,
+    /// Does what is due; answers with what was done, or why it cannot be.
+    pub keep_up: Box<dyn FnMut() -> Result<KeptUp, String> + 'a>,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptUp {
+    /// What was made anew, for a person.
+    pub renewed: Vec<String>,
+    /// Components that have to begin anew to learn of it.
+    pub restart: Vec<String>,
+    /// How long until something is due again.
+    pub due_in: Duration,
+}
+
 /// Something that whoever started the control plane wants to read.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -60,6 +84,10 @@ pub enum Notice {
         /// Since it was told.
         after: Duration,
     },
+    /// Certificates were made anew.
+    Renewed(KeptUp),
+    /// Certificates could not be made anew. It is tried again.
+    NotRenewed(String),
     /// The state could not be written down; the control plane goes on.
     StateNotWritten(StateError),
     /// A log that has become too large cannot be put aside; it goes on growing.
@@ -95,6 +123,7 @@ pub struct Supervisor<'a> {
     state: State,
     state_file: PathBuf,
     tell: &'a mut dyn FnMut(Notice),
+    upkeep: Option<Upkeep<'a>>,
     running: Vec<Running>,
     sender: mpsc::Sender<(usize, Report)>,
     reports: mpsc::Receiver<(usize, Report)>,
@@ -111,7 +140,7 @@ struct Running {
     /// Since when it has been told to end.
     told: Option<Instant>,
     course: Course,
-    /// Whether it was told to end because it is not the turn of what it comes after.
+    /// Whether it was told to end, and is started again as soon as nothing is in the way.
     rests: bool,
     /// Why it could not be started yet.
     not_prepared: Option<String>,
@@ -195,7 +224,14 @@ impl<'a> Supervisor<'a> {
                 restarts: 0,
             })
             .collect();
-        Ok(Self { state, state_file, tell, running, sender, reports })
+        Ok(Self { state, state_file, tell, upkeep: None, running, sender, reports })
+    }
+
+    /// Does this from time to time while everything runs.
+    #[must_use]
+    pub fn keeping_up(mut self, upkeep: Upkeep<'a>) -> Self {
+        self.upkeep = Some(upkeep);
+        self
     }
 
     /// Runs until told to stop; every component is ready within `ready_within` of its start, or the whole start fails. One that
@@ -311,7 +347,10 @@ impl<'a> Supervisor<'a> {
 
     async fn serve(&mut self, stops: &mut mpsc::Receiver<Stop>) {
         let mut rotate = tokio::time::interval(ROTATE_EVERY);
+        let in_time = |due: Duration| tokio::time::Instant::now() + due.min(UPKEEP);
+        let mut due = self.upkeep.as_ref().map(|upkeep| in_time(upkeep.due_in));
         loop {
+            let upkeep = tokio::time::sleep_until(due.unwrap_or_else(tokio::time::Instant::now));
             // What waited for somebody's turn.
             self.launch();
             tokio::select! {
@@ -319,10 +358,34 @@ impl<'a> Supervisor<'a> {
                     self.note(index, report);
                 }
                 _ = rotate.tick() => self.rotate(),
+                () = upkeep, if due.is_some() => due = self.keep_up().map(in_time),
                 // A closed channel means that nobody could ever stop this.
                 _ = stops.recv() => return,
             }
         }
+    }
+
+    /// Does what is due; answers with how long it is until something is due again.
+    fn keep_up(&mut self) -> Option<Duration> {
+        let kept_up = match (self.upkeep.as_mut()?.keep_up)() {
+            Ok(kept_up) => kept_up,
+            Err(error) => {
+                (self.tell)(Notice::NotRenewed(error));
+                return Some(UPKEEP_AGAIN);
+            }
+        };
+        for running in &mut self.running {
+            let has_to = kept_up.restart.contains(&running.component.name) && !running.rests;
+            if let Some(kept) = running.kept.as_ref().filter(|_| has_to) {
+                kept.keeper.end();
+                running.rests = true;
+            }
+        }
+        let due = kept_up.due_in;
+        if !kept_up.renewed.is_empty() {
+            (self.tell)(Notice::Renewed(kept_up));
+        }
+        Some(due)
     }
 
     fn rotate(&mut self) {
@@ -368,6 +431,7 @@ impl<'a> Supervisor<'a> {
         let component = running.component.clone();
         let mut failed = None;
         match report {
+            Report::Preparing(process) => recorded.process = process,
             Report::Started(process) => {
                 let stands_by = running.course == Course::StandsBy;
                 recorded.condition = if stands_by { Condition::Waiting } else { Condition::Starting };
@@ -383,6 +447,7 @@ impl<'a> Supervisor<'a> {
             }
             Report::NotPrepared { cause } => {
                 recorded.condition = Condition::BackingOff;
+                recorded.process = None;
                 running.not_prepared = Some(cause);
             }
             Report::Died { cause, pause } => {
@@ -432,8 +497,8 @@ impl<'a> Supervisor<'a> {
                 self.note(index, Report::Ended(how));
                 (self.tell)(Notice::Ended { component, how, after });
             }
-            Report::Started(process) => {
-                self.note(index, Report::Started(process));
+            Report::Preparing(_) | Report::Started(_) => {
+                self.note(index, report);
             }
             Report::Ready(_) | Report::Died { .. } | Report::NotPrepared { .. } => {}
         }
@@ -445,7 +510,7 @@ impl<'a> Supervisor<'a> {
         if let Some(cause) = &late.not_prepared {
             return Failure::of(&late.component, format!("was not ready within {seconds}s: {cause}"));
         }
-        let answer = late.looks.ready.take(Instant::now()).await;
+        let answer = late.looks.ready.take(Instant::now(), None).await;
         let reason = answer.map_or_else(|error| error, |()| "it is ready now".into());
         Failure::of(&late.component, format!("was not ready within {seconds}s ({reason})"))
     }

@@ -67,7 +67,7 @@ impl Machine {
         let input = child.stdin.take().unwrap();
         let (child, _) = self.running.insert((child, input));
         let since = Instant::now();
-        while self.health() != wanted {
+        while status::read(&self.home).unwrap().health != wanted {
             let ended = child.try_wait().unwrap();
             let printed = fs::read_to_string(self.folder.path().join("printed")).unwrap();
             assert!(ended.is_none() && since.elapsed() < PATIENCE * 2, "{ended:?}: {printed}");
@@ -130,6 +130,11 @@ impl Machine {
         let at = rest.iter().position(|word| *word == "--").unwrap_or(rest.len());
         let all = [&[*verb], &rest[..at], &[&found.branch], &rest[at..]].concat();
         trishanku_e2e::git::run(&found.repository, &all).unwrap()
+    }
+
+    /// The loopback port of a server, such as `mine/gitcd`.
+    pub(crate) fn port(&self, server: &str) -> u16 {
+        State::load(&self.home.state_file()).unwrap().allotted[server]
     }
 
     pub(crate) fn component(&self, name: &str) -> Option<ComponentReport> {

@@ -53,7 +53,11 @@ impl Replica {
     fn start(&mut self, wanted: Health) {
         // Who is not ready after a few seconds waits for its turn.
         let within = if wanted == Health::StandingBy { "--ready-within=4" } else { "--ready-within=90" };
-        self.machine.start_until(&[self.manifest.clone()], &["--image-program=sleep=sleep", within], wanted);
+        self.machine.start_until(
+            std::slice::from_ref(&self.manifest),
+            &["--image-program=sleep=sleep", within],
+            wanted,
+        );
     }
 
     /// Another one of the same heaven has the same certificates.
