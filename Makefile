@@ -85,6 +85,11 @@ soak: ## The long form of the crash test: 50 cycles of kill -9 under load
 	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" GITCD_CRASH_CYCLES=50 && \
 	$(CARGO) test -p gitcd --test crash --locked -- --nocapture $(ARGS)
 
+.PHONY: soak-headless
+soak-headless: ## The long forms of the headless scenarios: minutes without the others, ten minutes taken back, kills in a mesh
+	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" TRISHANKU_E2E_LONG=1 && \
+	$(CARGO) test -p trishanku-e2e --test headless --locked -- $(ARGS)
+
 .PHONY: fuzz
 fuzz: ## Fuzz gitcd's formats and requests with libFuzzer (needs a C++ compiler); SECONDS_EACH=600, TARGETS=path
 	@SECONDS_EACH="$(or $(SECONDS_EACH),60)" hack/fuzz.sh $(TARGETS)

@@ -91,6 +91,12 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Give Services new cluster IPs and node ports that two branches gave away at once; runs in one heaven of a cluster
+    Allocations {
+        /// Of an administrator of the heaven's kube-apiserver
+        #[arg(long, value_name = "FILE")]
+        kubeconfig: PathBuf,
+    },
     /// Say what is wrong with manifests of heavens, merges and repositories, without a cluster; ends with 1 if anything is
     Lint(crate::lint::Lint),
     /// Make something new in this folder
@@ -273,7 +279,7 @@ pub(crate) struct Status {
 }
 
 /// Commands that are about no control plane.
-const WITHOUT_PLANE: [&str; 2] = ["new", "completion"];
+const WITHOUT_PLANE: [&str; 3] = ["allocations", "new", "completion"];
 
 /// The command line, with help that names a control plane only where there is one.
 pub(crate) fn command() -> clap::Command {

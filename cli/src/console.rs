@@ -126,6 +126,9 @@ impl Console {
             Notice::AllReady { after } => {
                 self.say(&format_args!("{GOOD}Ready{GOOD:#} in {STRONG}{}{STRONG:#}", seconds(*after)));
             }
+            Notice::StandingBy { component } => self.say(&format_args!(
+                "{GOOD}Standing by{GOOD:#}: {component} waits for its turn to write; the rest starts then"
+            )),
             Notice::Restarting(failure, pause) => {
                 let Failure { component, cause, .. } = failure;
                 let pause = seconds(*pause);
@@ -147,6 +150,19 @@ impl Console {
                     Ended::Before | Ended::Gracefully => "ended",
                 };
                 self.say(&format_args!("  {component:<24} {how} {:>6}", seconds(*after)));
+            }
+            Notice::Renewed(kept_up) => {
+                let again = if kept_up.restart.is_empty() {
+                    String::new()
+                } else {
+                    format!("; begins anew: {}", kept_up.restart.join(", "))
+                };
+                self.say(&format_args!("{GOOD}renewed{GOOD:#} the certificates {}{again}", kept_up.renewed.join(", ")));
+            }
+            Notice::NotRenewed(error) => {
+                self.say(&format_args!(
+                    "{WARN}warning:{WARN:#} certificates cannot be renewed: {error}; tried again in a minute"
+                ));
             }
             Notice::StateNotWritten(error) => {
                 self.say(&format_args!("{WARN}warning:{WARN:#} {error}; `trishanku status` is out of date"));

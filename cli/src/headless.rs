@@ -277,8 +277,15 @@ fn controller_manager() -> Value {
                 {"name": "ca", "mountPath": "/certificates/ca"},
                 {"name": "service-accounts", "mountPath": "/certificates/service-accounts"},
             ],
+        }, {
+            // What kube-apiserver only reports, each on its own branch.
+            "name": "allocations",
+            "image": concat!("ghcr.io/trishanku-org/trishanku:", env!("CARGO_PKG_VERSION")),
+            "command": ["trishanku", "allocations", "--kubeconfig=/certificates/admin/kubeconfig"],
+            "volumeMounts": [{"name": "admin", "mountPath": "/certificates/admin"}],
         }],
         "volumes": [
+            {"name": "admin", "secret": {"secretName": "cluster-admin"}},
             {"name": "ca", "secret": {"secretName": "cluster-cert-ca"}},
             {"name": "service-accounts", "secret": {"secretName": "cluster-cert-service-account"}},
         ],

@@ -2,7 +2,7 @@
 //!
 //! [`up`] brings a control plane up from nothing and keeps it up: a [`headless`] cluster, the [`heavens`] of manifests, or one kube-apiserver on one branch.
 //! [`down`] ends it from outside; [`status`] tells what runs; [`demo`] shows what the branches of a headless cluster do. The parts that are run
-//! are in [`plane`], in the order in which they are used. [`scaffold`] makes new controllers, and [`kinds`] tells where objects are kept. The `trishanku` program adds the command line, the messages and running in the background.
+//! are in [`plane`], in the order in which they are used. [`allocations`] repairs what two branches gave away at once. [`scaffold`] makes new controllers, and [`kinds`] tells where objects are kept. The `trishanku` program adds the command line, the messages and running in the background.
 //!
 //! ```no_run
 //! use trishanku::plane::Home;
@@ -13,6 +13,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod allocations;
 pub mod demo;
 pub mod down;
 pub mod headless;

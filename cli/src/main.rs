@@ -83,6 +83,10 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             print::demo(&outcome, options)?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Allocations { kubeconfig } => {
+            trishanku::allocations::run(kubeconfig, &mut stops::requests(false)?).await?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Lint(options) => lint::run(options),
         Command::New { what: New::Controller(new) } => {
             let here = std::env::current_dir().context("there is no current folder")?;

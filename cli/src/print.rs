@@ -98,6 +98,7 @@ pub(crate) fn status(report: &Report, json: bool) -> anyhow::Result<()> {
     let (style, word) = match report.health {
         Health::Ready => (GOOD, "ready"),
         Health::Starting => (WARN, "starting"),
+        Health::StandingBy => (GOOD, "standing by: another server writes"),
         Health::Degraded => (WARN, "degraded"),
         Health::Stopping => (WARN, "stopping"),
         Health::Stopped => (STRONG, "stopped"),
@@ -186,6 +187,7 @@ fn row(out: &mut impl Write, component: &ComponentReport, width: usize) -> std::
     let (style, word) = match component.condition {
         Condition::Ready => (GOOD, "ready"),
         Condition::Starting => (WARN, "starting"),
+        Condition::Waiting => (STRONG, "waiting"),
         Condition::BackingOff => (WARN, "restarting"),
         Condition::Stopped => (STRONG, "stopped"),
     };

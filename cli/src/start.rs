@@ -58,7 +58,7 @@ async fn start(what: What, options: &args::Supervise, home: Home, program: Strin
     let in_background = options.in_background.is_some();
     let outcome = up.run(&mut stops, |progress| {
         console.progress(&progress);
-        if matches!(progress, Progress::Plane(Notice::AllReady { .. })) {
+        if matches!(progress, Progress::Plane(Notice::AllReady { .. } | Notice::StandingBy { .. })) {
             show_tour(&mut console, &home, program.clone(), in_background);
             if in_background {
                 console.release_starter();

@@ -51,6 +51,8 @@ pub enum Health {
     Starting,
     /// Every component is ready.
     Ready,
+    /// Another server writes a branch: what is not ready waits for its turn.
+    StandingBy,
     /// It has been ready, and a component is not at the moment.
     Degraded,
     /// It is ending.
@@ -125,11 +127,12 @@ impl Report {
     /// Asks the stores for their figures, if they run. A store that does not answer within seconds has none.
     #[must_use]
     pub async fn with_store_figures(mut self) -> Self {
+        let keys = Home::at(&self.dir).keys();
         let records = std::mem::take(&mut self.records);
         for (heaven, record) in self.heavens.iter_mut().zip(&records) {
             let gitcd = format!("{}/gitcd", record.name);
             let runs = self.components.iter().any(|component| component.name == gitcd && component.pid.is_some());
-            heaven.ask(record, runs).await;
+            heaven.ask(record, &keys, runs).await;
         }
         self.records = records;
         if !self.heavens.is_empty() {
@@ -137,7 +140,11 @@ impl Report {
         }
         let store = self.components.first().filter(|store| store.pid.is_some());
         if let Some(port) = store.and_then(|store| store.port) {
-            let metrics = Endpoint::plain(port).ask("/metrics").await.ok();
+            let endpoint = Endpoint::store(port, &keys).ok();
+            let metrics = match &endpoint {
+                Some(endpoint) => endpoint.ask("/metrics").await.ok(),
+                None => None,
+            };
             self.store = metrics.map(|text| StoreFigures::parse(&String::from_utf8_lossy(&text)));
         }
         self
@@ -174,8 +181,10 @@ fn health(state: &State, components: &[ComponentReport]) -> Health {
         return if any { Health::Orphaned } else { Health::Stopped };
     }
     let all_ready = components.iter().all(|c| c.condition == Condition::Ready);
+    let stands_by = components.iter().all(|c| matches!(c.condition, Condition::Ready | Condition::Waiting));
     match state.phase {
         Phase::Ready if all_ready => Health::Ready,
+        Phase::Ready if stands_by => Health::StandingBy,
         Phase::Ready => Health::Degraded,
         // A living supervisor that has not written yet, or is about to end.
         Phase::Starting => Health::Starting,

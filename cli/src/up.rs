@@ -5,12 +5,13 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use time::OffsetDateTime;
 use tokio::sync::mpsc;
 
 use crate::headless::{self, Topology};
 use crate::heavens::{
-    FlagOption, ImagePrograms, ManifestError, Manifests, Remark, RemoteOption, RenderError, Rendered, Request,
-    SecretError,
+    FlagOption, ImagePrograms, ManifestError, Manifests, Remark, RemoteOption, RenderError, Rendered, Renewal, Renewed,
+    Request, SecretError,
 };
 use crate::plane::assets::{self, Assets, AssetsError};
 use crate::plane::certs::{self, CertsError};
@@ -21,8 +22,13 @@ use crate::plane::leftovers::{self, Leftover, LeftoverError};
 use crate::plane::ports::{Moved, Ports};
 use crate::plane::process::Identity;
 use crate::plane::state::{Form, Settings, State, StateError, Store};
-use crate::plane::supervisor::{Notice, StartError, Stop, Supervisor};
+use crate::plane::supervisor::{KeptUp, Notice, StartError, Stop, Supervisor, Upkeep};
 use crate::plane::{kubeconfig, log};
+
+/// How often certificates are looked at whose end nobody computes.
+const LOOK: Duration = Duration::from_hours(1);
+/// Those that run beside a kube-apiserver on one branch.
+const CLIENTS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 
 /// What can be chosen about a control plane.
 #[derive(Clone, Debug)]
@@ -179,7 +185,7 @@ impl Up {
         }
         state.settings = self.settle(&state)?;
         state.supervisor = Identity::of(std::process::id()).map_err(UpError::Identity)?;
-        let components = match state.settings.form {
+        let (components, upkeep) = match state.settings.form {
             Form::Headless(topology) => self.heavens(Some(topology), &assets, &mut state, &mut tell)?,
             Form::Manifests => self.heavens(None, &assets, &mut state, &mut tell)?,
             Form::Undecided | Form::Central => self.central(&assets, &mut state, &mut tell)?,
@@ -190,7 +196,8 @@ impl Up {
         // Later failures to write are only told; but without this first one nobody could find what is about to start.
         state.save(&home.state_file())?;
         let mut tell_notice = |notice| tell(Progress::Plane(notice));
-        Supervisor::new(components, state, home.state_file(), &mut tell_notice)?.run(stops, self.ready_within).await?;
+        let supervisor = Supervisor::new(components, state, home.state_file(), &mut tell_notice)?;
+        supervisor.keeping_up(upkeep).run(stops, self.ready_within).await?;
         Ok(())
     }
 
@@ -200,7 +207,7 @@ impl Up {
         assets: &Assets,
         state: &mut State,
         tell: &mut impl FnMut(Progress),
-    ) -> Result<Vec<Component>, UpError> {
+    ) -> Result<(Vec<Component>, Upkeep<'_>), UpError> {
         let store = match state.settings.store {
             Store::Gitcd => assets::find_gitcd(self.gitcd.as_deref())?,
             Store::Etcd => assets.program("etcd"),
@@ -212,7 +219,16 @@ impl Up {
         if !issued.is_empty() {
             tell(Progress::Issued(issued.into_iter().map(ToOwned::to_owned).collect()));
         }
-        Ok(Blueprint { home: &self.home, assets, store: &store, ports, settings: &state.settings }.components())
+        let blueprint = Blueprint { home: &self.home, assets, store: &store, ports, settings: &state.settings };
+        let keep_up = move || {
+            let renewed = self.equip(ports).map_err(|error| with_causes(&error))?;
+            // kube-apiserver reads its certificates again when they change; its clients read theirs once.
+            let clients = CLIENTS.into_iter().filter(|client| renewed.contains(client));
+            let restart = clients.map(ToOwned::to_owned).collect();
+            let renewed = renewed.into_iter().map(ToOwned::to_owned).collect();
+            Ok(KeptUp { renewed, restart, due_in: LOOK })
+        };
+        Ok((blueprint.components(), Upkeep { due_in: LOOK, keep_up: Box::new(keep_up) }))
     }
 
     /// Heavens and merges: those of a headless cluster, changed by files, or those of files alone.
@@ -222,7 +238,7 @@ impl Up {
         assets: &Assets,
         state: &mut State,
         tell: &mut impl FnMut(Progress),
-    ) -> Result<Vec<Component>, UpError> {
+    ) -> Result<(Vec<Component>, Upkeep<'_>), UpError> {
         let home = &self.home;
         let nothing = Adaptations::default();
         let adaptations = match &self.what {
@@ -235,13 +251,14 @@ impl Up {
         }
         files.extend(adaptations.files.iter().cloned());
         let gitcd = assets::find_gitcd(self.gitcd.as_deref())?;
+        certs::ensure_local(&home.keys(), OffsetDateTime::now_utc())?;
         let mut manifests = Manifests::read(&files)?;
         let mut after = BTreeMap::new();
         if let Some(topology) = topology {
             headless::join(home, topology, &mut manifests).map_err(RenderError::Secret)?;
             after = headless::first_start(topology, &manifests);
         }
-        let rendered = Rendered::of(
+        let mut rendered = Rendered::of(
             manifests,
             &Request {
                 home,
@@ -265,11 +282,15 @@ impl Up {
         if let Some(kubeconfig) = first {
             let path = home.kubeconfig();
             let copied = std::fs::read(kubeconfig).and_then(|content| file::replace(&path, &content, 0o600));
-            copied.map_err(|source| RenderError::Secret(SecretError::File { path, source }))?;
+            copied.map_err(|source| RenderError::Secret(SecretError::File { path: path.clone(), source }))?;
+            if let Some(renewal) = &mut rendered.renewal {
+                renewal.follow(kubeconfig.clone(), path);
+            }
         }
+        let upkeep = upkeep(home.keys(), rendered.renewal, &rendered.components);
         state.allotted = rendered.ports;
         state.heavens = rendered.records;
-        Ok(rendered.components)
+        Ok((rendered.components, upkeep))
     }
 
     fn settle(&self, state: &State) -> Result<Settings, UpError> {
@@ -314,14 +335,45 @@ impl Up {
     /// Certificates and kubeconfigs.
     fn equip(&self, ports: Ports) -> Result<Vec<&'static str>, CertsError> {
         let keys = self.home.keys();
-        let issued = certs::ensure(&keys, time::OffsetDateTime::now_utc())?;
+        let issued = certs::ensure(&keys, OffsetDateTime::now_utc())?;
         kubeconfig::write(&self.home.kubeconfig(), &keys, "admin", ports.apiserver)?;
-        for component in ["kube-controller-manager", "kube-scheduler"] {
+        for component in CLIENTS {
             let path = self.home.component_kubeconfig(component);
             kubeconfig::write(&path, &keys, component, ports.apiserver)?;
         }
         Ok(issued)
     }
+}
+
+/// Makes the certificates of heavens anew, and lets those begin anew that read them only once.
+fn upkeep<'a>(keys: PathBuf, renewal: Option<Renewal>, components: &[Component]) -> Upkeep<'a> {
+    let until = |due: Option<OffsetDateTime>| {
+        let left = due.map(|due| due - OffsetDateTime::now_utc());
+        // What is due in this moment is due in the next one.
+        left.map_or(LOOK, |left| Duration::try_from(left).unwrap_or_default().max(Duration::from_secs(1)))
+    };
+    // What a user runs in a heaven; the others read their certificates again when these change.
+    let users = components.iter().filter(|component| !component.is_essential).map(|component| component.name.clone());
+    let users: Vec<String> = users.collect();
+    let due_in = until(renewal.as_ref().and_then(Renewal::due));
+    let mut renewal = renewal;
+    let keep_up = move || {
+        // Those of this machine nobody has to be told of: both sides read them for each connection.
+        let local = certs::ensure_local(&keys, OffsetDateTime::now_utc()).map_err(|error| with_causes(&error))?;
+        let mut renewed: Vec<String> = local.into_iter().map(ToOwned::to_owned).collect();
+        let Some(renewal) = &mut renewal else { return Ok(KeptUp { renewed, restart: Vec::new(), due_in: LOOK }) };
+        let Renewed { issued, heavens } = renewal.renew().map_err(|error| with_causes(&error))?;
+        renewed.extend(issued);
+        let is_of = |name: &&String| heavens.iter().any(|heaven| name.split('/').next() == Some(heaven));
+        let restart = users.iter().filter(is_of).cloned().collect();
+        Ok(KeptUp { renewed, restart, due_in: until(renewal.due()).min(LOOK) })
+    };
+    Upkeep { due_in, keep_up: Box::new(keep_up) }
+}
+
+/// An error in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 async fn end_leftovers(state: &State) -> Result<Vec<Leftover>, LeftoverError> {

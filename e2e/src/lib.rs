@@ -8,6 +8,7 @@
 //! Environment:
 //! - `TRISHANKU_E2E_PROGRAMS`: the folder of the `trishanku` and `gitcd` to test; by default both are built first.
 //! - `TRISHANKU_E2E_STORE=etcd`: run the scenarios on a stock etcd, to compare. Those about Git are shown as ignored then.
+//! - `TRISHANKU_E2E_LONG`: the long forms of scenarios that have one, with minutes where CI has moments.
 //! - `TRISHANKU_E2E_KEEP`: keep the temporary folder and print its path.
 
 pub mod cluster;
@@ -21,3 +22,9 @@ pub mod watch;
 
 pub use cluster::{Cluster, Options, Shape};
 pub use scenario::{Scenario, run};
+
+/// Whether the long forms of scenarios are wanted.
+#[must_use]
+pub fn is_long() -> bool {
+    std::env::var_os("TRISHANKU_E2E_LONG").is_some()
+}

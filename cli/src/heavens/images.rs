@@ -116,6 +116,9 @@ impl ImagePrograms {
             args: vec!["--secure-port=$(PORT)".to_owned(), "--bind-address=127.0.0.1".to_owned()],
             health: Some(Health::Https("/healthz".to_owned())),
         });
+        // This very program, which runs in heavens, too.
+        let ours = || (name == "trishanku").then(std::env::current_exe).and_then(Result::ok);
+        let known = known.or_else(|| ours().map(|program| Entry { program, ..Entry::default() }));
         match (given, known) {
             (Some(given), Some(known)) => {
                 let args = if given.args.is_empty() { known.args } else { given.args };

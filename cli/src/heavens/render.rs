@@ -1,5 +1,6 @@
 //! Manifests as components of the supervisor.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,7 @@ use super::images::ImagePrograms;
 use super::manifest::Manifests;
 use super::record::{HeavenRecord, Kind, RemoteRecord};
 use super::remotes::{self, RemoteOption};
+use super::renewal::Renewal;
 use super::secrets::{Secrets, write};
 use super::servers::{self, kubeconfigs};
 use super::site::Site;
@@ -46,7 +48,7 @@ pub struct Request<'a> {
 }
 
 /// What there is to run.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Rendered {
     /// The processes.
     pub components: Vec<Component>,
@@ -60,6 +62,8 @@ pub struct Rendered {
     pub issued: Vec<String>,
     /// What a person should know.
     pub remarks: Vec<Remark>,
+    /// What looks after the certificates.
+    pub renewal: Option<Renewal>,
 }
 
 /// Something about manifests that a person should know.
@@ -94,10 +98,14 @@ impl Rendered {
         let made = remotes::replace(&mut manifests, request.remotes)?;
         rendered.remarks.extend(made.into_iter().map(Remark::RepositoryMade));
         let secrets = Secrets::new(request.home.secrets(), std::mem::take(&mut manifests.secrets));
+        let (mut due, mut ours) = (None, Vec::new());
         // Certificates first: one heaven may mount those of another.
         for (name, spec) in &manifests.heavens {
             if spec.skip.as_ref().and_then(|skip| skip.certificates) != Some(true) {
-                rendered.issued.extend(secrets.issue(name, spec)?);
+                let made = secrets.issue(name, spec)?;
+                rendered.issued.extend(made.secrets);
+                due = due.into_iter().chain(made.look_again).min();
+                ours.push((name.clone(), spec.clone()));
             }
         }
         let mut jobs = jobs(&manifests, &mut rendered.remarks)?;
@@ -114,9 +122,10 @@ impl Rendered {
             images: request.images,
             secrets: &secrets,
             config_maps: &manifests.config_maps,
+            copies: RefCell::default(),
         };
         for job in jobs {
-            let site = Site::new(&request.home.heavens(), &job.site, &rendered.ports);
+            let site = Site::new(request.home, &job.site, &rendered.ports);
             let is_new = !Path::new(&site.place.repository()).join("refs/gitcd").exists();
             let (mut components, record) = job.render(&workshop, &site)?;
             if let Some(first) = components.first_mut().filter(|_| is_new) {
@@ -125,6 +134,8 @@ impl Rendered {
             rendered.components.extend(components);
             rendered.records.push(record);
         }
+        let copies = workshop.copies.into_inner();
+        rendered.renewal = Some(Renewal { secrets, heavens: ours, copies, persons: None, due });
         let mut seen = BTreeSet::new();
         if let Some(twice) = rendered.components.iter().find(|component| !seen.insert(&component.name)) {
             return Err(RenderError::Twice(twice.name.clone()));
@@ -271,6 +282,7 @@ impl Job {
                     if let Some(kubeconfig) = data.get("kubeconfig") {
                         let path = site.dir.join("kubeconfig");
                         write(&path, kubeconfig, 0o600)?;
+                        workshop.shows(site, &admin, "kubeconfig", path.clone(), false);
                         record.kubeconfig = Some(path);
                     }
                 }

@@ -24,6 +24,15 @@ pub(super) struct Secrets {
     given: BTreeMap<String, Data>,
 }
 
+/// What was made of certificates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Made {
+    /// The Secrets.
+    pub(super) secrets: Vec<String>,
+    /// When something is due.
+    pub(super) look_again: Option<OffsetDateTime>,
+}
+
 /// Why there is no Secret.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -67,11 +76,11 @@ impl Secrets {
         Self { folder, given }
     }
 
-    /// Makes what a heaven needs of certificates and does not have; answers for which Secrets.
+    /// Makes what a heaven needs of certificates and does not have, and what is due.
     ///
     /// # Errors
     /// See [`SecretError`].
-    pub(super) fn issue(&self, heaven: &str, spec: &TrishankuHeavenSpec) -> Result<Vec<String>, SecretError> {
+    pub(super) fn issue(&self, heaven: &str, spec: &TrishankuHeavenSpec) -> Result<Made, SecretError> {
         let names = Certificates::of(heaven, spec);
         let controller = spec.certificates.as_ref().and_then(|given| given.controller.clone());
         let user = controller.map(|controller| User { name: controller.user_name, group: controller.group_name });
@@ -85,7 +94,7 @@ impl Secrets {
         let terms = Terms { now: OffsetDateTime::now_utc(), reissue_before: None };
         let issued = issue(&names, user.as_ref(), &stored, &terms);
         let issued = issued.map_err(|source| SecretError::Issue { heaven: heaven.to_owned(), source })?;
-        let mut made = Vec::new();
+        let mut made = Made { secrets: Vec::new(), look_again: issued.look_again };
         for wanted in issued.secrets {
             if stored.get(wanted.name.as_str()).is_none_or(|stored| stored.data != wanted.data) {
                 let folder = self.folder.join(&wanted.name);
@@ -94,7 +103,7 @@ impl Secrets {
                 for name in there.filter(|name| !wanted.data.contains_key(*name)) {
                     remove(&folder.join(name))?;
                 }
-                made.push(wanted.name);
+                made.secrets.push(wanted.name);
             }
         }
         Ok(made)
@@ -171,15 +180,16 @@ pub(super) fn write_all(folder: &Path, data: &Data) -> Result<(), SecretError> {
     Ok(())
 }
 
-/// Writes a file in one step, unless it is as it should be.
-pub(super) fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), SecretError> {
+/// Writes a file in one step, unless it is as it should be; answers with whether it was not.
+pub(super) fn write(path: &Path, content: &[u8], mode: u32) -> Result<bool, SecretError> {
     if std::fs::read(path).is_ok_and(|known| known == content) {
-        return Ok(());
+        return Ok(false);
     }
     if let Some(folder) = path.parent() {
         make_folder(folder)?;
     }
-    file::replace(path, content, mode).map_err(|source| SecretError::File { path: path.into(), source })
+    file::replace(path, content, mode).map_err(|source| SecretError::File { path: path.into(), source })?;
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -201,14 +211,14 @@ mod tests {
             }}))
             .unwrap()
         };
-        assert_eq!(secrets.issue("a", &spec("a")).unwrap(), ["ca", "sa", "server", "admin", "a-controller"]);
-        assert_eq!(secrets.issue("b", &spec("b")).unwrap(), ["b-controller"]);
-        assert!(secrets.issue("a", &spec("a")).unwrap().is_empty());
+        assert_eq!(secrets.issue("a", &spec("a")).unwrap().secrets, ["ca", "sa", "server", "admin", "a-controller"]);
+        assert_eq!(secrets.issue("b", &spec("b")).unwrap().secrets, ["b-controller"]);
+        assert!(secrets.issue("a", &spec("a")).unwrap().secrets.is_empty());
         assert!(secrets.get("b-controller", "b").unwrap().contains_key("kubeconfig"));
         // What is not wanted any more goes, once.
         std::fs::write(dir.path().join("sa/next.key"), "nobody's").unwrap();
-        assert_eq!(secrets.issue("a", &spec("a")).unwrap(), ["sa"]);
-        assert!(secrets.issue("a", &spec("a")).unwrap().is_empty());
+        assert_eq!(secrets.issue("a", &spec("a")).unwrap().secrets, ["sa"]);
+        assert!(secrets.issue("a", &spec("a")).unwrap().secrets.is_empty());
         let mode = |path: &str| dir.path().join(path).metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!((mode("ca"), mode("ca/tls.key")), (0o700, 0o600));
         for name in ["", "..", "../x", "/etc"] {

@@ -8,7 +8,7 @@ use trishanku_sidecars::plan::{self, Content, GIT_PRE, GITCD_CONFIG, HOME, Look,
 use super::error::RenderError;
 use super::manifest::Data;
 use super::paths::Translation;
-use super::secrets::{make_folder, write, write_all};
+use super::secrets::{make_folder, write};
 use super::site::Site;
 use super::workshop::Workshop;
 use crate::plane::components::{Component, Invocation, Liveness, Probe, Trust};
@@ -55,6 +55,7 @@ pub(super) fn components(workshop: &Workshop<'_>, site: &Site, plan: &Plan) -> R
             prepare: std::mem::take(&mut prepare),
             prepare_again: true,
             is_essential: true,
+            takes_turns: step.arguments.iter().any(|argument| argument.starts_with("--writer-lease=")),
             run,
             probe,
             alive,
@@ -95,12 +96,16 @@ fn mount(workshop: &Workshop<'_>, site: &Site, plan: &Plan, step: &Step) -> Resu
         match &folder.content {
             Content::Secret { name, items } => {
                 let user = format!("{}/{}", site.name, step.name);
-                let mut data = workshop.secrets.get(name, &user)?;
-                if !items.is_empty() {
-                    let item = |(key, path): &(&str, &str)| Some(((*path).to_owned(), data.get(*key)?.clone()));
-                    data = items.iter().filter_map(item).collect();
+                let data = kubeconfigs(site, workshop.secrets.get(name, &user)?);
+                let all = || data.keys().map(|key| (key.as_str(), key.as_str())).collect();
+                let items: Vec<(&str, &str)> = if items.is_empty() { all() } else { items.clone() };
+                make_folder(path)?;
+                for (key, file) in items {
+                    if let Some(content) = data.get(key) {
+                        write(&path.join(file), content, 0o600)?;
+                        workshop.shows(site, name, key, path.join(file), false);
+                    }
                 }
-                write_all(path, &kubeconfigs(site, data))?;
             }
             Content::EntryPoints { name } => {
                 let data = workshop.config_maps.get(name).cloned().unwrap_or_default();

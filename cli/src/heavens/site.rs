@@ -1,9 +1,11 @@
 //! Where one heaven is on this machine: its folder and its ports.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use trishanku_sidecars::plan::{Place, Ports};
+use trishanku_sidecars::plan::{Place, Ports, Trust};
+
+use crate::plane::Home;
 
 /// The folders and ports of a heaven, or of a merge.
 #[derive(Clone, Debug)]
@@ -29,8 +31,8 @@ impl Site {
     }
 
     /// The site of a heaven whose ports are among these.
-    pub(super) fn new(heavens: &Path, name: &str, allotted: &BTreeMap<String, u16>) -> Self {
-        let dir = heavens.join(name);
+    pub(super) fn new(home: &Home, name: &str, allotted: &BTreeMap<String, u16>) -> Self {
+        let dir = home.heavens().join(name);
         let own =
             |(port, number): (&String, &u16)| Some((port.strip_prefix(name)?.strip_prefix('/')?.to_owned(), *number));
         let ports: BTreeMap<String, u16> = allotted.iter().filter_map(own).collect();
@@ -44,6 +46,7 @@ impl Site {
             state: path("state"),
             address: "127.0.0.1".to_owned(),
             ports: Ports { gitcd, events, events_peers, apiserver },
+            trust: Some(Trust(home.keys().display().to_string())),
         };
         Self { name: name.to_owned(), dir, place, ports }
     }

@@ -93,6 +93,7 @@ impl UsersPod {
             let data = kubeconfigs(site, workshop.secrets.get(secret, &user)?);
             if let Some(content) = data.get("kubeconfig") {
                 write(&kubeconfig_file(site, path), content, 0o600)?;
+                workshop.shows(site, secret, "kubeconfig", kubeconfig_file(site, path), true);
             }
         }
         let mut components: Vec<Component> = Vec::new();
@@ -231,6 +232,7 @@ impl UsersPod {
             prepare: Vec::new(),
             prepare_again: true,
             is_essential: false,
+            takes_turns: false,
             run,
             probe: probe.unwrap_or(Probe::Running(RUNNING)),
             alive,

@@ -8,7 +8,7 @@ use super::check;
 use super::error::RenderError;
 use super::manifest::Data;
 use super::paths::Translation;
-use super::secrets::{make_folder, write, write_all};
+use super::secrets::{make_folder, write};
 use super::servers::kubeconfigs;
 use super::site::Site;
 use super::workshop::Workshop;
@@ -41,7 +41,8 @@ pub(super) fn fill(
     let claimed = folder.with_file_name(format!(".{}.claim", volume.name));
     if volume.persistent_volume_claim.is_some() {
         make_folder(&folder)?;
-        return Ok(write(&claimed, b"", 0o600)?);
+        write(&claimed, b"", 0o600)?;
+        return Ok(());
     }
     if claimed.exists() {
         let reason = format!(
@@ -94,7 +95,12 @@ impl Filling<'_> {
             return Ok(());
         }
         let data = kubeconfigs(self.site, self.workshop.secrets.get(name, self.user)?);
-        Ok(write_all(self.folder, &chosen(data, items, self.user)?)?)
+        for (key, file, content) in chosen(data, items, self.user)? {
+            let path = self.folder.join(file);
+            write(&path, &content, 0o600)?;
+            self.workshop.shows(self.site, name, &key, path, true);
+        }
+        Ok(())
     }
 
     fn config_map(
@@ -116,7 +122,7 @@ impl Filling<'_> {
         };
         // Only the owner's bits: nobody else is to read what a program is given here.
         let mode = mode.map_or(0o600, |mode| u32::try_from(mode).unwrap_or_default() & 0o700 | 0o600);
-        for (name, content) in chosen(data.clone(), items, self.user)? {
+        for (_, name, content) in chosen(data.clone(), items, self.user)? {
             let content = match std::str::from_utf8(&content) {
                 Ok(text) => self.translation.of(text).into_bytes(),
                 Err(_) => content,
@@ -135,14 +141,17 @@ impl Filling<'_> {
     }
 }
 
-fn chosen(data: Data, items: Option<&[KeyToPath]>, user: &str) -> Result<Data, RenderError> {
-    let Some(items) = items.filter(|items| !items.is_empty()) else { return Ok(data) };
-    let mut chosen = Data::new();
+/// Keys, the files that they become, and their values.
+fn chosen(data: Data, items: Option<&[KeyToPath]>, user: &str) -> Result<Vec<(String, String, Vec<u8>)>, RenderError> {
+    let Some(items) = items.filter(|items| !items.is_empty()) else {
+        return Ok(data.into_iter().map(|(key, value)| (key.clone(), key, value)).collect());
+    };
+    let mut chosen = Vec::new();
     for KeyToPath { key, path, .. } in items {
         let wrong = |reason| RenderError::Template { of: user.to_owned(), reason };
         check::inside("items[].path", path).map_err(wrong)?;
         if let Some(value) = data.get(key) {
-            chosen.insert(path.clone(), value.clone());
+            chosen.push((key.clone(), path.clone(), value.clone()));
         }
     }
     Ok(chosen)
@@ -163,7 +172,7 @@ mod tests {
     fn what_a_claim_holds_is_never_removed() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path());
-        let site = Site::new(&home.heavens(), "a", &BTreeMap::new());
+        let site = Site::new(&home, "a", &BTreeMap::new());
         let secrets = Secrets::new(home.secrets(), BTreeMap::new());
         let workshop = Workshop {
             home: &home,
@@ -172,6 +181,7 @@ mod tests {
             images: &ImagePrograms::default(),
             secrets: &secrets,
             config_maps: &BTreeMap::new(),
+            copies: std::cell::RefCell::default(),
         };
         let fill = |volume: serde_json::Value| {
             let volume: Volume = serde_json::from_value(volume).unwrap();

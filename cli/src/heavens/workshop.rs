@@ -1,11 +1,13 @@
 //! What everything that is rendered has in common.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::images::ImagePrograms;
 use super::manifest::Data;
+use super::renewal::Shown;
 use super::secrets::Secrets;
 use super::site::Site;
 use crate::plane::components::Invocation;
@@ -19,6 +21,8 @@ pub(super) struct Workshop<'a> {
     pub(super) images: &'a ImagePrograms,
     pub(super) secrets: &'a Secrets,
     pub(super) config_maps: &'a BTreeMap<String, Data>,
+    /// Which files show values of Secrets.
+    pub(super) copies: RefCell<Vec<Shown>>,
 }
 
 /// What processes are given of our own environment: how to find programs, and how to reach others. What is said of a control plane by variables,
@@ -52,6 +56,12 @@ impl Workshop<'_> {
             path if path.contains('/') => path.into(),
             other => self.assets.program(other),
         }
+    }
+
+    /// Remembers that a file shows a value of a Secret.
+    pub(super) fn shows(&self, site: &Site, secret: &str, key: &str, path: PathBuf, is_users: bool) {
+        let (secret, key) = (secret.to_owned(), key.to_owned());
+        self.copies.borrow_mut().push(Shown { secret, key, path, site: site.clone(), is_users });
     }
 
     /// The environment of a heaven's processes, with these variables.

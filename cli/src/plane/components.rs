@@ -31,6 +31,9 @@ pub struct Component {
     pub prepare_again: bool,
     /// Whether nothing is ready without it. Another one may take its time, and end in between.
     pub is_essential: bool,
+    /// Whether another server may be the writer of its branch. It waits for its turn then, for as long as that takes; and what comes after it in its
+    /// heaven runs only while it is its turn.
+    pub takes_turns: bool,
     /// The process itself.
     pub run: Invocation,
     /// How to learn that it is ready.
@@ -88,6 +91,8 @@ pub enum Probe {
 pub enum Trust {
     /// Plain HTTP: there is nobody else on this machine's loopback port.
     Plain,
+    /// A store that has a certificate of its own authority, and wants to see one; all are in this folder.
+    Store(PathBuf),
     /// Who has a certificate from the authority in this file.
     Authority(PathBuf),
     /// TLS with any certificate, as kubelet's probes do.
@@ -144,6 +149,12 @@ impl Blueprint<'_> {
             flag("committer-name", "trishanku"),
             flag("committer-email", "trishanku@localhost"),
         ];
+        let keys = self.home.keys();
+        let default = |path: PathBuf| {
+            let mut value = OsString::from("default=");
+            value.push(path);
+            value
+        };
         let mut init = vec!["init".into()];
         init.extend(branch.clone());
         let mut serve = vec!["serve".into()];
@@ -153,6 +164,9 @@ impl Blueprint<'_> {
             flag("listen-urls", format!("default={}", self.store_url())),
             flag("advertise-client-urls", format!("default={}", self.store_url())),
             flag("ephemeral-prefixes", format!("default={EPHEMERAL}")),
+            flag("tls-cert", default(certs::certificate(&keys, "store"))),
+            flag("tls-key", default(certs::private_key(&keys, "store"))),
+            flag("tls-trusted-ca-certs", default(certs::certificate(&keys, "store-ca"))),
         ]);
         Component {
             name: "gitcd".to_owned(),
@@ -161,8 +175,9 @@ impl Blueprint<'_> {
             prepare: vec![Invocation { program: self.store.into(), args: init, ..Invocation::default() }],
             prepare_again: false,
             is_essential: true,
+            takes_turns: false,
             run: Invocation { program: self.store.into(), args: serve, ..Invocation::default() },
-            probe: Probe::Http { port: self.ports.store, path: "/health".to_owned(), trust: Trust::Plain },
+            probe: self.store_probe(),
             alive: None,
             // It still has to commit what the journal holds. Killing it is safe, but leaves that to the next start.
             grace: Duration::from_mins(1),
@@ -172,7 +187,17 @@ impl Blueprint<'_> {
 
     fn etcd(&self) -> Component {
         // A single member never talks to itself, so any peer port will do; it has to be the same in all three places.
-        let peer = "http://127.0.0.1:0";
+        let peer = "https://127.0.0.1:0";
+        let keys = self.home.keys();
+        let of = |name: &str| {
+            [
+                flag(&format!("{name}cert-file"), certs::certificate(&keys, "store")),
+                flag(&format!("{name}key-file"), certs::private_key(&keys, "store")),
+                flag(&format!("{name}trusted-ca-file"), certs::certificate(&keys, "store-ca")),
+                flag(&format!("{name}client-cert-auth"), "true"),
+            ]
+        };
+        let trust = of("").into_iter().chain(of("peer-"));
         Component {
             name: "etcd".to_owned(),
             port: Some(self.ports.store),
@@ -180,6 +205,7 @@ impl Blueprint<'_> {
             prepare: Vec::new(),
             prepare_again: false,
             is_essential: true,
+            takes_turns: false,
             run: Invocation {
                 program: self.store.into(),
                 args: vec![
@@ -189,10 +215,13 @@ impl Blueprint<'_> {
                     flag("listen-peer-urls", peer),
                     flag("initial-advertise-peer-urls", peer),
                     flag("initial-cluster", format!("default={peer}")),
-                ],
+                ]
+                .into_iter()
+                .chain(trust)
+                .collect(),
                 ..Invocation::default()
             },
-            probe: Probe::Http { port: self.ports.store, path: "/health".to_owned(), trust: Trust::Plain },
+            probe: self.store_probe(),
             alive: None,
             grace: Duration::from_secs(20),
             log: self.home.log("etcd"),
@@ -204,6 +233,9 @@ impl Blueprint<'_> {
         let args = vec![
             // The only storage flags. Watch cache, compaction, consistent reads and leases are as they come.
             flag("etcd-servers", self.store_url()),
+            flag("etcd-cafile", certs::certificate(&keys, "store-ca")),
+            flag("etcd-certfile", certs::certificate(&keys, "store-client")),
+            flag("etcd-keyfile", certs::private_key(&keys, "store-client")),
             flag("storage-media-type", &self.settings.storage_media_type),
             flag("bind-address", "127.0.0.1"),
             flag("secure-port", self.ports.apiserver.to_string()),
@@ -279,6 +311,7 @@ impl Blueprint<'_> {
             prepare: Vec::new(),
             prepare_again: false,
             is_essential: true,
+            takes_turns: false,
             run: Invocation { program: self.assets.program(name), args, ..Invocation::default() },
             probe: Probe::Http { port, path: path.to_owned(), trust },
             alive: None,
@@ -288,7 +321,11 @@ impl Blueprint<'_> {
     }
 
     fn store_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports.store)
+        format!("https://127.0.0.1:{}", self.ports.store)
+    }
+
+    fn store_probe(&self) -> Probe {
+        Probe::Http { port: self.ports.store, path: "/health".to_owned(), trust: Trust::Store(self.home.keys()) }
     }
 }
 
@@ -330,8 +367,10 @@ mod tests {
                     .iter()
                     .any(|prefix| arg.starts_with(prefix))
             })
+            // By whom it is trusted, and whom it trusts.
+            .filter(|arg| !arg.contains("file="))
             .collect();
-        assert_eq!(storage, ["--etcd-servers=http://127.0.0.1:1", "--storage-media-type=application/json"]);
+        assert_eq!(storage, ["--etcd-servers=https://127.0.0.1:1", "--storage-media-type=application/json"]);
     }
 
     #[test]

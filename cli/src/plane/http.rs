@@ -15,8 +15,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use super::certs;
 
 /// Connect, ask and read the answer within this time; a component that takes longer is not healthy.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -88,12 +90,22 @@ impl Endpoint {
     /// # Errors
     /// If the file holds no certificate.
     pub fn tls(port: u16, ca: &Path) -> Result<Self, TrustError> {
-        let failed = |reason: String| TrustError { path: ca.into(), reason };
-        let mut roots = RootCertStore::empty();
-        let cert = CertificateDer::from_pem_file(ca).map_err(|e| failed(e.to_string()))?;
-        roots.add(cert).map_err(|e| failed(e.to_string()))?;
-        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let config = ClientConfig::builder().with_root_certificates(roots(ca)?).with_no_client_auth();
         Ok(Self { port, tls: Some(Arc::new(config)) })
+    }
+
+    /// A store, which talks to those who have a certificate; `keys` is the folder with that and its own authority ([`super::certs`]).
+    ///
+    /// # Errors
+    /// If the files are not there, or of no use.
+    pub fn store(port: u16, keys: &Path) -> Result<Self, TrustError> {
+        let (cert, key) = (certs::certificate(keys, "store-client"), certs::private_key(keys, "store-client"));
+        let failed = |path: &Path, reason: String| TrustError { path: path.into(), reason };
+        let chain = CertificateDer::from_pem_file(&cert).map_err(|error| failed(&cert, error.to_string()))?;
+        let secret = PrivateKeyDer::from_pem_file(&key).map_err(|error| failed(&key, error.to_string()))?;
+        let config = ClientConfig::builder().with_root_certificates(roots(&certs::certificate(keys, "store-ca"))?);
+        let config = config.with_client_auth_cert(vec![chain], secret);
+        Ok(Self { port, tls: Some(Arc::new(config.map_err(|error| failed(&key, error.to_string()))?)) })
     }
 
     /// A server that speaks TLS, with whatever certificate: as kubelet's probes, this asks how it is, and tells it nothing.
@@ -153,6 +165,14 @@ impl Endpoint {
         }
         Ok(body)
     }
+}
+
+fn roots(ca: &Path) -> Result<RootCertStore, TrustError> {
+    let failed = |reason: String| TrustError { path: ca.into(), reason };
+    let mut roots = RootCertStore::empty();
+    let cert = CertificateDer::from_pem_file(ca).map_err(|e| failed(e.to_string()))?;
+    roots.add(cert).map_err(|e| failed(e.to_string()))?;
+    Ok(roots)
 }
 
 /// Believes every certificate, and checks nothing but that the other side has its key.

@@ -7,7 +7,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use tokio::process::Child;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -24,6 +24,9 @@ const LONGEST_PREPARING_PAUSE: Duration = Duration::from_secs(2);
 /// A component that ran this long has earned a short pause again.
 const LONG_RUN: Duration = Duration::from_secs(30);
 
+/// What is left of a group is asked to end, and then looked at so often.
+const LOOK_AT_GROUP: Duration = Duration::from_millis(20);
+
 /// What a component is told. Only ever raised: from running to ending to being killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
@@ -35,6 +38,8 @@ enum Order {
 /// What happened to a component.
 #[derive(Debug)]
 pub(crate) enum Report {
+    /// A preparation runs; `None` if it was gone before it could be identified.
+    Preparing(Option<Identity>),
     /// It runs; `None` if it was gone before it could be identified.
     Started(Option<Identity>),
     /// It answers that it is ready, this long after it was started.
@@ -149,9 +154,10 @@ impl Kept {
     async fn run_once(&mut self) -> io::Result<Outcome> {
         let component = self.component.clone();
         for prepare in &component.prepare {
-            let mut child = spawn(prepare, &component.log)?;
+            let mut leader = Leader::spawn(prepare, &component.log)?;
+            self.report(Report::Preparing(leader.identity()?)).await;
             tokio::select! {
-                status = child.wait() => {
+                status = leader.wait() => {
                     let status = status?;
                     if !status.success() {
                         let cause = format!("`{}` {}", called(&component, prepare), describe(status));
@@ -159,27 +165,31 @@ impl Kept {
                         return Ok(if again { Outcome::NotPrepared(cause) } else { Outcome::Died(cause) });
                     }
                 }
-                _ = told(&mut self.orders, Order::End) => return end(child, Duration::ZERO, &mut self.orders).await,
+                _ = told(&mut self.orders, Order::End) => return end(leader, Duration::ZERO, &mut self.orders).await,
             }
         }
         let since = Instant::now();
-        let mut child = spawn(&component.run, &component.log)?;
-        let identity = child.id().map(Identity::of).transpose()?.flatten();
-        self.report(Report::Started(identity)).await;
+        let mut leader = Leader::spawn(&component.run, &component.log)?;
+        self.report(Report::Started(leader.identity()?)).await;
         let looks = self.looks.clone();
+        let group = leader.group;
         let mut ready = false;
         loop {
             tokio::select! {
-                status = child.wait() => return Ok(Outcome::Died(describe(status?))),
-                _ = told(&mut self.orders, Order::End) => {
-                    return end(child, component.grace, &mut self.orders).await;
+                status = leader.wait() => {
+                    let status = status?;
+                    end_rest(group, component.grace, &mut self.orders).await;
+                    return Ok(Outcome::Died(describe(status)));
                 }
-                () = answers(&looks.ready, since), if !ready => {
+                _ = told(&mut self.orders, Order::End) => {
+                    return end(leader, component.grace, &mut self.orders).await;
+                }
+                () = answers(&looks.ready, since, group), if !ready => {
                     ready = true;
                     self.report(Report::Ready(since.elapsed())).await;
                 }
-                cause = fails(&component, looks.alive.as_ref(), since), if ready => {
-                    return match end(child, component.grace, &mut self.orders).await? {
+                cause = fails(&component, looks.alive.as_ref(), since, group), if ready => {
+                    return match end(leader, component.grace, &mut self.orders).await? {
                         // Told to end meanwhile, it has ended as told.
                         ended if *self.orders.borrow() > Order::Run => Ok(ended),
                         _ => Ok(Outcome::Died(format!("was ended, since it did not answer any more ({cause})"))),
@@ -200,19 +210,19 @@ async fn told(orders: &mut watch::Receiver<Order>, order: Order) -> bool {
     orders.wait_for(|&current| current >= order).await.is_ok()
 }
 
-async fn answers(look: &Look, since: Instant) {
-    while look.take(since).await.is_err() {
+async fn answers(look: &Look, since: Instant, group: Option<Pid>) {
+    while look.take(since, group).await.is_err() {
         tokio::time::sleep(look.pause()).await;
     }
 }
 
 /// Returns once the component has failed to show that it lives, as often in a row as it may; never if nobody looks.
-async fn fails(component: &Component, look: Option<&Look>, since: Instant) -> String {
+async fn fails(component: &Component, look: Option<&Look>, since: Instant, group: Option<Pid>) -> String {
     let (Some(alive), Some(look)) = (&component.alive, look) else { return std::future::pending().await };
     let mut failures = 0;
     loop {
         tokio::time::sleep(alive.every).await;
-        match look.take(since).await {
+        match look.take(since, group).await {
             Ok(()) => failures = 0,
             Err(cause) => {
                 failures += 1;
@@ -234,36 +244,75 @@ fn called(component: &Component, prepare: &Invocation) -> String {
     }
 }
 
-async fn end(mut child: Child, grace: Duration, orders: &mut watch::Receiver<Order>) -> io::Result<Outcome> {
+/// A process that leads a group of its own: whatever it starts, and whoever asks how it is, is in it unless it leaves.
+struct Leader {
+    child: Child,
+    group: Option<Pid>,
+}
+
+impl Leader {
+    fn spawn(invocation: &Invocation, log: &Path) -> io::Result<Self> {
+        let output: File = OpenOptions::new().create(true).append(true).open(log)?;
+        let child = look::command(invocation)
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            // A group of its own: the terminal's Ctrl-C must not end the store before those who write to it.
+            .process_group(0)
+            .spawn()
+            .map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot start {}: {error}", invocation.program.display()))
+            })?;
+        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        Ok(Self { child, group })
+    }
+
+    fn identity(&self) -> io::Result<Option<Identity>> {
+        Ok(self.child.id().map(Identity::of).transpose()?.flatten())
+    }
+
+    async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+}
+
+/// Asks a process to end, and then what it leaves of its group: a server may need those that it has started until it has ended itself.
+async fn end(mut leader: Leader, grace: Duration, orders: &mut watch::Receiver<Order>) -> io::Result<Outcome> {
+    let deadline = Instant::now() + grace;
     // Until it is waited for, a child's id cannot be recycled.
-    let id = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-    if let Some(pid) = id {
+    if let Some(pid) = leader.group {
         kill_process(pid, Signal::TERM)?;
     }
+    let how = tokio::select! {
+        status = leader.wait() => { status?; Ended::Gracefully }
+        () = tokio::time::sleep(grace) => Ended::Killed,
+        _ = told(orders, Order::Kill) => Ended::Killed,
+    };
+    if how == Ended::Killed {
+        // It is not waited for yet, so the id is still its own.
+        if let Some(group) = leader.group {
+            let _gone = kill_process_group(group, Signal::KILL);
+        }
+        leader.child.kill().await?;
+    } else {
+        end_rest(leader.group, deadline.saturating_duration_since(Instant::now()), orders).await;
+    }
+    Ok(Outcome::Ended(how))
+}
+
+/// Ends what is left of a group whose leader has ended. As long as there is anything, nobody else gets its number.
+async fn end_rest(group: Option<Pid>, grace: Duration, orders: &mut watch::Receiver<Order>) {
+    let Some(group) = group.filter(|group| kill_process_group(*group, Signal::TERM).is_ok()) else { return };
+    let empty = async {
+        while test_kill_process_group(group).is_ok() {
+            tokio::time::sleep(LOOK_AT_GROUP).await;
+        }
+    };
     tokio::select! {
-        status = child.wait() => { status?; return Ok(Outcome::Ended(Ended::Gracefully)) }
+        () = empty => return,
         () = tokio::time::sleep(grace) => {}
         _ = told(orders, Order::Kill) => {}
     }
-    if let Some(pid) = id {
-        // With whatever a wrapper script has started: the child leads its group, and is not waited for yet, so the id is still its own.
-        let _gone = kill_process_group(pid, Signal::KILL);
-    }
-    child.kill().await?;
-    Ok(Outcome::Ended(Ended::Killed))
-}
-
-fn spawn(invocation: &Invocation, log: &Path) -> io::Result<Child> {
-    let output: File = OpenOptions::new().create(true).append(true).open(log)?;
-    look::command(invocation)
-        .stdout(output.try_clone()?)
-        .stderr(output)
-        // A group of its own: the terminal's Ctrl-C must not end the store before those who write to it.
-        .process_group(0)
-        .spawn()
-        .map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot start {}: {error}", invocation.program.display()))
-        })
+    let _gone = kill_process_group(group, Signal::KILL);
 }
 
 fn describe(status: ExitStatus) -> String {

@@ -1,8 +1,10 @@
 //! Taking a look at a component: whether it is ready, whether it lives.
 
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
@@ -17,7 +19,16 @@ const MAX_WORDS: usize = 300;
 /// A probe that can be taken again and again.
 #[derive(Clone, Debug)]
 pub(crate) enum Look {
-    Http { endpoint: Endpoint, path: String },
+    Http {
+        endpoint: Endpoint,
+        path: String,
+    },
+    /// Certificates for it may be made anew meanwhile, so they are read each time.
+    Store {
+        port: u16,
+        keys: PathBuf,
+        path: String,
+    },
     Run(Invocation),
     Connect(u16),
     Running(Duration),
@@ -26,8 +37,12 @@ pub(crate) enum Look {
 impl Look {
     pub(crate) fn of(probe: &Probe) -> Result<Self, TrustError> {
         Ok(match probe {
+            Probe::Http { port, path, trust: Trust::Store(keys) } => {
+                Self::Store { port: *port, keys: keys.clone(), path: path.clone() }
+            }
             Probe::Http { port, path, trust } => {
                 let endpoint = match trust {
+                    Trust::Store(keys) => Endpoint::store(*port, keys)?,
                     Trust::Plain => Endpoint::plain(*port),
                     Trust::Authority(ca) => Endpoint::tls(*port, ca)?,
                     Trust::Anybody => Endpoint::of_anybody(*port),
@@ -45,14 +60,18 @@ impl Look {
         Duration::from_millis(if matches!(self, Self::Run(_)) { 200 } else { 50 })
     }
 
-    /// Takes a look at a component that runs since then.
+    /// Takes a look at a component that runs since then. A program that looks is in its group, and is ended with that if nobody waits for it.
     ///
     /// # Errors
     /// Why it is not well, for a person.
-    pub(crate) async fn take(&self, since: Instant) -> Result<(), String> {
+    pub(crate) async fn take(&self, since: Instant, group: Option<Pid>) -> Result<(), String> {
         match self {
             Self::Http { endpoint, path } => endpoint.ask(path).await.map(drop).map_err(|error| error.to_string()),
-            Self::Run(invocation) => run(invocation).await,
+            Self::Store { port, keys, path } => {
+                let endpoint = Endpoint::store(*port, keys).map_err(|error| error.to_string())?;
+                endpoint.ask(path).await.map(drop).map_err(|error| error.to_string())
+            }
+            Self::Run(invocation) => run(invocation, group).await,
             Self::Connect(port) => match tokio::time::timeout(PATIENCE, TcpStream::connect(("127.0.0.1", *port))).await
             {
                 Ok(Ok(_)) => Ok(()),
@@ -67,9 +86,12 @@ impl Look {
     }
 }
 
-async fn run(invocation: &Invocation) -> Result<(), String> {
+async fn run(invocation: &Invocation, group: Option<Pid>) -> Result<(), String> {
     let mut command = command(invocation);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    if let Some(group) = group {
+        command.process_group(group.as_raw_nonzero().get());
+    }
     let name = invocation.program.file_name().unwrap_or_default().display().to_string();
     let output = match tokio::time::timeout(PATIENCE, command.output()).await {
         Ok(output) => output.map_err(|error| format!("cannot start {name}: {error}"))?,
@@ -108,15 +130,15 @@ mod tests {
     #[tokio::test]
     async fn a_look_tells_what_it_saw() {
         let now = Instant::now();
-        assert_eq!(script("exit 0").take(now).await, Ok(()));
-        assert_eq!(script("echo not yet; exit 1").take(now).await, Err("not yet".to_owned()));
-        assert!(script("exit 3").take(now).await.unwrap_err().contains("status: 3"));
+        assert_eq!(script("exit 0").take(now, None).await, Ok(()));
+        assert_eq!(script("echo not yet; exit 1").take(now, None).await, Err("not yet".to_owned()));
+        assert!(script("exit 3").take(now, None).await.unwrap_err().contains("status: 3"));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(Look::Connect(port).take(now).await, Ok(()));
+        assert_eq!(Look::Connect(port).take(now, None).await, Ok(()));
         drop(listener);
-        assert!(Look::Connect(port).take(now).await.unwrap_err().contains(&port.to_string()));
-        assert_eq!(Look::Running(Duration::ZERO).take(now).await, Ok(()));
-        assert!(Look::Running(Duration::from_mins(1)).take(now).await.is_err());
+        assert!(Look::Connect(port).take(now, None).await.unwrap_err().contains(&port.to_string()));
+        assert_eq!(Look::Running(Duration::ZERO).take(now, None).await, Ok(()));
+        assert!(Look::Running(Duration::from_mins(1)).take(now, None).await.is_err());
     }
 }

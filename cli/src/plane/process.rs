@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
 /// One process of one boot of this machine.
@@ -85,7 +85,7 @@ impl Identity {
         }
     }
 
-    /// Asks the process to end, and kills it if it has not within `grace`. Blocks the thread.
+    /// Asks the process to end, and kills it if it has not within `grace`; then kills what is left of the group that it leads. Blocks the thread.
     ///
     /// # Errors
     /// If the system refuses a signal, or if the process outlives even the kill by ten seconds.
@@ -93,12 +93,17 @@ impl Identity {
         if !self.signal(Signal::TERM)? {
             return Ok(Ended::Before);
         }
-        if self.wait_ended(grace)? {
-            return Ok(Ended::Gracefully);
+        let mut how = Ended::Gracefully;
+        if !self.wait_ended(grace)? {
+            self.signal(Signal::KILL)?;
+            how = Ended::Killed;
         }
-        self.signal(Signal::KILL)?;
         if self.wait_ended(Duration::from_secs(10))? {
-            return Ok(Ended::Killed);
+            // As long as there is anything in the group, nobody else gets its number.
+            if let Some(group) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
+                let _empty = kill_process_group(group, Signal::KILL);
+            }
+            return Ok(how);
         }
         Err(io::Error::new(io::ErrorKind::TimedOut, format!("process {} does not end, even when killed", self.pid)))
     }

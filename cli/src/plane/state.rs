@@ -150,6 +150,8 @@ pub enum Condition {
     Starting,
     /// It has answered that it is ready.
     Ready,
+    /// Another server writes its branch, or that of what it comes after: it waits for the turn.
+    Waiting,
     /// It ended unasked and is started again after a pause.
     BackingOff,
     /// It is not to run.

@@ -19,6 +19,32 @@ use super::state::{self, Condition, Phase, State, StateError};
 const REPORTS: usize = 64;
 /// How often logs are looked at whether they have become too large.
 const ROTATE_EVERY: Duration = Duration::from_secs(10);
+/// A server that takes turns with others is ready within this time, or it is most likely not its turn.
+const TURN: Duration = Duration::from_secs(10);
+
+/// When upkeep is looked at at the latest: a clock may be set, and a machine may sleep.
+const UPKEEP: Duration = Duration::from_hours(1);
+/// After upkeep that failed.
+const UPKEEP_AGAIN: Duration = Duration::from_mins(1);
+
+/// What has to be done from time to time while components run, such as making certificates anew.
+pub struct Upkeep<'a> {
+    /// How long until it is due.
+    pub due_in: Duration,
+    /// Does what is due; answers with what was done, or why it cannot be.
+    pub keep_up: Box<dyn FnMut() -> Result<KeptUp, String> + 'a>,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptUp {
+    /// What was made anew, for a person.
+    pub renewed: Vec<String>,
+    /// Components that have to begin anew to learn of it.
+    pub restart: Vec<String>,
+    /// How long until something is due again.
+    pub due_in: Duration,
+}
 
 /// Something that whoever started the control plane wants to read.
 #[derive(Debug)]
@@ -38,6 +64,11 @@ pub enum Notice {
         /// Since the first start.
         after: Duration,
     },
+    /// Every component has been ready, or waits until it is its turn to write.
+    StandingBy {
+        /// Who waits for its turn.
+        component: String,
+    },
     /// A component ended unasked and is started again after the pause.
     Restarting(Failure, Duration),
     /// A component without which all others are ready is not ready in time. It goes on being tried.
@@ -53,6 +84,10 @@ pub enum Notice {
         /// Since it was told.
         after: Duration,
     },
+    /// Certificates were made anew.
+    Renewed(KeptUp),
+    /// Certificates could not be made anew. It is tried again.
+    NotRenewed(String),
     /// The state could not be written down; the control plane goes on.
     StateNotWritten(StateError),
     /// A log that has become too large cannot be put aside; it goes on growing.
@@ -88,6 +123,7 @@ pub struct Supervisor<'a> {
     state: State,
     state_file: PathBuf,
     tell: &'a mut dyn FnMut(Notice),
+    upkeep: Option<Upkeep<'a>>,
     running: Vec<Running>,
     sender: mpsc::Sender<(usize, Report)>,
     reports: mpsc::Receiver<(usize, Report)>,
@@ -103,13 +139,25 @@ struct Running {
     kept: Option<Kept>,
     /// Since when it has been told to end.
     told: Option<Instant>,
-    /// Whether it has been ready once: from then on a death is an incident, before it is a failed start.
-    has_been_ready: bool,
-    /// Whether nobody waits any longer for it to be ready; it goes on being tried.
-    given_up: bool,
+    course: Course,
+    /// Whether it was told to end, and is started again as soon as nothing is in the way.
+    rests: bool,
     /// Why it could not be started yet.
     not_prepared: Option<String>,
     ended: bool,
+}
+
+/// How far a component has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    /// It is to become ready.
+    Awaited,
+    /// It has been ready once: from then on a death is an incident, before it is a failed start.
+    Up,
+    /// Nobody waits any longer for it to be ready; it goes on being tried.
+    GivenUp,
+    /// It is not its turn, as far as is known.
+    StandsBy,
 }
 
 struct Kept {
@@ -120,12 +168,19 @@ struct Kept {
 impl Running {
     /// Whether those that come after it have to wait.
     fn is_in_the_way(&self) -> bool {
-        !self.has_been_ready && !self.given_up
+        matches!(self.course, Course::Awaited | Course::StandsBy)
     }
 
     /// Whether the start has to wait for it. What is not kept yet waits for others, which are.
     fn is_waited_for(&self) -> bool {
-        self.is_in_the_way() && self.kept.is_some()
+        self.course == Course::Awaited && self.kept.is_some()
+    }
+
+    /// How long the start waits for it.
+    fn patience(&self, ready_within: Duration) -> Duration {
+        // What cannot even be prepared does not wait for its turn.
+        let takes_turns = self.component.takes_turns && self.not_prepared.is_none();
+        if takes_turns { ready_within.min(TURN) } else { ready_within }
     }
 }
 
@@ -152,8 +207,8 @@ impl<'a> Supervisor<'a> {
                 after,
                 kept: None,
                 told: None,
-                has_been_ready: false,
-                given_up: false,
+                course: Course::Awaited,
+                rests: false,
                 not_prepared: None,
                 ended: false,
             });
@@ -169,10 +224,18 @@ impl<'a> Supervisor<'a> {
                 restarts: 0,
             })
             .collect();
-        Ok(Self { state, state_file, tell, running, sender, reports })
+        Ok(Self { state, state_file, tell, upkeep: None, running, sender, reports })
     }
 
-    /// Runs until told to stop; every component is ready within `ready_within` of its start, or the whole start fails.
+    /// Does this from time to time while everything runs.
+    #[must_use]
+    pub fn keeping_up(mut self, upkeep: Upkeep<'a>) -> Self {
+        self.upkeep = Some(upkeep);
+        self
+    }
+
+    /// Runs until told to stop; every component is ready within `ready_within` of its start, or the whole start fails. One that
+    /// [takes turns](Component::takes_turns) may wait for as long as it takes, and those that come after it with it.
     ///
     /// Whatever the outcome, nothing runs any more on return.
     ///
@@ -185,7 +248,12 @@ impl<'a> Supervisor<'a> {
         if let Ok(Started::AllReady { after }) = outcome {
             // Written first: whoever is told may look.
             self.enter(Phase::Ready);
-            (self.tell)(Notice::AllReady { after });
+            let waits = self.running.iter().find(|running| running.course == Course::StandsBy);
+            let waits = waits.map(|running| running.component.name.clone());
+            (self.tell)(match waits {
+                Some(component) => Notice::StandingBy { component },
+                None => Notice::AllReady { after },
+            });
             self.serve(stops).await;
         }
         self.enter(Phase::Stopping);
@@ -201,7 +269,8 @@ impl<'a> Supervisor<'a> {
         loop {
             self.launch();
             let late = self.running.iter().enumerate().filter(|(_, running)| running.is_waited_for());
-            let late = late.filter_map(|(at, running)| Some((running.kept.as_ref()?.since + ready_within, at)));
+            let late = late
+                .filter_map(|(at, running)| Some((running.kept.as_ref()?.since + running.patience(ready_within), at)));
             let Some((deadline, at)) = late.min() else { break };
             tokio::select! {
                 Some((index, report)) = self.reports.recv() => {
@@ -211,11 +280,16 @@ impl<'a> Supervisor<'a> {
                 }
                 Some(Stop) = stops.recv() => return Ok(Started::Stopped),
                 () = tokio::time::sleep_until(deadline.into()) => {
+                    let late = &self.running[at];
+                    if late.component.takes_turns && late.not_prepared.is_none() {
+                        self.stand_by(at);
+                        continue;
+                    }
                     let failure = self.not_ready(at, ready_within).await;
                     if self.running[at].component.is_essential {
                         return Err(StartError::Failed(failure));
                     }
-                    self.running[at].given_up = true;
+                    self.running[at].course = Course::GivenUp;
                     (self.tell)(Notice::Late(failure));
                 }
             }
@@ -238,18 +312,80 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    /// It is not the turn of this one: what comes after it waits with it.
+    fn stand_by(&mut self, index: usize) {
+        self.running[index].course = Course::StandsBy;
+        self.state.components[index].condition = Condition::Waiting;
+        for other in 0..self.running.len() {
+            if self.waits_with(other, index) && self.running[other].kept.is_none() {
+                self.state.components[other].condition = Condition::Waiting;
+            }
+        }
+        self.save();
+    }
+
+    /// Whether a component of the same heaven comes after another, at once or after others.
+    fn waits_with(&self, index: usize, turn: usize) -> bool {
+        let heaven = |at: usize| self.running[at].component.name.split('/').next();
+        let after = &self.running[index].after;
+        heaven(index) == heaven(turn) && after.iter().any(|&before| before == turn || self.waits_with(before, turn))
+    }
+
+    /// Ends what comes after one that has lost its turn: nobody is to act on what a kube-apiserver remembers whose store is another's now.
+    fn rest(&mut self, turn: usize) {
+        for index in 0..self.running.len() {
+            if !self.waits_with(index, turn) {
+                continue;
+            }
+            let running = &mut self.running[index];
+            if let Some(kept) = running.kept.as_ref().filter(|_| !running.rests) {
+                kept.keeper.end();
+                running.rests = true;
+            }
+        }
+    }
+
     async fn serve(&mut self, stops: &mut mpsc::Receiver<Stop>) {
         let mut rotate = tokio::time::interval(ROTATE_EVERY);
+        let in_time = |due: Duration| tokio::time::Instant::now() + due.min(UPKEEP);
+        let mut due = self.upkeep.as_ref().map(|upkeep| in_time(upkeep.due_in));
         loop {
+            let upkeep = tokio::time::sleep_until(due.unwrap_or_else(tokio::time::Instant::now));
+            // What waited for somebody's turn.
+            self.launch();
             tokio::select! {
                 Some((index, report)) = self.reports.recv() => {
                     self.note(index, report);
                 }
                 _ = rotate.tick() => self.rotate(),
+                () = upkeep, if due.is_some() => due = self.keep_up().map(in_time),
                 // A closed channel means that nobody could ever stop this.
                 _ = stops.recv() => return,
             }
         }
+    }
+
+    /// Does what is due; answers with how long it is until something is due again.
+    fn keep_up(&mut self) -> Option<Duration> {
+        let kept_up = match (self.upkeep.as_mut()?.keep_up)() {
+            Ok(kept_up) => kept_up,
+            Err(error) => {
+                (self.tell)(Notice::NotRenewed(error));
+                return Some(UPKEEP_AGAIN);
+            }
+        };
+        for running in &mut self.running {
+            let has_to = kept_up.restart.contains(&running.component.name) && !running.rests;
+            if let Some(kept) = running.kept.as_ref().filter(|_| has_to) {
+                kept.keeper.end();
+                running.rests = true;
+            }
+        }
+        let due = kept_up.due_in;
+        if !kept_up.renewed.is_empty() {
+            (self.tell)(Notice::Renewed(kept_up));
+        }
+        Some(due)
     }
 
     fn rotate(&mut self) {
@@ -295,20 +431,23 @@ impl<'a> Supervisor<'a> {
         let component = running.component.clone();
         let mut failed = None;
         match report {
+            Report::Preparing(process) => recorded.process = process,
             Report::Started(process) => {
-                recorded.condition = Condition::Starting;
+                let stands_by = running.course == Course::StandsBy;
+                recorded.condition = if stands_by { Condition::Waiting } else { Condition::Starting };
                 recorded.process = process;
                 recorded.started_unix_seconds = Some(unix_seconds(SystemTime::now()));
                 running.not_prepared = None;
             }
             Report::Ready(after) => {
                 recorded.condition = Condition::Ready;
-                running.has_been_ready = true;
+                running.course = Course::Up;
                 running.not_prepared = None;
                 (self.tell)(Notice::Ready { component: component.name.clone(), port: component.port, after });
             }
             Report::NotPrepared { cause } => {
                 recorded.condition = Condition::BackingOff;
+                recorded.process = None;
                 running.not_prepared = Some(cause);
             }
             Report::Died { cause, pause } => {
@@ -318,17 +457,31 @@ impl<'a> Supervisor<'a> {
                 recorded.restarts += 1;
                 let failure = Failure::of(&component, cause);
                 let may_recover = !component.is_essential && failure.remedy.is_none();
-                if running.has_been_ready || may_recover || running.given_up {
+                let has_started = self.state.phase != Phase::Starting || running.course != Course::Awaited;
+                if component.takes_turns && has_started {
+                    // Another one may have taken its turn. If not, it is ready again soon.
+                    running.course = Course::StandsBy;
+                }
+                if has_started || may_recover {
                     (self.tell)(Notice::Restarting(failure, pause));
                 } else {
                     failed = Some(failure);
                 }
+                if component.takes_turns {
+                    self.rest(index);
+                }
             }
             Report::Ended(_) => {
-                recorded.condition = Condition::Stopped;
                 recorded.process = None;
                 recorded.started_unix_seconds = None;
-                running.ended = true;
+                if running.rests && self.state.phase != Phase::Stopping {
+                    recorded.condition = Condition::Waiting;
+                    running.kept = None;
+                    (running.rests, running.course) = (false, Course::Awaited);
+                } else {
+                    recorded.condition = Condition::Stopped;
+                    running.ended = true;
+                }
             }
         }
         self.save();
@@ -344,8 +497,8 @@ impl<'a> Supervisor<'a> {
                 self.note(index, Report::Ended(how));
                 (self.tell)(Notice::Ended { component, how, after });
             }
-            Report::Started(process) => {
-                self.note(index, Report::Started(process));
+            Report::Preparing(_) | Report::Started(_) => {
+                self.note(index, report);
             }
             Report::Ready(_) | Report::Died { .. } | Report::NotPrepared { .. } => {}
         }
@@ -357,7 +510,7 @@ impl<'a> Supervisor<'a> {
         if let Some(cause) = &late.not_prepared {
             return Failure::of(&late.component, format!("was not ready within {seconds}s: {cause}"));
         }
-        let answer = late.looks.ready.take(Instant::now()).await;
+        let answer = late.looks.ready.take(Instant::now(), None).await;
         let reason = answer.map_or_else(|error| error, |()| "it is ready now".into());
         Failure::of(&late.component, format!("was not ready within {seconds}s ({reason})"))
     }

@@ -108,9 +108,9 @@ impl HeavenReport {
     }
 
     /// Asks its gitcd, or where there is none to be asked, Git.
-    pub(super) async fn ask(&mut self, record: &HeavenRecord, is_running: bool) {
+    pub(super) async fn ask(&mut self, record: &HeavenRecord, keys: &Path, is_running: bool) {
         match record.gitcd_port.filter(|_| is_running) {
-            Some(port) => match said(port).await {
+            Some(port) => match said(port, keys).await {
                 Ok(said) => self.take(said),
                 Err(error) => self.error = Some(error),
             },
@@ -170,8 +170,9 @@ impl HeavenReport {
     }
 }
 
-async fn said(port: u16) -> Result<SaidOfBranch, String> {
-    let text = Endpoint::plain(port).ask("/status").await.map_err(|error| error.to_string())?;
+async fn said(port: u16, keys: &Path) -> Result<SaidOfBranch, String> {
+    let endpoint = Endpoint::store(port, keys).map_err(|error| error.to_string())?;
+    let text = endpoint.ask("/status").await.map_err(|error| error.to_string())?;
     let said: Said = serde_json::from_slice(&text).map_err(|error| format!("cannot understand gitcd: {error}"))?;
     said.branches.into_iter().next().ok_or_else(|| "gitcd serves no branch".to_owned())
 }

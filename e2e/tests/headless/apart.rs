@@ -1,14 +1,15 @@
 //! Heavens that do not reach one another for a while, and work on.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use rustix::process::Signal;
+use serde_json::Value;
 use trishanku::demo::StandIn;
-use trishanku_e2e::{Cluster, wait};
+use trishanku_e2e::{Cluster, is_long, wait};
 
-const NAMES: [&str; 3] = ["desk", "kube-controller-manager", "kube-scheduler"];
+pub(crate) const NAMES: [&str; 3] = ["desk", "kube-controller-manager", "kube-scheduler"];
 
 pub(crate) fn both_sides_work_on_while_one_is_cut_off_and_agree_after(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     cut_off_while_both_work(cluster, "cut")
@@ -34,8 +35,9 @@ fn cut_off_while_both_work(cluster: &Cluster, name: &str) -> anyhow::Result<()> 
             cut.push((other.clone(), cut_from_desk(cluster, &other)?));
         }
     }
-    // Git's configuration is read once a second.
-    std::thread::sleep(Duration::from_millis(1500));
+    for (heaven, remotes) in &cut {
+        wait_cut(cluster, heaven, remotes)?;
+    }
     cluster.kubectl(["create", "configmap", &format!("{name}-desk"), "--from-literal=side=desk"])?;
     cluster.kubectl(["annotate", "deployment", name, "person=was-here"])?;
     let select = format!("--selector=app={name}");
@@ -67,7 +69,91 @@ fn cut_off_while_both_work(cluster: &Cluster, name: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
-fn cut_from_desk(cluster: &Cluster, heaven: &str) -> anyhow::Result<Vec<(String, String)>> {
+/// The remotes of a heaven, where they were.
+type Remotes = Vec<(String, String)>;
+
+/// Lets the remotes of a heaven lead nowhere, and waits until it has noticed.
+pub(crate) fn cut_off(cluster: &Cluster, heaven: &str) -> anyhow::Result<Remotes> {
+    let remotes = cluster.cut_off(heaven)?;
+    wait_cut(cluster, heaven, &remotes)?;
+    Ok(remotes)
+}
+
+/// Waits until a heaven has found that it does not reach these remotes. Somebody has to give it a reason to look.
+fn wait_cut(cluster: &Cluster, heaven: &str, remotes: &Remotes) -> anyhow::Result<()> {
+    let mut number = 0;
+    wait::until_true(&format!("{heaven} to be cut off"), || {
+        number += 1;
+        for name in NAMES {
+            let annotation = format!("nudged-{name}={heaven}-{number}");
+            cluster.kubectl_at(name, ["annotate", "--overwrite", "namespace", "default", &annotation])?;
+        }
+        // It ends with a failure as long as anything is not well.
+        let output = cluster.trishanku().args(["status", "--json"]).output()?;
+        let said: Value = serde_json::from_slice(&output.stdout)?;
+        let heavens = said["heavens"].as_array().context("a cluster has heavens")?;
+        let found = heavens.iter().find(|one| one["name"] == heaven).context("it is one of them")?;
+        let is_cut = |remote: &Value| remote["condition"].as_str().is_some_and(|condition| condition != "Synced");
+        let is_meant = |remote: &Value| {
+            remotes.iter().any(|(key, _)| *key == format!("remote.{}.url", remote["name"].as_str().unwrap_or("")))
+        };
+        let meant: Vec<_> =
+            found["remotes"].as_array().into_iter().flatten().filter(|remote| is_meant(remote)).collect();
+        Ok(!meant.is_empty() && meant.into_iter().all(is_cut))
+    })
+}
+
+/// Each heaven does without the others for a while: the person edits, pods are made, nodes are chosen, each by whom it can be.
+pub(crate) fn each_heaven_in_turn_is_cut_off_while_all_work_on(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    let span = if is_long() { Duration::from_mins(2) } else { Duration::ZERO };
+    let kubectl = cluster.plain_kubectl();
+    for heaven in NAMES {
+        let name = format!("without-{heaven}");
+        let node = StandIn::ensure(&kubectl)?;
+        cluster.wait_agreed()?;
+        let cut = cut_off(cluster, heaven)?;
+        cluster.kubectl(["create", "deployment", &name, "--image=none", "--replicas=3"])?;
+        let since = Instant::now();
+        let mut rounds = 0;
+        while rounds == 0 || since.elapsed() < span {
+            for own in NAMES {
+                cluster.kubectl_at(own, ["create", "configmap", &format!("{name}-{own}-{rounds}")])?;
+            }
+            node.beat(&kubectl)?;
+            rounds += 1;
+        }
+        // Nothing of it is seen elsewhere, and nothing that it would do is done.
+        let other = if heaven == "desk" { "kube-scheduler" } else { "desk" };
+        let maps = cluster.kubectl_at(other, ["get", "configmaps", "-o", "name"])?;
+        ensure!(!maps.contains(&format!("{name}-{heaven}-0")), "{heaven} is not cut off: {maps}");
+        let nodes = "--output=jsonpath={range .items[*]}({.spec.nodeName}){end}";
+        let pods = |wanted: &'static str| {
+            wait::until_true(&format!("the pods to be {wanted:?} without {heaven}"), || {
+                Ok(cluster.kubectl(["get", "pods", &format!("--selector=app={name}"), nodes])? == wanted)
+            })
+        };
+        pods(if heaven == "kube-scheduler" { "()()()" } else { "" })?;
+        cluster.join_again(heaven, &cut)?;
+        let node = StandIn::ensure(&kubectl)?;
+        for at in NAMES {
+            bound(cluster, at, &name, 3)?;
+        }
+        cluster.wait_agreed()?;
+        for at in NAMES {
+            let maps = cluster.kubectl_at(at, ["get", "configmaps", "-o", "name"])?;
+            for (own, round) in NAMES.into_iter().flat_map(|own| (0..rounds).map(move |round| (own, round))) {
+                let map = format!("configmap/{name}-{own}-{round}");
+                ensure!(maps.lines().any(|line| line == map), "{at} has lost {map}");
+            }
+        }
+        kubectl.remove_deployment(&name)?;
+        node.remove(&kubectl)?;
+        cluster.wait_agreed()?;
+    }
+    Ok(())
+}
+
+fn cut_from_desk(cluster: &Cluster, heaven: &str) -> anyhow::Result<Remotes> {
     let all = cluster.cut_off(heaven)?;
     let (desk, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(key, _)| key == "remote.desk.url");
     cluster.join_again(heaven, &others)?;

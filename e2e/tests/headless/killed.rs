@@ -11,9 +11,20 @@ use trishanku_e2e::{Cluster, wait};
 pub(crate) fn every_process_is_killed_in_turn_and_nothing_acknowledged_is_lost(
     cluster: &Arc<Cluster>,
 ) -> anyhow::Result<()> {
+    each_is_killed(cluster, 10)
+}
+
+pub(crate) fn mesh_every_process_is_killed_in_turn_and_nothing_acknowledged_is_lost(
+    cluster: &Arc<Cluster>,
+) -> anyhow::Result<()> {
+    // There is no merge, and one controller more.
+    each_is_killed(cluster, 12)
+}
+
+fn each_is_killed(cluster: &Cluster, count: usize) -> anyhow::Result<()> {
     let components: Vec<String> =
         State::load(&cluster.home().state_file())?.components.into_iter().map(|component| component.name).collect();
-    ensure!(components.len() == 9, "{components:?}");
+    ensure!(components.len() == count, "{components:?}");
     let is_over = AtomicBool::new(false);
     let written = std::thread::scope(|scope| {
         let writers = ["desk", "kube-scheduler"].map(|heaven| scope.spawn(|| write(cluster, heaven, &is_over)));

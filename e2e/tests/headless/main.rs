@@ -1,5 +1,6 @@
 //! A headless cluster on this machine, as `trishanku up` brings it up: in a star, and in a mesh.
 
+mod allocated;
 mod any;
 mod apart;
 mod killed;
@@ -9,14 +10,16 @@ mod upstream;
 
 use std::process::ExitCode;
 
-use trishanku_e2e::{Options, Shape, run, scenarios};
+use trishanku_e2e::{Options, Shape, is_long, run, scenarios};
 
 fn main() -> ExitCode {
     let star = scenarios![
         show::the_demo_tells_which_branch_did_what,
         quiet::no_branch_moves_for_a_minute,
         apart::both_sides_work_on_while_one_is_cut_off_and_agree_after,
+        apart::each_heaven_in_turn_is_cut_off_while_all_work_on,
         apart::both_sides_work_on_while_the_merge_stands_still_and_agree_after,
+        allocated::what_two_branches_gave_away_at_once_is_one_service_s_and_the_other_gets_others,
         killed::every_process_is_killed_in_turn_and_nothing_acknowledged_is_lost,
         upstream::upstream_is_replaced_by_a_clone_of_itself,
         upstream::upstream_is_set_back_and_gets_the_newer_work_again,
@@ -30,12 +33,15 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let mesh = scenarios![
+    let mut mesh = scenarios![
         any::mesh_somebody_elses_controller_works_in_a_heaven_of_its_own,
         show::mesh_the_demo_tells_which_branch_did_what,
         quiet::mesh_no_branch_moves_for_a_while,
         apart::mesh_both_sides_work_on_while_one_is_cut_off_and_agree_after,
     ];
+    if is_long() {
+        mesh.extend(scenarios![killed::mesh_every_process_is_killed_in_turn_and_nothing_acknowledged_is_lost]);
+    }
     let outcomes = [(Shape::Star, Vec::new(), star), (Shape::Mesh, arguments, mesh)]
         .map(|(shape, arguments, scenarios)| run(&Options { shape, arguments, ..Options::default() }, true, scenarios));
     if outcomes.iter().all(|outcome| *outcome == ExitCode::SUCCESS) { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -47,6 +47,7 @@ impl Machine {
             state: path("state"),
             address: "127.0.0.1".to_owned(),
             ports: Ports { gitcd, events, events_peers, apiserver },
+            trust: None,
         };
         let assets = Assets::find(None).unwrap().program("kube-apiserver");
         Self {

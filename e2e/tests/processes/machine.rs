@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 use trishanku::demo::Kubectl;
 use trishanku::plane::{Assets, Home, State};
@@ -57,16 +58,43 @@ impl Machine {
 
     /// Runs manifests, and returns when everything is ready.
     pub(crate) fn start(&mut self, files: &[PathBuf], arguments: &[&str]) {
+        self.start_until(files, arguments, Health::Ready);
+    }
+
+    /// Runs manifests, and returns when all is like this.
+    pub(crate) fn start_until(&mut self, files: &[PathBuf], arguments: &[&str], wanted: Health) {
         let mut child = self.command(files, arguments).spawn().unwrap();
         let input = child.stdin.take().unwrap();
         let (child, _) = self.running.insert((child, input));
         let since = Instant::now();
-        while status::read(&self.home).unwrap().health != Health::Ready {
+        while status::read(&self.home).unwrap().health != wanted {
             let ended = child.try_wait().unwrap();
             let printed = fs::read_to_string(self.folder.path().join("printed")).unwrap();
             assert!(ended.is_none() && since.elapsed() < PATIENCE * 2, "{ended:?}: {printed}");
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        status::read(&self.home).unwrap().health
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// Kills everything that runs, as the end of a machine does.
+    pub(crate) fn kill(&mut self) {
+        let (mut supervisor, _input) = self.running.take().unwrap();
+        // First the one that would start the others again.
+        supervisor.kill().unwrap();
+        supervisor.wait().unwrap();
+        let processes = State::load(&self.home.state_file()).unwrap().components;
+        let processes: Vec<_> = processes.into_iter().filter_map(|component| component.process).collect();
+        for process in &processes {
+            process.signal(Signal::KILL).unwrap();
+        }
+        assert!(processes.iter().all(|process| process.wait_ended(PATIENCE).unwrap()));
     }
 
     /// Runs manifests that cannot be run; answers with what was printed.
@@ -102,6 +130,11 @@ impl Machine {
         let at = rest.iter().position(|word| *word == "--").unwrap_or(rest.len());
         let all = [&[*verb], &rest[..at], &[&found.branch], &rest[at..]].concat();
         trishanku_e2e::git::run(&found.repository, &all).unwrap()
+    }
+
+    /// The loopback port of a server, such as `mine/gitcd`.
+    pub(crate) fn port(&self, server: &str) -> u16 {
+        State::load(&self.home.state_file()).unwrap().allotted[server]
     }
 
     pub(crate) fn component(&self, name: &str) -> Option<ComponentReport> {

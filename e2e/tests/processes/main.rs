@@ -1,6 +1,8 @@
 //! `trishanku run`: manifests that were written for a cluster, as processes.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
 
+mod certificates;
+#[allow(dead_code, reason = "every test program uses another part of it")]
 mod machine;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! `gitcd health`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,10 +18,20 @@ pub(super) struct Args {
     /// How long it has to answer
     #[arg(long, env = "GITCD_TIMEOUT", default_value = "3s", value_parser = duration::parse, value_name = "DURATION")]
     timeout: Duration,
+    /// Authorities that a https server's certificate must be from (PEM file)
+    #[arg(long, env = "GITCD_CACERT", value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    /// Certificate to show to the server (PEM file)
+    #[arg(long, env = "GITCD_CERT", requires = "key", value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// Its key (PEM file)
+    #[arg(long, env = "GITCD_KEY", requires = "cert", value_name = "FILE")]
+    key: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&Files { authorities: None, identity: None })?;
+    let files = Files { authorities: args.cacert.clone(), identity: args.cert.clone().zip(args.key.clone()) };
+    let client = Client::new(&files)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let path = if args.live { "/livez" } else { "/readyz" };
     let answer = runtime.block_on(async { tokio::time::timeout(args.timeout, client.get(&args.endpoint, path)).await });

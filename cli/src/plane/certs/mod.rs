@@ -15,7 +15,7 @@ use rcgen::{
 use time::{Duration, OffsetDateTime};
 use x509_parser::pem::parse_x509_pem;
 
-use self::subjects::{Authority, CLUSTER, FRONT_PROXY, SUBJECTS, Subject};
+use self::subjects::{Authority, CLUSTER, FRONT_PROXY, STORE, SUBJECTS, Subject};
 pub use self::subjects::{FRONT_PROXY_CLIENT, SERVICE_RANGE};
 use super::file;
 
@@ -84,8 +84,21 @@ pub fn service_account_public_key(dir: &Path) -> PathBuf {
 /// [`CertsError::File`] if a file cannot be read or written; [`CertsError::Key`] for a damaged service account key.
 pub fn ensure(dir: &Path, now: OffsetDateTime) -> Result<Vec<&'static str>, CertsError> {
     ensure_service_account_key(dir)?;
+    let cluster = ensure_of(dir, &[CLUSTER], now)?;
+    Ok([cluster, ensure_local(dir, now)?].concat())
+}
+
+/// The same for what heavens do not get from their manifests: those by which stores and kube-apiservers know each other on this machine.
+///
+/// # Errors
+/// [`CertsError::File`] if a file cannot be read or written.
+pub fn ensure_local(dir: &Path, now: OffsetDateTime) -> Result<Vec<&'static str>, CertsError> {
+    ensure_of(dir, &[FRONT_PROXY, STORE], now)
+}
+
+fn ensure_of(dir: &Path, authorities: &[Authority], now: OffsetDateTime) -> Result<Vec<&'static str>, CertsError> {
     let mut renewed = Vec::new();
-    for authority in [CLUSTER, FRONT_PROXY] {
+    for &authority in authorities {
         let key = if let Some(key) = sound_pair(dir, authority.file, now + CA_RENEW_BEFORE)? {
             key
         } else {
@@ -239,7 +252,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [&str; 7] = [
+    const ALL: [&str; 10] = [
         "ca",
         "kube-apiserver",
         "admin",
@@ -247,8 +260,11 @@ mod tests {
         "kube-scheduler",
         "front-proxy-ca",
         "front-proxy-client",
+        "store-ca",
+        "store",
+        "store-client",
     ];
-    const AUTHORITIES: [&str; 2] = ["ca", "front-proxy-ca"];
+    const AUTHORITIES: [&str; 3] = ["ca", "front-proxy-ca", "store-ca"];
 
     fn now() -> OffsetDateTime {
         OffsetDateTime::UNIX_EPOCH + Duration::days(20_000)

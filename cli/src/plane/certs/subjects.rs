@@ -21,6 +21,9 @@ pub(super) const CLUSTER: Authority = Authority { file: "ca", common_name: "tris
 /// could claim to be anybody.
 pub(super) const FRONT_PROXY: Authority = Authority { file: "front-proxy-ca", common_name: "trishanku-front-proxy-ca" };
 
+/// Trusted by stores and their clients alone: whoever has a certificate of it reads and writes everything, past all that kube-apiserver forbids.
+pub(super) const STORE: Authority = Authority { file: "store-ca", common_name: "trishanku-store-ca" };
+
 /// Who gets a certificate, and for what.
 pub(super) struct Subject {
     pub(super) authority: Authority,
@@ -35,7 +38,7 @@ pub(super) struct Subject {
 
 const LOOPBACK: &[&str] = &["localhost", "127.0.0.1", "::1"];
 
-pub(super) const SUBJECTS: [Subject; 5] = [
+pub(super) const SUBJECTS: [Subject; 7] = [
     Subject {
         authority: CLUSTER,
         file: "kube-apiserver",
@@ -85,6 +88,26 @@ pub(super) const SUBJECTS: [Subject; 5] = [
         authority: FRONT_PROXY,
         file: "front-proxy-client",
         common_name: FRONT_PROXY_CLIENT,
+        organization: None,
+        names: &[],
+        server: false,
+        client: true,
+    },
+    Subject {
+        authority: STORE,
+        file: "store",
+        common_name: "store",
+        organization: None,
+        names: LOOPBACK,
+        server: true,
+        // etcd shows it to itself.
+        client: true,
+    },
+    Subject {
+        authority: STORE,
+        file: "store-client",
+        // Commits name it.
+        common_name: "kube-apiserver",
         organization: None,
         names: &[],
         server: false,

@@ -61,6 +61,11 @@ pub(super) fn add(
         ("service-account-key-file", format!("{accounts}/tls.crt")),
         ("service-account-signing-key-file", format!("{accounts}/tls.key")),
     ];
+    if let Some(trust) = &place.trust {
+        let (cert, key) = trust.store_client();
+        flags.extend([("etcd-cafile", trust.store_authority()), ("etcd-certfile", cert), ("etcd-keyfile", key)]);
+        flags.extend(trust.front_proxy());
+    }
     if place.is_loopback() {
         // Without it the address of the default route is advertised, and a machine without network cannot start.
         flags.push(("advertise-address", place.address.clone()));

@@ -14,11 +14,27 @@ pub(super) fn folder() -> Folder {
 }
 
 pub(super) fn step(etcd: &LocalEtcd, images: &Images, place: &Place) -> Step {
-    let (clients, peers) = (place.events(), format!("http://127.0.0.1:{}", place.ports.events_peers));
+    let (clients, peers) = (place.events(), place.loopback(place.ports.events_peers));
     let folder = format!("{}/events", place.state);
-    let ask = ["etcdctl".to_owned(), format!("--endpoints={clients}"), "endpoint".to_owned(), "health".to_owned()];
+    let mut ask = vec!["etcdctl".to_owned(), format!("--endpoints={clients}")];
+    let mut trusts = Vec::new();
+    if let Some(trust) = &place.trust {
+        let ((cert, key), authority) = (trust.store(), trust.store_authority());
+        // Other members there are none, and nobody else is to be one.
+        for of in ["", "peer-"] {
+            trusts.extend([
+                format!("--{of}cert-file={cert}"),
+                format!("--{of}key-file={key}"),
+                format!("--{of}trusted-ca-file={authority}"),
+                format!("--{of}client-cert-auth=true"),
+            ]);
+        }
+        let (cert, key) = trust.store_client();
+        ask.extend([format!("--cacert={authority}"), format!("--cert={cert}"), format!("--key={key}")]);
+    }
+    ask.extend(["endpoint", "health"].map(ToOwned::to_owned));
     let look = |every, failures| Probe {
-        look: Look::Run(ask.to_vec()),
+        look: Look::Run(ask.clone()),
         every: Duration::from_secs(every),
         patience: Duration::from_secs(5),
         failures,
@@ -37,7 +53,10 @@ pub(super) fn step(etcd: &LocalEtcd, images: &Images, place: &Place) -> Step {
             format!("--initial-cluster=events={peers}"),
             // Events live an hour: their history is of use to nobody.
             "--auto-compaction-retention=5m".to_owned(),
-        ],
+        ]
+        .into_iter()
+        .chain(trusts)
+        .collect(),
         environment: Environment::new(),
         mounts: vec![Mount::write(EVENTS, folder)],
         run: Run::Server(Probes { port: None, started: look(1, 120), alive: Some(look(20, 6)), ready: None }),

@@ -158,6 +158,17 @@ pub(super) fn serve(
     for flag in ["listen-urls", "advertise-client-urls"] {
         serve.arguments.push(format!("--{flag}=default={}", place.gitcd()));
     }
+    let mut asks = vec![format!("--endpoint={}", place.gitcd())];
+    if let Some(trust) = &place.trust {
+        let ((cert, key), authority) = (trust.store(), trust.store_authority());
+        serve.arguments.extend([
+            format!("--tls-cert=default={cert}"),
+            format!("--tls-key=default={key}"),
+            format!("--tls-trusted-ca-certs=default={authority}"),
+        ]);
+        let (cert, key) = trust.store_client();
+        asks.extend([format!("--cacert={authority}"), format!("--cert={cert}"), format!("--key={key}")]);
+    }
     let follows = gitcd.pull.is_some() || gitcd.writer_lease.is_some();
     if follows && !branch.remotes.is_empty() {
         serve.arguments.extend(follow(gitcd, branch, place, &mut serve.mounts));
@@ -175,8 +186,7 @@ pub(super) fn serve(
         port = Some(("git", number));
     }
     let ask = |live: bool| {
-        let ask =
-            ["gitcd", "health"].map(ToOwned::to_owned).into_iter().chain([format!("--endpoint={}", place.gitcd())]);
+        let ask = ["gitcd", "health"].map(ToOwned::to_owned).into_iter().chain(asks.clone());
         Look::Run(ask.chain(live.then(|| "--live".to_owned())).collect())
     };
     let (second, patience) = (Duration::from_secs(1), Duration::from_secs(5));

@@ -22,7 +22,7 @@ use trishanku_api::{AutomatedMergeSpec, Gitcd, TrishankuHeavenSpec};
 pub use self::apiserver::SERVICE_RANGE;
 use self::branch::Branch;
 pub use self::error::PlanError;
-pub use self::place::{Images, Place, Ports};
+pub use self::place::{Images, Place, Ports, Trust};
 pub use self::shown::{STATUS, show};
 pub use self::step::{Content, Environment, Folder, Image, Look, Mount, Probe, Probes, Resources, Run, Step};
 use crate::names;

@@ -48,6 +48,46 @@ pub struct Place {
     pub address: String,
     /// The ports.
     pub ports: Ports,
+    /// A folder with the certificates by which servers of one machine know each other, where others could reach their loopback ports.
+    pub trust: Option<Trust>,
+}
+
+/// Where on a machine the certificates of [`Place::trust`] are. In a pod nobody else reaches loopback.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trust(pub String);
+
+impl Trust {
+    fn file(&self, name: &str) -> String {
+        format!("{}/{name}", self.0)
+    }
+
+    /// Whom servers and clients of stores trust.
+    pub(super) fn store_authority(&self) -> String {
+        self.file("store-ca.crt")
+    }
+
+    /// Certificate and key of a store.
+    pub(super) fn store(&self) -> (String, String) {
+        (self.file("store.crt"), self.file("store.key"))
+    }
+
+    /// Certificate and key of those who may use a store.
+    pub(super) fn store_client(&self) -> (String, String) {
+        (self.file("store-client.crt"), self.file("store-client.key"))
+    }
+
+    /// The flags by which kube-apiserver knows those who ask for others, and is known by servers that extend it.
+    pub(super) fn front_proxy(&self) -> [(&'static str, String); 7] {
+        [
+            ("requestheader-client-ca-file", self.file("front-proxy-ca.crt")),
+            ("requestheader-allowed-names", "front-proxy-client".to_owned()),
+            ("requestheader-username-headers", "X-Remote-User".to_owned()),
+            ("requestheader-group-headers", "X-Remote-Group".to_owned()),
+            ("requestheader-extra-headers-prefix", "X-Remote-Extra-".to_owned()),
+            ("proxy-client-cert-file", self.file("front-proxy-client.crt")),
+            ("proxy-client-key-file", self.file("front-proxy-client.key")),
+        ]
+    }
 }
 
 /// Where servers listen.
@@ -80,6 +120,7 @@ impl Place {
             state: "/.trishanku/state".to_owned(),
             address: "0.0.0.0".to_owned(),
             ports: Ports::default(),
+            trust: None,
         }
     }
 
@@ -105,10 +146,15 @@ impl Place {
     }
 
     pub(super) fn gitcd(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports.gitcd)
+        self.loopback(self.ports.gitcd)
     }
 
     pub(super) fn events(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports.events)
+        self.loopback(self.ports.events)
+    }
+
+    pub(super) fn loopback(&self, port: u16) -> String {
+        let scheme = if self.trust.is_some() { "https" } else { "http" };
+        format!("{scheme}://127.0.0.1:{port}")
     }
 }

@@ -1,0 +1,180 @@
+//! How a Service gets other allocations: a cluster IP cannot be changed, but a Service that leads elsewhere (`ExternalName`) has none, and gets a new one when it is
+//! again what it was. It stays the same object, with the same `uid`.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Service;
+use kube::ResourceExt as _;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::collision::{Lost, Thing};
+
+/// What a Service is to be again; it is there as long as it is not.
+pub(super) const BEGUN: &str = "allocations.trishanku.org/exchange";
+/// Where it leads meanwhile: a name that never exists (RFC 2606).
+const NOWHERE: &str = "gets-another-address.invalid";
+/// What a Service that leads elsewhere cannot have.
+const FIELDS: [&str; 11] = [
+    "type",
+    "clusterIP",
+    "clusterIPs",
+    "ipFamilies",
+    "ipFamilyPolicy",
+    "healthCheckNodePort",
+    "externalTrafficPolicy",
+    "internalTrafficPolicy",
+    "loadBalancerClass",
+    "allocateLoadBalancerNodePorts",
+    "loadBalancerSourceRanges",
+];
+
+/// What is put back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Exchange {
+    /// Fields of its `spec`, without what was lost.
+    fields: Map<String, Value>,
+    /// Node ports that it keeps, by the names of its ports.
+    #[serde(default)]
+    ports: BTreeMap<String, Value>,
+    /// Addresses that it has lost, and the Services (`NAMESPACE/NAME`) that have them.
+    #[serde(default)]
+    pub(super) addresses: BTreeMap<String, String>,
+}
+
+impl Exchange {
+    /// One that somebody has begun.
+    pub(super) fn begun(service: &Service) -> Option<Self> {
+        serde_json::from_str(service.annotations().get(BEGUN)?).ok()
+    }
+
+    /// The Service without allocations, and what it is to be again.
+    pub(super) fn begin(service: &Service, lost: &[Lost]) -> Option<(Service, Self)> {
+        let mut exchange = Self::default();
+        let mut spec = serde_json::to_value(service.spec.as_ref()?).ok()?;
+        let fields = spec.as_object_mut()?;
+        exchange.fields.extend(FIELDS.iter().filter_map(|field| fields.remove_entry(*field)));
+        for lost in lost {
+            match &lost.thing {
+                Thing::Address(address) => {
+                    exchange.addresses.insert(address.clone(), lost.of.clone());
+                    // Of two families both are given anew: the first one decides which the other can be.
+                    exchange.fields.remove("clusterIP");
+                    exchange.fields.remove("clusterIPs");
+                }
+                Thing::Port(port) => {
+                    let kept = |given: &Value| *given != *port;
+                    exchange.fields.retain(|field, given| field != "healthCheckNodePort" || kept(given));
+                }
+            }
+        }
+        for port in ports(&mut spec) {
+            let name = name_of(port);
+            let kept =
+                |given: &Value| lost.iter().all(|lost| !matches!(lost.thing, Thing::Port(port) if *given == port));
+            if let Some(given) = port.remove("nodePort").filter(kept) {
+                exchange.ports.insert(name, given);
+            }
+        }
+        spec["type"] = "ExternalName".into();
+        spec["externalName"] = NOWHERE.into();
+        let mut without = service.clone();
+        without.spec = Some(serde_json::from_value(spec).ok()?);
+        without.annotations_mut().insert(BEGUN.to_owned(), serde_json::to_string(&exchange).ok()?);
+        Some((without, exchange))
+    }
+
+    /// The Service as it was, without what it has lost. What somebody else has changed meanwhile stays.
+    pub(super) fn finish(&self, mut service: Service) -> Option<Service> {
+        let mut spec = serde_json::to_value(service.spec.as_ref()?).ok()?;
+        let fields = spec.as_object_mut()?;
+        if fields.get("externalName").is_some_and(|name| name == NOWHERE) {
+            fields.remove("externalName");
+            fields.extend(self.fields.clone());
+            for port in ports(&mut spec) {
+                if let Some(kept) = self.ports.get(&name_of(port)) {
+                    port.insert("nodePort".to_owned(), kept.clone());
+                }
+            }
+        }
+        service.spec = Some(serde_json::from_value(spec).ok()?);
+        service.annotations_mut().remove(BEGUN);
+        Some(service)
+    }
+}
+
+fn ports(spec: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
+    spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+/// Only a single port has no name.
+fn name_of(port: &Map<String, Value>) -> String {
+    port.get("name").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::allocations::collision::losers;
+
+    fn service(spec: &Value) -> Service {
+        let metadata = json!({"name": "s", "namespace": "n", "uid": "u", "annotations": {"a": "b"}});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+    }
+
+    fn lost(thing: Thing) -> Lost {
+        Lost { thing, of: "n/other".to_owned() }
+    }
+
+    #[test]
+    fn it_is_what_it_was_without_what_was_lost_even_if_it_is_ended_by_another_one() {
+        let was = service(&json!({
+            "type": "LoadBalancer", "clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "ipFamilies": ["IPv4"],
+            "externalTrafficPolicy": "Local", "healthCheckNodePort": 30009, "selector": {"app": "x"},
+            "ports": [{"name": "a", "port": 80, "nodePort": 30001}, {"name": "b", "port": 81, "nodePort": 30002}],
+        }));
+        let all = [lost(Thing::Address("10.0.0.7".to_owned())), lost(Thing::Port(30002)), lost(Thing::Port(30009))];
+        let (without, _) = Exchange::begin(&was, &all).unwrap();
+        assert!(losers(&[without.clone(), without.clone()]).is_empty(), "it has nothing any more");
+        assert_eq!(without.spec.as_ref().unwrap().type_.as_deref(), Some("ExternalName"));
+        // Somebody edits it in between.
+        let mut edited = without;
+        edited.spec.as_mut().unwrap().selector = Some([("app".to_owned(), "y".to_owned())].into());
+        let exchange = Exchange::begun(&edited).unwrap();
+        assert_eq!(exchange.addresses["10.0.0.7"], "n/other");
+        let is = exchange.finish(edited).unwrap();
+        let spec = is.spec.as_ref().unwrap();
+        assert_eq!((&spec.cluster_ip, &spec.external_name, spec.health_check_node_port), (&None, &None, None));
+        assert_eq!(
+            (spec.type_.as_deref(), spec.external_traffic_policy.as_deref()),
+            (Some("LoadBalancer"), Some("Local"))
+        );
+        assert_eq!(spec.selector.as_ref().unwrap()["app"], "y");
+        let ports: Vec<_> = spec.ports.iter().flatten().map(|port| port.node_port).collect();
+        assert_eq!(ports, [Some(30001), None]);
+        assert_eq!(is.annotations().keys().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(is.uid(), was.uid());
+    }
+
+    #[test]
+    fn who_loses_a_port_keeps_the_address() {
+        let was = service(
+            &json!({"type": "NodePort", "clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "ports": [{"port": 80, "nodePort": 30001}]}),
+        );
+        let (without, exchange) = Exchange::begin(&was, &[lost(Thing::Port(30001))]).unwrap();
+        let is = exchange.finish(without).unwrap().spec.unwrap();
+        assert_eq!((is.cluster_ip.as_deref(), is.ports.unwrap()[0].node_port), (Some("10.0.0.7"), None));
+    }
+
+    #[test]
+    fn who_was_made_something_else_meanwhile_stays_so() {
+        let was = service(&json!({"clusterIP": "10.0.0.7"}));
+        let (mut without, exchange) = Exchange::begin(&was, &[lost(Thing::Address("10.0.0.7".to_owned()))]).unwrap();
+        without.spec.as_mut().unwrap().external_name = Some("example.org".to_owned());
+        let is = exchange.finish(without).unwrap();
+        assert_eq!(is.spec.unwrap().external_name.as_deref(), Some("example.org"));
+        assert!(!is.metadata.annotations.unwrap().contains_key(BEGUN));
+    }
+}

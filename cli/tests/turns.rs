@@ -1,0 +1,113 @@
+//! What the supervisor makes of servers that take turns. The programs are scripts here; real ones are in `e2e/tests/turns/`.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use trishanku::plane::State;
+use trishanku::plane::components::{Component, Invocation, Probe};
+use trishanku::plane::state::{Condition, Phase};
+use trishanku::plane::supervisor::{Notice, Stop, Supervisor};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// It is its turn while there is a file `turn`, and it ends when that is over.
+const TURNS: &str = "while [ ! -e turn ]; do sleep 0.05; done; touch serving
+    while [ -e turn ]; do sleep 0.05; done; rm serving; exit 1";
+
+fn script(folder: &Path, text: &str) -> Invocation {
+    Invocation {
+        program: "/bin/sh".into(),
+        args: vec!["-c".into(), text.into()],
+        folder: Some(folder.into()),
+        ..Invocation::default()
+    }
+}
+
+fn component(folder: &Path, name: &str, text: &str, after: &[&str]) -> Component {
+    Component {
+        name: name.to_owned(),
+        port: None,
+        after: after.iter().map(ToString::to_string).collect(),
+        prepare: Vec::new(),
+        prepare_again: true,
+        is_essential: true,
+        takes_turns: name == "a/gitcd",
+        run: script(folder, text),
+        probe: if name == "a/gitcd" {
+            Probe::Run(script(folder, "test -e serving"))
+        } else {
+            Probe::Running(Duration::ZERO)
+        },
+        alive: None,
+        grace: PATIENCE,
+        log: folder.join("log"),
+    }
+}
+
+async fn told(notices: &mut UnboundedReceiver<Notice>, what: &str, is_it: impl Fn(&Notice) -> bool) {
+    let wait = async { while !is_it(&notices.recv().await.expect("the supervisor runs")) {} };
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("nobody told {what}"));
+}
+
+async fn until(what: &str, mut look: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !look() {
+        assert!(since.elapsed() < PATIENCE, "waited for {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn ready(notices: &mut UnboundedReceiver<Notice>, name: &str) {
+    told(notices, name, |notice| matches!(notice, Notice::Ready { component, .. } if component == name)).await;
+}
+
+#[tokio::test]
+async fn what_comes_after_a_server_runs_only_while_it_is_its_turn() {
+    let dir = TempDir::new().expect("there is room for a folder");
+    let (folder, turn) = (dir.path(), dir.path().join("turn"));
+    let started = || std::fs::read_to_string(folder.join("started")).unwrap_or_default().lines().count();
+    let app = "echo it >> started; exec sleep 600";
+    let components = vec![
+        component(folder, "a/gitcd", TURNS, &[]),
+        component(folder, "a/app", app, &["a/gitcd"]),
+        // Of another heaven, which merely begins later: it is none of its business.
+        component(folder, "b/gitcd", "exec sleep 600", &["a/gitcd"]),
+    ];
+    let (tell, mut notices) = mpsc::unbounded_channel();
+    let mut tell = move |notice| drop(tell.send(notice));
+    let file = folder.join("state.json");
+    let supervisor = Supervisor::new(components, State::default(), file.clone(), &mut tell).expect("it is in order");
+    let (stop, mut stops) = mpsc::channel(1);
+    let story = async {
+        told(&mut notices, "that it stands by", |notice| matches!(notice, Notice::StandingBy { .. })).await;
+        let state = State::load(&file).expect("it was written");
+        assert_eq!((state.phase, started()), (Phase::Ready, 0));
+        assert!(state.components[..2].iter().all(|component| component.condition == Condition::Waiting));
+
+        std::fs::write(&turn, "").expect("the folder is ours");
+        ready(&mut notices, "a/gitcd").await;
+        ready(&mut notices, "b/gitcd").await;
+        until("the first start", || started() == 1).await;
+
+        std::fs::remove_file(&turn).expect("it is there");
+        told(&mut notices, "the end of the turn", |notice| matches!(notice, Notice::Restarting(..))).await;
+        until("both to wait", || {
+            let state = State::load(&file).expect("it was written");
+            let [store, app, other] = &state.components[..] else { panic!("{state:?}") };
+            assert_eq!(other.condition, Condition::Ready);
+            let both_wait = [store, app].iter().all(|component| component.condition == Condition::Waiting);
+            both_wait && app.process.is_none() && store.process.is_some()
+        })
+        .await;
+
+        std::fs::write(&turn, "").expect("the folder is ours");
+        ready(&mut notices, "a/app").await;
+        until("the second start", || started() == 2).await;
+        stop.send(Stop).await.expect("the supervisor runs");
+    };
+    let (outcome, ()) = tokio::join!(supervisor.run(&mut stops, Duration::from_millis(500)), story);
+    outcome.expect("nothing failed");
+    let state = State::load(&file).expect("it was written");
+    assert!(state.components.iter().all(|component| component.condition == Condition::Stopped), "{state:?}");
+}

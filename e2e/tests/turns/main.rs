@@ -1,0 +1,163 @@
+//! Two replicas of one heaven at one branch, blue and green, each run by a `trishanku run` of its own: one writes, the other waits for its turn.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
+
+mod load;
+#[path = "../processes/machine.rs"]
+#[allow(dead_code, reason = "every test program uses another part of it")]
+mod machine;
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use trishanku::plane::state::Condition;
+use trishanku::status::Health;
+use trishanku_e2e::git;
+
+use crate::load::Load;
+use crate::machine::{Machine, PATIENCE};
+
+/// From the beginning of a trouble until the other gitcd takes writes.
+const TAKEOVER: Duration = Duration::from_secs(5);
+
+/// What ends the turn of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    /// It does not reach the shared repository.
+    CutOff,
+    /// All of its processes are killed.
+    Killed,
+    /// It is told to leave.
+    ToldToLeave,
+}
+
+struct Replica {
+    machine: Machine,
+    manifest: PathBuf,
+    /// Its way to the shared repository.
+    way: PathBuf,
+    upstream: PathBuf,
+}
+
+impl Replica {
+    fn new(upstream: &Path) -> Self {
+        let machine = Machine::new();
+        let way = machine.path("way");
+        symlink(upstream, &way).unwrap();
+        let text = include_str!("replica.yaml").replace("@UPSTREAM@", &way.display().to_string());
+        let manifest = machine.write("replica.yaml", &text);
+        Self { machine, manifest, way, upstream: upstream.into() }
+    }
+
+    fn start(&mut self, wanted: Health) {
+        // Who is not ready after a few seconds waits for its turn.
+        let within = if wanted == Health::StandingBy { "--ready-within=4" } else { "--ready-within=90" };
+        self.machine.start_until(
+            std::slice::from_ref(&self.manifest),
+            &["--image-program=sleep=sleep", within],
+            wanted,
+        );
+    }
+
+    /// Another one of the same heaven has the same certificates.
+    fn shares_certificates_with(&self, other: &Self) {
+        let closed = |path: &Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(path).unwrap();
+        closed(self.machine.home().dir());
+        let to = self.machine.home().secrets();
+        for secret in fs::read_dir(other.machine.home().secrets()).unwrap().map(Result::unwrap) {
+            let folder = to.join(secret.file_name());
+            closed(&folder);
+            for value in fs::read_dir(secret.path()).unwrap().map(Result::unwrap) {
+                fs::copy(value.path(), folder.join(value.file_name())).unwrap();
+            }
+        }
+    }
+
+    fn cut_off(&self) {
+        fs::remove_file(&self.way).unwrap();
+    }
+
+    fn reconnect(&self) {
+        symlink(&self.upstream, &self.way).unwrap();
+    }
+
+    fn writes(&self) -> bool {
+        self.machine.component("shared/gitcd").is_some_and(|gitcd| gitcd.condition == Condition::Ready)
+    }
+
+    /// Nothing acts on a store that another one writes.
+    fn stands_by(&self) {
+        self.machine.until("it to stand by", || self.machine.health() == Health::StandingBy);
+        for name in ["shared/kube-apiserver", "shared/app"] {
+            let component = self.machine.component(name).unwrap();
+            assert!(component.pid.is_none() && component.condition == Condition::Waiting, "{component:?}");
+        }
+    }
+}
+
+/// Ends the turn of one; that of the other has begun when this returns, and the first one waits for its own.
+fn trouble(kind: Trouble, replicas: &mut [Replica; 2], now: usize, load: &Load) {
+    let [first, second] = replicas;
+    let (old, new) = if now == 0 { (first, second) } else { (second, first) };
+    new.stands_by();
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let taken = scope.spawn(|| {
+            new.machine.until("the takeover", || new.writes());
+            begun.elapsed()
+        });
+        match kind {
+            Trouble::CutOff => old.cut_off(),
+            Trouble::Killed => old.machine.kill(),
+            Trouble::ToldToLeave => old.machine.stop(),
+        }
+        let taken = taken.join().unwrap();
+        assert!(taken <= TAKEOVER, "{kind:?}: the branch was taken over after {taken:?}");
+        println!("{kind:?}: the branch was taken over after {taken:?}");
+    });
+    load.until_acknowledged(1 - now, 10, begun, PATIENCE);
+    println!("{kind:?}: kube-apiserver's first acknowledgement came after {:?}", load.first(1 - now, begun) - begun);
+    if kind == Trouble::CutOff {
+        old.reconnect();
+        old.stands_by();
+    } else {
+        old.start(Health::StandingBy);
+    }
+}
+
+#[test]
+fn of_two_replicas_one_acknowledges_at_a_time_and_nothing_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let upstream = folder.path().join("up.git");
+    git::run(folder.path(), &["init", "--quiet", "--bare", "--initial-branch=main", "up.git"]).unwrap();
+    let mut blue = Replica::new(&upstream);
+    blue.start(Health::Ready);
+    let mut green = Replica::new(&upstream);
+    green.shares_certificates_with(&blue);
+    green.start(Health::StandingBy);
+    let mut replicas = [blue, green];
+    let troubles = [Trouble::CutOff, Trouble::Killed, Trouble::ToldToLeave];
+    let kubeconfigs = replicas.each_ref().map(|replica| replica.machine.home().heavens().join("shared/kubeconfig"));
+    let load = Load::start(&kubeconfigs);
+    load.until_acknowledged(0, 10, Instant::now(), PATIENCE);
+    for (turn, kind) in troubles.into_iter().enumerate() {
+        trouble(kind, &mut replicas, turn % 2, &load);
+    }
+    let all = load.end();
+
+    let turns: Vec<_> = all.chunk_by(|one, next| one.by == next.by).map(|turn| (turn[0].by, turn.len())).collect();
+    println!("acknowledged in turn: {turns:?}");
+    assert_eq!(turns.len(), troubles.len() + 1, "who acknowledged, and how often in a row: {turns:?}");
+    // What was not pushed in time came back from a side branch.
+    let writer = &replicas[troubles.len() % 2].machine;
+    let kubectl = writer.kubectl(Some("shared"));
+    writer.until("all that was acknowledged", || {
+        let found = kubectl.run(&["get", "configmaps", "--output=name"]).unwrap_or_default();
+        let found: std::collections::BTreeSet<_> = found.lines().collect();
+        all.iter().all(|one| found.contains(format!("configmap/{}", one.name).as_str()))
+    });
+    for replica in &mut replicas {
+        replica.machine.stop();
+    }
+}
