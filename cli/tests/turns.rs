@@ -68,9 +68,12 @@ async fn what_comes_after_a_server_runs_only_while_it_is_its_turn() {
     let (folder, turn) = (dir.path(), dir.path().join("turn"));
     let started = || std::fs::read_to_string(folder.join("started")).unwrap_or_default().lines().count();
     let app = "echo it >> started; exec sleep 600";
+    // It takes longer to end than what comes after it.
+    let slow = "trap 'sleep 0.5; exit 0' TERM; while :; do sleep 0.05; done";
     let components = vec![
         component(folder, "a/gitcd", TURNS, &[]),
-        component(folder, "a/app", app, &["a/gitcd"]),
+        component(folder, "a/slow", slow, &["a/gitcd"]),
+        component(folder, "a/app", app, &["a/slow"]),
         // Of another heaven, which merely begins later: it is none of its business.
         component(folder, "b/gitcd", "exec sleep 600", &["a/gitcd"]),
     ];
@@ -83,7 +86,7 @@ async fn what_comes_after_a_server_runs_only_while_it_is_its_turn() {
         told(&mut notices, "that it stands by", |notice| matches!(notice, Notice::StandingBy { .. })).await;
         let state = State::load(&file).expect("it was written");
         assert_eq!((state.phase, started()), (Phase::Ready, 0));
-        assert!(state.components[..2].iter().all(|component| component.condition == Condition::Waiting));
+        assert!(state.components[..3].iter().all(|component| component.condition == Condition::Waiting));
 
         std::fs::write(&turn, "").expect("the folder is ours");
         ready(&mut notices, "a/gitcd").await;
@@ -92,12 +95,12 @@ async fn what_comes_after_a_server_runs_only_while_it_is_its_turn() {
 
         std::fs::remove_file(&turn).expect("it is there");
         told(&mut notices, "the end of the turn", |notice| matches!(notice, Notice::Restarting(..))).await;
-        until("both to wait", || {
+        until("all to wait", || {
             let state = State::load(&file).expect("it was written");
-            let [store, app, other] = &state.components[..] else { panic!("{state:?}") };
+            let [store, slow, app, other] = &state.components[..] else { panic!("{state:?}") };
             assert_eq!(other.condition, Condition::Ready);
-            let both_wait = [store, app].iter().all(|component| component.condition == Condition::Waiting);
-            both_wait && app.process.is_none() && store.process.is_some()
+            let all_wait = [store, slow, app].iter().all(|component| component.condition == Condition::Waiting);
+            all_wait && slow.process.is_none() && app.process.is_none() && store.process.is_some()
         })
         .await;
 

@@ -168,7 +168,7 @@ struct Kept {
 impl Running {
     /// Whether those that come after it have to wait.
     fn is_in_the_way(&self) -> bool {
-        matches!(self.course, Course::Awaited | Course::StandsBy)
+        self.rests || matches!(self.course, Course::Awaited | Course::StandsBy)
     }
 
     /// Whether the start has to wait for it. What is not kept yet waits for others, which are.

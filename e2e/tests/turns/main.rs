@@ -88,11 +88,13 @@ impl Replica {
 
     /// Nothing acts on a store that another one writes.
     fn stands_by(&self) {
-        self.machine.until("it to stand by", || self.machine.health() == Health::StandingBy);
-        for name in ["shared/kube-apiserver", "shared/app"] {
-            let component = self.machine.component(name).unwrap();
-            assert!(component.pid.is_none() && component.condition == Condition::Waiting, "{component:?}");
-        }
+        self.machine.until("it to stand by, with nothing that needs its store", || {
+            let waits = |name: &str| {
+                let component = self.machine.component(name);
+                component.is_some_and(|it| it.pid.is_none() && it.condition == Condition::Waiting)
+            };
+            self.machine.health() == Health::StandingBy && waits("shared/kube-apiserver") && waits("shared/app")
+        });
     }
 }
 
