@@ -1,6 +1,6 @@
 //! Kinds by the names that kubectl has for them, and the keys of their objects.
 //!
-//! Those of Kubernetes are in a table, those of CustomResourceDefinitions in the definitions, which are in the store like everything else: no server is asked.
+//! Those of Kubernetes are in a table, those of `CustomResourceDefinitions` in the definitions, which are in the store like everything else: no server is asked.
 //!
 //! ```
 //! use trishanku::kinds::Kinds;
@@ -60,7 +60,7 @@ impl Kind {
         Some(Self { plural, singular, short, group, is_namespaced: scope == "namespaced", prefix })
     }
 
-    /// Of the `spec` of a CustomResourceDefinition.
+    /// Of the `spec` of a `CustomResourceDefinition`.
     fn of_definition(spec: &Value) -> Option<Self> {
         let text = |at: &str| spec.pointer(at).and_then(Value::as_str).map(ToOwned::to_owned);
         let (plural, group) = (text("/names/plural")?, text("/group")?);
@@ -112,7 +112,7 @@ impl Kinds {
         Self(lines.map(|line| Kind::parse(line).expect("each line of the table has six words")).collect())
     }
 
-    /// Adds those that specifications of CustomResourceDefinitions define.
+    /// Adds those that specifications of `CustomResourceDefinitions` define.
     #[must_use]
     pub fn with_definitions<'s>(mut self, specs: impl IntoIterator<Item = &'s Value>) -> Self {
         self.0.extend(specs.into_iter().filter_map(Kind::of_definition));

@@ -66,7 +66,8 @@ impl Plane {
     fn asked(&self, args: &[&str]) -> Vec<String> {
         let output = self.run(args);
         assert_eq!(output.status.code(), Some(1), "the code of gitcd: {output:?}");
-        let words: Vec<_> = String::from_utf8(output.stdout).unwrap().lines().map(ToOwned::to_owned).collect();
+        let words: Vec<_> =
+            String::from_utf8(output.stdout).expect("it prints text").lines().map(ToOwned::to_owned).collect();
         assert_eq!((&*words[1], &*words[5]), ("--repo", "--key-prefixes=default=/registry"), "{words:?}");
         [&words[..1], &words[6..]].concat()
     }
@@ -75,7 +76,7 @@ impl Plane {
     fn complaint(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
+        String::from_utf8(output.stderr).expect("it prints text")
     }
 }
 
@@ -152,7 +153,8 @@ fn what_cannot_be_meant_is_said_with_what_could_be() {
 fn it_is_the_branch_of_the_desk_unless_another_heaven_is_named() {
     let branch = |plane: &Plane, args: &[&str]| {
         let output = plane.run(&[args, &["log"]].concat());
-        let words: Vec<_> = String::from_utf8(output.stdout).unwrap().lines().map(ToOwned::to_owned).collect();
+        let words: Vec<_> =
+            String::from_utf8(output.stdout).expect("it prints text").lines().map(ToOwned::to_owned).collect();
         (Path::new(&words[2]).file_name().unwrap().to_string_lossy().into_owned(), words[3..5].join(" "))
     };
     let told = |name: &str, metadata: &str| {
