@@ -149,11 +149,11 @@ async fn what_is_merged_of_each_remote_is_told_with_lag_and_conflicts() {
     world.is("live", "RepositoryReady", "True", "Serving").await;
     world.is("live", "Synced", "True", "Synced").await;
     let told = |what: &'static str, is: fn(&AutomatedMergeStatus) -> bool| {
-        let merges = world.merges();
+        let api = world.merges();
         async move {
             let has = |merge: &AutomatedMerge| merge.status.as_ref().is_some_and(is);
             // Figures are told once a minute.
-            let look = async || match merges.get("live").await {
+            let look = async || match api.get("live").await {
                 Ok(merge) if has(&merge) => Ok(merge.status.unwrap()),
                 other => Err(format!("{other:?}")),
             };
