@@ -159,9 +159,9 @@ impl Program {
         let started = Instant::now();
         let process = Child::start(&mut command, &log)?;
         let mut server = Server { kind, label, version: String::new(), address, process, folder };
-        let served = server.ready().await?;
+        let answer = server.ready().await?;
         let took = started.elapsed();
-        server.version = self.version(served);
+        server.version = self.version(answer);
         Ok((server, took))
     }
 

@@ -1,5 +1,7 @@
 //! Git as a database, as text.
 
+use std::fmt::Write;
+
 use crate::server::Kind;
 use crate::storage::{Directory, History, Measured, Pace, Starts};
 
@@ -149,7 +151,7 @@ impl Measured {
         let plan = &self.plan;
         let mut text = String::new();
         let mut part = |title: String, table: String, how: String| {
-            text.push_str(&format!("### {title}\n\n{table}\n{how}\n"));
+            write!(text, "### {title}\n\n{table}\n{how}\n").expect("a string takes all");
         };
         if let Some(history) = &self.history {
             let how = format!(

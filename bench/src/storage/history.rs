@@ -85,7 +85,7 @@ pub(super) async fn measure(args: &Args, folder: &Path, plan: Plan) -> Result<Hi
     target.put_all(space, values).await?;
     let seconds = started.elapsed().as_secs_f64();
     settle(&target).await?;
-    let lag_seconds = sampler.stop().await?.iter().map(|sample| sample.seconds).fold(0.0, f64::max);
+    let most_lag = sampler.stop().await?.iter().map(|sample| sample.seconds).fold(0.0, f64::max);
     let revisions = target.client.revision().await? - 1;
     let commits = target.server.commits()?.unwrap_or(0);
     let packs_before = upkeep::packs(&target)?;
@@ -98,8 +98,8 @@ pub(super) async fn measure(args: &Args, folder: &Path, plan: Plan) -> Result<Hi
 
     let repository = target.server.repository();
     let (_, fsck_seconds) = git(&repository, &["fsck", "--full", "--no-progress"]).await?;
-    let (log, log_seconds) = git(&repository, &["log", "--format=%H", "main"]).await?;
-    ensure!(log.lines().count() as u64 == commits, "git log does not show every commit");
+    let (shown, log_seconds) = git(&repository, &["log", "--format=%H", "main"]).await?;
+    ensure!(shown.lines().count() as u64 == commits, "git log does not show every commit");
     let clone = folder.join("clone.git");
     let (_, clone_seconds) = clone_to(&repository, &clone).await?;
     let (theirs, _) = git(&clone, &["rev-parse", "main"]).await?;
@@ -126,7 +126,7 @@ pub(super) async fn measure(args: &Args, folder: &Path, plan: Plan) -> Result<Hi
         commits,
         value_bytes,
         seconds,
-        lag_seconds,
+        lag_seconds: most_lag,
         packs_before,
         packs_after,
         join_seconds,
