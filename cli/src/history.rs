@@ -66,6 +66,7 @@ Examples:
   trishanku diff --since=1h --until=30m deploy -A --name-only
 
 Ends with code 0 if nothing differs, 1 if something does, 2 if that cannot be told.")]
+#[expect(clippy::struct_excessive_bools, reason = "they are flags of their own, not states")]
 pub(crate) struct Diff {
     /// Objects: KIND/NAME, KIND NAME, or KIND for all of them; everything if there is none
     #[arg(value_name = "OBJECT")]

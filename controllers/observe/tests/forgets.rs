@@ -1,5 +1,4 @@
 //! For whom is asked, in a real kube-apiserver.
-#![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
 
 use std::sync::Arc;
 
