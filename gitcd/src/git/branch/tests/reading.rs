@@ -123,7 +123,6 @@ fn many_keys_are_read_by_several_threads_and_a_damaged_value_is_named() {
 
     let blob = store.reference("main:pods/n7/o8007");
     for pack in store.files("pack") {
-        let objects = store.path.join("objects");
         std::fs::rename(&pack, store.path.join("taken.pack")).unwrap();
         std::fs::remove_file(pack.with_extension("idx")).unwrap();
         let unpacked = std::process::Command::new("git")
@@ -133,8 +132,8 @@ fn many_keys_are_read_by_several_threads_and_a_damaged_value_is_named() {
             .stdin(std::fs::File::open(store.path.join("taken.pack")).unwrap())
             .status();
         assert!(unpacked.unwrap().success());
-        std::fs::remove_file(objects.join(&blob[..2]).join(&blob[2..])).unwrap();
     }
+    std::fs::remove_file(store.path.join("objects").join(&blob[..2]).join(&blob[2..])).unwrap();
     store.reopen();
     let error = store.branch.load(store.branch.head().metadata).unwrap_err();
     assert_eq!(error.path, "pods/n7/o8007");
