@@ -138,12 +138,12 @@ async fn what_is_merged_of_each_remote_is_told_with_lag_and_conflicts() {
     }
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let server = pull(folder.path(), &upstream, port).await;
-    let merged = async || {
+    let both = async || {
         let statuses = server.puller().statuses().all();
         let is_merged = ["one", "two"].iter().all(|name| statuses.get(*name).is_some_and(|of| of.merged.is_some()));
         if is_merged { Ok(()) } else { Err(format!("{statuses:?}")) }
     };
-    wait::until("both are merged", merged).await.unwrap();
+    wait::until("both are merged", both).await.unwrap();
     pod(&world, port).await;
 
     world.is("live", "RepositoryReady", "True", "Serving").await;
@@ -164,9 +164,9 @@ async fn what_is_merged_of_each_remote_is_told_with_lag_and_conflicts() {
         status.remotes.len() == 2 && status.remotes.iter().all(|remote| remote.last_merge.is_some())
     })
     .await;
-    let names: Vec<_> = status.remotes.iter().map(|remote| remote.name.as_str()).collect();
-    let merged: Vec<_> = status.remotes.iter().map(|remote| remote.last_merge.as_deref().unwrap()).collect();
-    assert_eq!((names, merged), (vec!["one", "two"], vec![one.as_str(), two.as_str()]));
+    let named: Vec<_> = status.remotes.iter().map(|remote| remote.name.as_str()).collect();
+    let heads: Vec<_> = status.remotes.iter().map(|remote| remote.last_merge.as_deref().unwrap()).collect();
+    assert_eq!((named, heads), (vec!["one", "two"], vec![one.as_str(), two.as_str()]));
     assert!(status.remotes.iter().all(|remote| remote.commits_behind == Some(0) && remote.error.is_none()));
     assert!(status.remotes.iter().all(|remote| remote.last_merge_time.is_some()), "{status:?}");
     // Both had changed the same field.
