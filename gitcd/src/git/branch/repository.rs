@@ -52,24 +52,30 @@ fn is_free(path: &Path) -> io::Result<bool> {
 /// What [`init`] makes in its folder.
 const PARTS: [&str; 9] = ["HEAD", "branches", "config", "description", "gitcd", "hooks", "info", "objects", "refs"];
 
+/// libgit2 tries what the file system can with a link of this name, and goes on.
+const PROBE: &str = "_git2_";
+
 /// Whether a folder is what a crash has left of [`init`]: some of its parts, and nothing of anybody in them. It may be made again.
 fn is_half_made(path: &Path) -> bool {
     let is_ours = |entry: fs::DirEntry| {
         let name = entry.file_name();
         // A file is written beside its place first.
         let name = name.to_str().map(|name| name.strip_suffix(".lock").unwrap_or(name));
-        name.is_some_and(|name| PARTS.contains(&name))
+        name.is_some_and(|name| PARTS.contains(&name) || name.starts_with(PROBE))
     };
     let Ok(mut entries) = fs::read_dir(path) else { return false };
     entries.all(|entry| entry.is_ok_and(is_ours))
         && ["objects", "refs"].iter().all(|part| is_without_files(&path.join(part)))
 }
 
-/// Removes what would keep libgit2 from making the rest.
+/// Removes what would keep libgit2 from making the rest, and what it would leave.
 fn clear(path: &Path) {
-    for lock in ["HEAD.lock", "config.lock"] {
-        // If it cannot be removed, whoever needs it says so.
-        let _ = fs::remove_file(path.join(lock));
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if name == "HEAD.lock" || name == "config.lock" || name.as_encoded_bytes().starts_with(PROBE.as_bytes()) {
+            // If it cannot be removed, whoever needs it says so.
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 
@@ -105,11 +111,12 @@ mod tests {
 
     #[test]
     fn what_a_crash_left_of_a_new_repository_is_made_again_and_what_others_made_is_not() {
-        let parts: [&[&str]; 5] = [
+        let parts: [&[&str]; 6] = [
             &["objects/pack/", "objects/info/"],
             &["objects/", "refs/heads/", "HEAD.lock"],
             &["objects/", "refs/tags/", "description", "config.lock"],
             &["info/", "hooks/", "gitcd/"],
+            &["objects/", "refs/heads/", "config", "_git2_488837e3de73a8b4"],
             &["config"],
         ];
         let folder = tempfile::tempdir().unwrap();
@@ -130,6 +137,7 @@ mod tests {
             let path = made(number, parts);
             assert!(matches!(open_repository(&path), Ok(None)), "{parts:?}");
             clear(&path);
+            assert!(!path.join("_git2_488837e3de73a8b4").exists());
             let mut options = RepositoryInitOptions::new();
             options.bare(true).no_reinit(true).external_template(false);
             Repository::init_opts(&path, &options).unwrap();
