@@ -126,9 +126,8 @@ impl Console {
             Notice::AllReady { after } => {
                 self.say(&format_args!("{GOOD}Ready{GOOD:#} in {STRONG}{}{STRONG:#}", seconds(*after)));
             }
-            Notice::StandingBy { component } => self.say(&format_args!(
-                "{GOOD}Standing by{GOOD:#}: {component} waits for its turn to write; the rest starts then"
-            )),
+            Notice::StandingBy { component } => self
+                .say(&format_args!("{GOOD}Standing by{GOOD:#}: {component} waits for its turn; the rest starts then")),
             Notice::Restarting(failure, pause) => {
                 let Failure { component, cause, .. } = failure;
                 let pause = seconds(*pause);

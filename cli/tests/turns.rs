@@ -114,3 +114,62 @@ async fn what_comes_after_a_server_runs_only_while_it_is_its_turn() {
     let state = State::load(&file).expect("it was written");
     assert!(state.components.iter().all(|component| component.condition == Condition::Stopped), "{state:?}");
 }
+
+/// As a kube-apiserver at a store that shows what another one writes.
+#[tokio::test]
+async fn what_starts_at_a_standby_is_warm_when_its_turn_comes_and_holds_up_the_rest_until_then() {
+    let dir = TempDir::new().expect("there is room for a folder");
+    let (folder, turn) = (dir.path(), dir.path().join("turn"));
+    let started = |what: &str| std::fs::read_to_string(folder.join(what)).unwrap_or_default().lines().count();
+    // It ends when the turn does, and comes back as a standby.
+    let store = "touch serving; while [ ! -e turn ]; do sleep 0.05; done
+        while [ -e turn ]; do sleep 0.05; done; rm serving; exit 1";
+    let mut warm = component(folder, "a/warm", "echo it >> warm; exec sleep 600", &["a/gitcd"]);
+    (warm.takes_turns, warm.probe) = (true, Probe::Run(script(folder, "test -e turn")));
+    let components = vec![
+        component(folder, "a/gitcd", store, &[]),
+        warm,
+        component(folder, "a/app", "echo it >> app; exec sleep 600", &["a/warm"]),
+    ];
+    let (tell, mut notices) = mpsc::unbounded_channel();
+    let mut tell = move |notice| drop(tell.send(notice));
+    let file = folder.join("state.json");
+    let supervisor = Supervisor::new(components, State::default(), file.clone(), &mut tell).expect("it is in order");
+    let (stop, mut stops) = mpsc::channel(1);
+    let is_warm = || {
+        let state = State::load(&file).expect("it was written");
+        let [store, warm, app] = &state.components[..] else { panic!("{state:?}") };
+        let conditions = [store.condition, warm.condition, app.condition];
+        conditions == [Condition::Ready, Condition::Waiting, Condition::Waiting]
+            && warm.process.is_some()
+            && app.process.is_none()
+    };
+    let events = async {
+        let waits = |notice: &Notice| matches!(notice, Notice::StandingBy { component } if component == "a/warm");
+        told(&mut notices, "that it stands by", waits).await;
+        until("it to be warm", || is_warm() && started("warm") == 1).await;
+        assert_eq!(started("app"), 0);
+        std::fs::write(&turn, "").expect("the folder is ours");
+        ready(&mut notices, "a/app").await;
+        until("the rest", || started("app") == 1).await;
+        assert_eq!(started("warm"), 1, "it was there already");
+
+        // Its own death ends nothing else.
+        let warm = || State::load(&file).expect("it was written").components[1].process.clone();
+        let process = warm().expect("it runs");
+        process.signal(rustix::process::Signal::KILL).expect("it is ours");
+        until("it to be back", || started("warm") == 2).await;
+        ready(&mut notices, "a/warm").await;
+        assert_eq!(started("app"), 1);
+
+        std::fs::remove_file(&turn).expect("it is there");
+        until("a warm standby again", || is_warm() && started("warm") == 3).await;
+        assert_eq!(started("app"), 1);
+        std::fs::write(&turn, "").expect("the folder is ours");
+        ready(&mut notices, "a/app").await;
+        until("the rest", || started("app") == 2).await;
+        stop.send(Stop).await.expect("the supervisor runs");
+    };
+    let (outcome, ()) = tokio::join!(supervisor.run(&mut stops, Duration::from_millis(500)), events);
+    outcome.expect("nothing failed");
+}

@@ -12,21 +12,20 @@ use crate::Cluster;
 /// # Errors
 /// If it fails; the text has the arguments and what it printed.
 pub fn run(folder: &Path, args: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new("git")
-        .arg("-C")
-        .arg(folder)
-        .args(args)
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .env_remove("GIT_DIR")
-        .output()
-        .context("cannot start git")?;
+    let mut command = Command::new("git");
+    plain(command.arg("-C").arg(folder).args(args));
+    let output = command.output().context("cannot start git")?;
     let printed = String::from_utf8(output.stdout)?;
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr);
         bail!("git {}: {printed}{errors}", args.join(" "));
     }
     Ok(printed)
+}
+
+/// Keeps the user's settings away from a command that runs Git.
+pub fn plain(command: &mut Command) {
+    command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1").env_remove("GIT_DIR");
 }
 
 impl Cluster {

@@ -5,6 +5,8 @@
 //! does, and [`wait`] for conditions. Nothing outlives the test binary, even if it is killed: the supervisor ends everything when
 //! its standard input closes.
 //!
+//! [`nodes`] has what pods run in: a cluster with a real kubelet, for what is installed into clusters.
+//!
 //! Environment:
 //! - `TRISHANKU_E2E_PROGRAMS`: the folder of the `trishanku` and `gitcd` to test; by default both are built first.
 //! - `TRISHANKU_E2E_STORE=etcd`: run the scenarios on a stock etcd, to compare. Those about Git are shown as ignored then.
@@ -15,13 +17,14 @@ pub mod cluster;
 pub mod git;
 pub mod headless;
 pub mod kubectl;
+pub mod nodes;
 pub mod programs;
 pub mod scenario;
 pub mod wait;
 pub mod watch;
 
 pub use cluster::{Cluster, Options, Shape};
-pub use scenario::{Scenario, run};
+pub use scenario::{Scenario, Shared, run, run_on};
 
 /// Whether the long forms of scenarios are wanted.
 #[must_use]

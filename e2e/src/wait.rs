@@ -16,8 +16,20 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// If there is nothing in time; the text names `what` was waited for.
-pub fn until<T>(what: &str, mut look: impl FnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
-    let deadline = Instant::now() + PATIENCE;
+pub fn until<T>(what: &str, look: impl FnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
+    until_within(what, PATIENCE, look)
+}
+
+/// The same, with another patience.
+///
+/// # Errors
+/// As [`until`].
+pub fn until_within<T>(
+    what: &str,
+    patience: Duration,
+    mut look: impl FnMut() -> anyhow::Result<Option<T>>,
+) -> anyhow::Result<T> {
+    let deadline = Instant::now() + patience;
     loop {
         let seen = look();
         if let Ok(Some(found)) = seen {
@@ -25,8 +37,8 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> anyhow::Result<Option<T>>)
         }
         if Instant::now() >= deadline {
             match seen {
-                Err(error) => bail!("waited {PATIENCE:?} for {what}; last: {error:#}"),
-                _ => bail!("waited {PATIENCE:?} for {what}"),
+                Err(error) => bail!("waited {patience:?} for {what}; last: {error:#}"),
+                _ => bail!("waited {patience:?} for {what}"),
             }
         }
         std::thread::sleep(LOOK_EVERY);

@@ -4,11 +4,13 @@
 //! cargo run --release -p gitcd --example commits [-- revisions [part of a shape's name]]
 //! ```
 
-use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+mod branch;
 
-use gitcd::git::branch::{Action, Branch, Change, Config, Record, Revisions, State};
-use gitcd::keyspace::KeySpace;
+use std::time::{Duration, Instant};
+
+use gitcd::git::branch::{Action, Branch, Change, Record, State};
+
+use crate::branch::{config, one};
 
 /// How the keys of a store are spread.
 struct Shape {
@@ -82,23 +84,6 @@ fn measure(shape: &Shape, revisions: usize) -> Result<(), Box<dyn std::error::Er
     let loaded = branch.load(branch.head().metadata)?;
     println!("  opened in {opened:.2?}, {} keys loaded in {:.2?}", loaded.keys.len(), started.elapsed());
     Ok(())
-}
-
-fn config(folder: &Path) -> Config {
-    Config {
-        repository: folder.join("store.git"),
-        name: "default".into(),
-        data_reference: "refs/heads/main".into(),
-        metadata_reference: "refs/gitcd/metadata/main".into(),
-        keys: KeySpace::new("/registry", [""; 0]),
-        committer_name: "gitcd".into(),
-        committer_email: "gitcd@localhost".into(),
-    }
-}
-
-fn one(revision: i64, changes: Vec<Change>) -> Revisions {
-    let clients = vec!["kube-apiserver/v1.36.3".into()];
-    Revisions { first: revision, last: revision, time: SystemTime::now(), clients, changes }
 }
 
 /// A value of about 700 bytes, of which one field changes with the revision.

@@ -4,12 +4,15 @@
 //! cargo run --release -p gitcd --example history [-- commits [keys]]
 //! ```
 
-use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+mod branch;
 
-use gitcd::git::branch::{Action, Branch, Change, Config, Record, Revisions, State, Takeover};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use gitcd::git::branch::{Action, Branch, Change, Record, State, Takeover};
 use gitcd::history::History;
-use gitcd::keyspace::KeySpace;
+
+use crate::branch::{config, one};
 
 /// Namespaces that the keys are spread over.
 const NAMESPACES: usize = 200;
@@ -31,6 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let takeover = Takeover {
         state: State { revision: 1, incarnation: "bench".into(), ..State::default() },
         version: 1,
+        depth: None,
         anew: false,
         check: &|_, _| Ok(()),
         progress: &mut |_| (),
@@ -83,23 +87,6 @@ fn tell(folder: &Path, keys: usize) -> Result<(), Box<dyn std::error::Error>> {
         println!("  {what}: {versions} versions told in {least:.0?}");
     }
     Ok(())
-}
-
-fn config(folder: &Path) -> Config {
-    Config {
-        repository: folder.join("store.git"),
-        name: "default".into(),
-        data_reference: "refs/heads/main".into(),
-        metadata_reference: "refs/gitcd/metadata/main".into(),
-        keys: KeySpace::new("/registry", [""; 0]),
-        committer_name: "gitcd".into(),
-        committer_email: "gitcd@localhost".into(),
-    }
-}
-
-fn one(revision: i64, changes: Vec<Change>) -> Revisions {
-    let clients = vec!["kube-apiserver/v1.36.3".into()];
-    Revisions { first: revision, last: revision, time: SystemTime::now(), clients, changes }
 }
 
 fn name(key: usize) -> String {

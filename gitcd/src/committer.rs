@@ -334,7 +334,8 @@ impl Committer {
             revision: self.staged.get(),
             compact_revision: self.store.compacted().get(),
             incarnation: hex(&self.incarnation),
-            leases: self.store.leases(),
+            // Without those that keys have there, the metadata would contradict itself.
+            leases: self.store.leases_at(self.staged),
         };
         let pending = self.branch.pending();
         let next = self.branch.next();

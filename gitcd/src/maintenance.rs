@@ -4,11 +4,16 @@
 //! one ([`choose`]), with deltas across all of them ([`join`]): a value or a directory that was whole at the beginning of each pack becomes a small change. Then Git's
 //! commit-graph is written, which makes `git log` quick.
 //!
+//! Once a day it is looked for what nothing leads to; what has been so for a grace period is thrown away ([`prune`]).
+//!
 //! `git` does the work in a process of its own that comes after everybody else; writes never wait for it. `gc.auto = 0` in the repository's configuration turns it off.
 
 mod choose;
+pub(crate) mod graph;
 mod index;
 mod join;
+mod prune;
+mod record;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,11 +26,16 @@ use tokio::sync::{Notify, watch};
 
 use self::choose::Pack;
 use self::join::{JoinError, Place};
+use self::record::Record;
 use crate::durable;
 use crate::program::Program;
 
 /// How often the packs are counted.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// How often it is looked for what nothing leads to.
+const PRUNE_EVERY: Duration = Duration::from_hours(24);
+/// A repository that was never looked at is left in peace for so long: whoever starts has other things to do.
+const PRUNE_FIRST: Duration = Duration::from_hours(1);
 /// After a failure the repository is left alone for so long.
 const REST: Duration = Duration::from_mins(10);
 /// `gc.autoPackLimit`, unless the repository says otherwise: Git's own default.
@@ -44,8 +54,10 @@ const ABANDONED: Duration = Duration::from_hours(24);
 pub struct Counters {
     /// How often packs were joined.
     pub joins: AtomicU64,
-    /// How often that failed.
+    /// How often that, or throwing away what nothing leads to, failed.
     pub failures: AtomicU64,
+    /// How many objects were thrown away.
+    pub pruned: AtomicU64,
     /// How long it took in all, in milliseconds.
     pub milliseconds: AtomicU64,
     /// Whether it is being done.
@@ -56,6 +68,8 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct Maintenance {
     repository: PathBuf,
+    prune_expire: Option<Duration>,
+    since: Instant,
     counters: Arc<Counters>,
     /// Somebody wants it now, and all of it.
     asked: Notify,
@@ -65,13 +79,22 @@ pub struct Maintenance {
 /// Nobody else keeps the repository in order as long as this is there.
 struct Turn {
     place: Place,
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Not only closed: a process that is just being started may have it, too, for a moment.
+        let _ended = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
+    }
 }
 
 impl Maintenance {
-    /// Of the repository with this folder, such as `store.git`.
-    pub fn new(repository: PathBuf) -> Self {
-        Self { repository, counters: Arc::default(), asked: Notify::new(), rests_until: Mutex::default() }
+    /// Of the repository with this folder, such as `store.git`. What nothing has led to for `prune_expire` is thrown away ([`Duration::MAX`]:
+    /// never); without it the repository's `gc.pruneExpire` says when.
+    pub fn new(repository: PathBuf, prune_expire: Option<Duration>) -> Self {
+        let (counters, since) = (Arc::default(), Instant::now());
+        Self { repository, prune_expire, since, counters, asked: Notify::new(), rests_until: Mutex::default() }
     }
 
     /// What was done so far.
@@ -95,13 +118,59 @@ impl Maintenance {
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             };
             self.round(all, &stopped).await;
+            self.prune(all, SystemTime::now(), &stopped).await;
+        }
+    }
+
+    fn rests(&self) -> bool {
+        let until = self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Throws away what nothing leads to, if it is time to look for it; or in any case if somebody wants `all` of it.
+    async fn prune(&self, all: bool, now: SystemTime, stopped: &watch::Receiver<bool>) {
+        if self.prune_expire == Some(Duration::MAX) || (self.rests() && !all) {
+            return;
+        }
+        let (repository, uptime) = (self.repository.clone(), self.since.elapsed());
+        let due = tokio::task::spawn_blocking(move || due(&repository, all, uptime, now));
+        let turn = match due.await.unwrap_or_else(|_| Ok(None)) {
+            Ok(Some(turn)) => turn,
+            Ok(None) => return,
+            Err(error) => return self.failed(&error.into()),
+        };
+        let git = match Program::find().await {
+            Ok(git) => git,
+            Err(error) => return self.failed(&JoinError::Run(error)),
+        };
+        let started = Instant::now();
+        let running = Running::of(&self.counters);
+        let pruned = async {
+            let grace = match self.prune_expire {
+                Some(grace) => grace,
+                None => prune::grace(&git, &turn.place, stopped).await?,
+            };
+            prune::prune(&git, &turn.place, grace, now, stopped).await
+        };
+        let pruned = pruned.await;
+        drop(running);
+        let took = started.elapsed();
+        self.counters.milliseconds.fetch_add(u64::try_from(took.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        match pruned {
+            Ok(0) => {}
+            Ok(objects) => {
+                self.counters.pruned.fetch_add(objects as u64, Ordering::Relaxed);
+                tracing::info!(repository = %self.repository.display(), objects, ?took, "threw away what nothing leads to");
+            }
+            Err(JoinError::Moved) => {
+                tracing::debug!("somebody refers to what was to be thrown away; the next look knows it");
+            }
+            Err(error) => self.failed(&error),
         }
     }
 
     async fn round(&self, all: bool, stopped: &watch::Receiver<bool>) {
-        let rests =
-            self.rests_until.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| Instant::now() < until);
-        if rests && !all {
+        if self.rests() && !all {
             return;
         }
         let repository = self.repository.clone();
@@ -120,7 +189,7 @@ impl Maintenance {
         let running = Running::of(&self.counters);
         let joined = join::join(&git, &turn.place, &packs, stopped).await;
         if joined.is_ok()
-            && let Err(error) = join::write_commit_graph(&git, &turn.place, stopped).await
+            && let Err(error) = join::write_commit_graph(&git, &turn.place, false, stopped).await
         {
             self.failed(&error);
         }
@@ -147,7 +216,7 @@ impl Maintenance {
         self.counters.failures.fetch_add(1, Ordering::Relaxed);
         *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REST);
         let repository = self.repository.display();
-        tracing::warn!(%repository, %error, again_in = ?REST, "cannot join packs; nothing is lost, but reading becomes slower");
+        tracing::warn!(%repository, %error, again_in = ?REST, "cannot keep the repository in order; nothing is lost, but reading becomes slower");
     }
 }
 
@@ -186,6 +255,26 @@ fn look(repository: &Path, all: bool) -> Result<Option<(Turn, Vec<Pack>)>, durab
     Ok(Some((turn, packs)))
 }
 
+/// The turn to look for what nothing leads to, if it is time for it, and nobody else does it.
+fn due(repository: &Path, all: bool, uptime: Duration, now: SystemTime) -> Result<Option<Turn>, durable::Error> {
+    let is_time = || match Record::looked(repository) {
+        // A clock that was set back keeps nobody from looking.
+        Some(looked) => now.duration_since(looked).map_or(true, |age| age >= PRUNE_EVERY),
+        None => uptime >= PRUNE_FIRST,
+    };
+    let is_wanted = all || (limit(repository).is_some() && is_time());
+    if !is_wanted || is_partial(repository) || is_being_collected(repository, now) {
+        return Ok(None);
+    }
+    Turn::take(repository)
+}
+
+/// Whether the repository gets the rest of its objects when it needs them: then nobody can say what leads where.
+fn is_partial(repository: &Path) -> bool {
+    let config = git2::Config::open(&repository.join("config"));
+    config.is_ok_and(|config| config.get_entry("extensions.partialclone").is_ok())
+}
+
 /// Removes what was left by a process that was killed, unless another one is at it.
 fn clear(repository: &Path) -> Result<(), durable::Error> {
     if !repository.join(OWN).is_dir() {
@@ -211,7 +300,7 @@ impl Turn {
             Err(error) => return Err(failed(error.into())),
         }
         let place = Place { repository: repository.to_owned(), draft: own.join("objects") };
-        Ok(Some(Self { place, _lock: lock }))
+        Ok(Some(Self { place, lock }))
     }
 }
 

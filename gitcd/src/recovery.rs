@@ -287,7 +287,7 @@ pub(crate) fn set_aside(folder: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-fn version_of(loaded: branch::LoadedKey) -> Version {
+pub(crate) fn version_of(loaded: branch::LoadedKey) -> Version {
     let record = loaded.record;
     Version::put(
         loaded.key,

@@ -4,32 +4,27 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Body;
-use sha1::{Digest, Sha1};
 use tokio::sync::watch;
-use tower::ServiceExt as _;
 
-use crate::api::{self, Backend, Front, Member};
+mod face;
+mod standby;
+
+use self::face::{Face, serve, show};
+use crate::api;
 use crate::committer::{self, Committer};
 use crate::compactor::{self, Retention};
 use crate::config::Listen;
-use crate::fence::Gate;
 use crate::gateway::Origins;
 use crate::git::branch;
-use crate::http;
-use crate::listener::{Bound, Incoming, ListenError, Ports};
-use crate::maintenance::Maintenance;
-use crate::metrics::{Network, Requests, Scrapes, Source};
+use crate::listener::{ListenError, Ports};
+use crate::maintenance::{self, Maintenance};
 use crate::pull::lease::{self, Lease, LeaseError};
 use crate::pull::owner::Served;
 use crate::pull::{self, JoinError, Joiner, Puller};
 use crate::recovery::{self, OpenError, Opened, StateLock};
 use crate::status::Reporter;
 use crate::store::{self, Store};
-use crate::telemetry;
 use crate::tls;
-use crate::transport;
 pub use crate::transport::Transport;
 
 /// How long open connections may take to end.
@@ -58,6 +53,8 @@ pub struct Config {
     pub limits: api::Limits,
     /// Size of a file of the journal, the unit in which it is trimmed.
     pub journal_segment_bytes: u64,
+    /// How long objects stay in the repository that nothing leads to ([`Duration::MAX`]: for ever); `None` is as its `gc.pruneExpire` says.
+    pub prune_expire: Option<Duration>,
     /// Bounds of the writer.
     pub store: store::Limits,
     /// Bounds of the committer.
@@ -99,6 +96,9 @@ pub enum ServeError {
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
+    /// A socket cannot be kept while its server changes.
+    #[error("cannot go on listening: {0}")]
+    Socket(std::io::Error),
     /// What was acknowledged is in the journal, but not all of it could be committed before the end.
     #[error("stopped with revisions that are not in Git yet; the journal keeps them, the next start commits them")]
     Uncommitted,
@@ -131,21 +131,17 @@ impl Server {
         // Ports first: a second server must not get as far as the branch's data.
         let ports = Ports::new(&config.listen, config.tls.clone())?;
         let mut listeners = ports.bind().await?;
-        let pages = Ports::new(&config.listen_pages, config.tls.clone())?.bind().await?;
-        if config.lease.is_some() {
-            // Nobody must take one that waits for one that serves.
-            listeners.clear();
-        }
-        let (opened, lease) = open(&config).await?;
-        if config.lease.is_some() {
-            listeners = match ports.bind().await {
-                Ok(listeners) => listeners,
-                Err(error) => {
-                    give_up(lease.as_ref()).await;
-                    return Err(error.into());
-                }
-            };
-        }
+        let mut pages = Ports::new(&config.listen_pages, config.tls.clone())?.bind().await?;
+        let (opened, lease) = match &config.lease {
+            None => (open(&config.branch, config.journal_segment_bytes).await?, None),
+            Some(settings) => {
+                // Nobody must take one that waits for one that serves.
+                listeners.clear();
+                let turn = standby::wait(&config, settings, &ports, pages).await?;
+                (listeners, pages) = (turn.listeners, turn.pages);
+                (turn.opened, Some(turn.lease))
+            }
+        };
         let addresses: Vec<_> = listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
         let (store, writer) = Store::start(opened.start, config.store.clone()).map_err(ServeError::Thread)?;
         if let Some(lease) = &lease {
@@ -165,36 +161,20 @@ impl Server {
         let committer = committer.spawn().map_err(ServeError::Thread)?;
         let joiner = Joiner::new(store.clone(), heads, config.branch.clone())?;
         let puller = Arc::new(Puller::new(Arc::new(joiner), config.pull.clone()));
-        let maintenance = Arc::new(Maintenance::new(recovery::git_dir(&config.branch.repository)));
-        let backend = backend(&config, &store, &addresses, &maintenance);
-        let requests = Requests::default();
-        let source = Arc::new(Source {
-            member: backend.member.clone(),
-            packs: recovery::git_dir(&config.branch.repository).join("objects/pack"),
-            quota: config.limits.quota_backend_bytes,
-            store: store.clone(),
-            committer: counters,
-            maintenance: maintenance.counters().clone(),
-            status: Arc::new(Reporter::new(puller.clone(), lease.clone())),
-            requests: requests.clone(),
-            network: Arc::default(),
-            health: Arc::default(),
-            scrapes: Scrapes::default(),
-        });
-        let routes = telemetry::traced(api::routes(&backend), &config.branch.name);
-        let front = Front::new(backend, routes, http::routes(source.clone()), config.origins.clone(), requests);
+        let maintenance = Arc::new(Maintenance::new(recovery::git_dir(&config.branch.repository), config.prune_expire));
+        let reporter = Reporter::new(puller.clone(), lease.clone());
+        let face = Face::new(&config, &store, &addresses, &maintenance, counters, reporter);
         let (stop, stopped) = watch::channel(false);
-        let pages = pages
-            .into_iter()
-            .map(|bound| show((bound, source.network.clone()), http::routes(source.clone()), stopped.clone()));
+        let pages =
+            pages.into_iter().map(|bound| show((bound, face.source.network.clone()), face.pages(), stopped.clone()));
         let pages: Vec<_> = pages.map(tokio::spawn).collect();
         let listeners: Vec<_> = listeners
             .into_iter()
             .map(|bound| {
                 tokio::spawn(serve(
-                    (bound, source.network.clone()),
+                    (bound, face.source.network.clone()),
                     (config.transport, lease.as_ref().map(|lease| lease.gate().clone())),
-                    front.clone(),
+                    face.front.clone(),
                     store.clone(),
                     stopped.clone(),
                 ))
@@ -302,84 +282,13 @@ async fn follow(puller: Arc<Puller>, lease: Option<Arc<Lease>>, stopped: watch::
     tokio::join!(people, leased, puller.clone().run(stopped.clone()));
 }
 
-/// Recovers the branch, after its lease was taken if there is to be one.
-async fn open(config: &Config) -> Result<(Opened, Option<Arc<Lease>>), ServeError> {
-    let (branch, segment_bytes) = (config.branch.clone(), config.journal_segment_bytes);
-    let Some(settings) = &config.lease else {
-        let opened = tokio::task::spawn_blocking(move || recovery::open(&branch, segment_bytes).map_err(Box::new));
-        return Ok((opened.await.expect("recovery does not panic")?, None));
-    };
-    // The lock first: who has it is the only one here.
-    let lock = tokio::task::spawn_blocking(move || recovery::lock(&branch).map_err(Box::new)).await;
-    let lock = lock.expect("taking a lock does not panic")?;
-    // Large futures, which those who need no lease would carry along.
-    let (lease, own) = Box::pin(Lease::take(settings, &config.branch, segment_bytes, lock)).await?;
-    match Box::pin(lease::takeover::open(&lease, segment_bytes, own)).await {
-        Ok(opened) => Ok((opened, Some(lease))),
-        Err(error) => {
-            give_up(Some(&lease)).await;
-            Err(error.into())
-        }
-    }
-}
-
-async fn give_up(lease: Option<&Arc<Lease>>) {
-    if let Some(lease) = lease {
-        lease.release().await;
-    }
-}
-
-fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr], maintenance: &Arc<Maintenance>) -> Backend {
-    let derived = |what: &str| {
-        let digest = Sha1::digest(format!("{what} {} {}", config.branch.name, config.branch.data_reference));
-        u64::from_be_bytes(digest[..8].try_into().expect("a SHA-1 has 20 bytes"))
-    };
-    let client_urls = if config.advertise.is_empty() {
-        let schemes = config.listen.iter().map(|listen| if listen.tls { "https" } else { "http" });
-        schemes.zip(addresses).map(|(scheme, address)| format!("{scheme}://{address}")).collect()
-    } else {
-        config.advertise.clone()
-    };
-    Backend {
-        store: store.clone(),
-        member: Arc::new(Member {
-            cluster_id: config.cluster_id.unwrap_or_else(|| derived("cluster")),
-            member_id: config.member_id.unwrap_or_else(|| derived("member")),
-            name: config.branch.name.clone(),
-            client_urls,
-            peer_urls: config.advertise_peer.clone(),
-        }),
-        limits: config.limits,
-        progress_interval: config.progress_interval,
-        repository: Arc::new(config.branch.repository.clone()),
-        pages: Arc::default(),
-        maintenance: maintenance.clone(),
-    }
-}
-
-/// Serves a listener until `stopped`. One that ends before that takes the branch with it: a server that nobody reaches
-/// must not look healthy.
-async fn serve(
-    ((listener, certificates), network): (Bound, Arc<Network>),
-    (settings, gate): (Transport, Option<Arc<Gate>>),
-    front: Arc<Front>,
-    store: Arc<Store>,
-    stopped: watch::Receiver<bool>,
-) {
-    let incoming = Incoming::new(listener, certificates, network);
-    transport::serve(incoming, settings, gate, move |request| front.call(request), stopped.clone()).await;
-    if !*stopped.borrow() {
-        store.poison("a listener ended");
-    }
-}
-
-/// Serves pages to whoever may connect, until `stopped`. Nothing else depends on them.
-async fn show(
-    ((listener, certificates), network): (Bound, Arc<Network>),
-    pages: Router,
-    stopped: watch::Receiver<bool>,
-) {
-    let incoming = Incoming::new(listener, certificates, network);
-    let answer = move |request: hyper::Request<hyper::body::Incoming>| pages.clone().oneshot(request.map(Body::new));
-    transport::serve(incoming, Transport::default(), None, answer, stopped).await;
+/// Recovers a branch that anybody may write.
+async fn open(branch: &branch::Config, segment_bytes: u64) -> Result<Opened, ServeError> {
+    let branch = branch.clone();
+    let opened = tokio::task::spawn_blocking(move || {
+        let opened = recovery::open(&branch, segment_bytes).map_err(Box::new)?;
+        maintenance::graph::mend(&recovery::git_dir(&branch.repository));
+        Ok::<_, Box<recovery::OpenError>>(opened)
+    });
+    Ok(opened.await.expect("recovery does not panic")?)
 }

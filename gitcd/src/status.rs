@@ -53,7 +53,8 @@ pub struct Branch {
     pub name: String,
     /// The reference that holds its data.
     pub reference: String,
-    /// What this server is to it: `writer`, `suspended` while its lease cannot be renewed, `deposed` once another server has the lease.
+    /// What this server is to it: `writer`, `suspended` while its lease cannot be renewed, `deposed` once another server has the lease,
+    /// `standby` while it waits for its turn.
     pub role: String,
     /// Its right to write, if it needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

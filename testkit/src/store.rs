@@ -108,7 +108,7 @@ fn config(folder: &Path) -> Result<Config, Failure> {
         ..Branches::default()
     };
     let branch = branches.branch(gitcd::config::DEFAULT_NAME);
-    recovery::init(&branch, Beginning { revision: Revision::INITIAL, version: 1, force: false })?;
+    recovery::init(&branch, Beginning { revision: Revision::INITIAL, version: 1, depth: None, force: false })?;
     Ok(Config {
         branch,
         listen: listen_urls("listen-urls", "http://127.0.0.1:0")?,
@@ -119,6 +119,7 @@ fn config(folder: &Path) -> Result<Config, Failure> {
         member_id: None,
         limits: gitcd::api::Limits::default(),
         journal_segment_bytes: 32 << 20,
+        prune_expire: None,
         store: gitcd::store::Limits::default(),
         committer: gitcd::committer::Settings::default(),
         progress_interval: Duration::from_mins(10),

@@ -39,13 +39,21 @@ impl Join {
         Ok(joins(target).await? > self.before)
     }
 
-    /// Waits for it; gives its seconds.
+    /// Waits until one pack is left, for which nobody may write meanwhile; gives its seconds.
+    ///
+    /// The first join that ends may be one that the server had begun before it was asked: the one that makes one pack of all comes after it.
     pub(super) async fn wait(self, target: &Target) -> Result<f64> {
-        while !self.done(target).await? {
+        let folder = target.server.repository().join("objects/pack");
+        while !self.done(target).await? || count(&folder)? > 1 {
             tokio::time::sleep(POLL).await;
         }
         Ok(self.started.elapsed().as_secs_f64())
     }
+}
+
+fn count(folder: &Path) -> Result<usize> {
+    let entries = folder.read_dir().with_context(|| format!("cannot read {}", folder.display()))?;
+    Ok(entries.flatten().filter(|entry| entry.path().extension().is_some_and(|extension| extension == "pack")).count())
 }
 
 async fn joins(target: &Target) -> Result<f64> {

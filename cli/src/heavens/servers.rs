@@ -29,6 +29,8 @@ pub(super) fn components(workshop: &Workshop<'_>, site: &Site, plan: &Plan) -> R
     for folder in [Path::new(&site.place.home), &site.temporary()] {
         make_folder(folder)?;
     }
+    let is_lease = |argument: &String| argument.starts_with("--writer-lease=");
+    let waits = plan.steps.iter().any(|step| step.arguments.iter().any(is_lease));
     for step in &plan.steps {
         mount(workshop, site, plan, step)?;
         let program = workshop.program(&step.program, &step.image.name);
@@ -55,7 +57,8 @@ pub(super) fn components(workshop: &Workshop<'_>, site: &Site, plan: &Plan) -> R
             prepare: std::mem::take(&mut prepare),
             prepare_again: true,
             is_essential: true,
-            takes_turns: step.arguments.iter().any(|argument| argument.starts_with("--writer-lease=")),
+            // kube-apiserver starts at a hot standby, and is not ready before that has its turn.
+            takes_turns: waits && matches!(step.name.as_str(), "gitcd" | "kube-apiserver"),
             run,
             probe,
             alive,

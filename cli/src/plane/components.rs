@@ -31,8 +31,8 @@ pub struct Component {
     pub prepare_again: bool,
     /// Whether nothing is ready without it. Another one may take its time, and end in between.
     pub is_essential: bool,
-    /// Whether another server may be the writer of its branch. It waits for its turn then, for as long as that takes; and what comes after it in its
-    /// heaven runs only while it is its turn.
+    /// Whether another server may be the writer of its branch. It may wait for its turn, for as long as that takes, and then what comes after it in its
+    /// heaven waits with it; if it ends, so does that.
     pub takes_turns: bool,
     /// The process itself.
     pub run: Invocation,

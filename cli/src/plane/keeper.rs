@@ -212,7 +212,7 @@ async fn told(orders: &mut watch::Receiver<Order>, order: Order) -> bool {
 
 async fn answers(look: &Look, since: Instant, group: Option<Pid>) {
     while look.take(since, group).await.is_err() {
-        tokio::time::sleep(look.pause()).await;
+        tokio::time::sleep(look.pause(since.elapsed())).await;
     }
 }
 

@@ -55,9 +55,11 @@ impl Look {
         })
     }
 
-    /// How long to wait between two looks at a component that starts: what costs a process is asked less often.
-    pub(crate) fn pause(&self) -> Duration {
-        Duration::from_millis(if matches!(self, Self::Run(_)) { 200 } else { 50 })
+    /// How long to wait between two looks at a component that runs so long: what costs a process is asked less often, and so is what may
+    /// wait for its turn.
+    pub(crate) fn pause(&self, runs: Duration) -> Duration {
+        let waits = runs > Duration::from_secs(20);
+        Duration::from_millis(if waits || matches!(self, Self::Run(_)) { 200 } else { 50 })
     }
 
     /// Takes a look at a component that runs since then. A program that looks is in its group, and is ended with that if nobody waits for it.

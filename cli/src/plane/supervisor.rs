@@ -2,117 +2,35 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
+mod notes;
+mod notices;
+mod order;
+mod turns;
+
+pub use self::notices::{KeptUp, Notice, StartError, Upkeep};
+use self::order::order;
 use super::components::Component;
 pub use super::failure::Failure;
-use super::http::TrustError;
 use super::keeper::{Keeper, Looks, Report};
 use super::log;
 use super::look::Look;
-use super::process::Ended;
-use super::state::{self, Condition, Phase, State, StateError};
+use super::state::{self, Condition, Phase, State};
 
 /// Every component reports a handful of times; a full channel only makes keepers wait.
 const REPORTS: usize = 64;
 /// How often logs are looked at whether they have become too large.
 const ROTATE_EVERY: Duration = Duration::from_secs(10);
 /// A server that takes turns with others is ready within this time, or it is most likely not its turn.
-const TURN: Duration = Duration::from_secs(10);
+const TURN: Duration = Duration::from_secs(20);
 
 /// When upkeep is looked at at the latest: a clock may be set, and a machine may sleep.
 const UPKEEP: Duration = Duration::from_hours(1);
 /// After upkeep that failed.
 const UPKEEP_AGAIN: Duration = Duration::from_mins(1);
-
-/// What has to be done from time to time while components run, such as making certificates anew.
-pub struct Upkeep<'a> {
-    /// How long until it is due.
-    pub due_in: Duration,
-    /// Does what is due; answers with what was done, or why it cannot be.
-    pub keep_up: Box<dyn FnMut() -> Result<KeptUp, String> + 'a>,
-}
-
-/// What was done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeptUp {
-    /// What was made anew, for a person.
-    pub renewed: Vec<String>,
-    /// Components that have to begin anew to learn of it.
-    pub restart: Vec<String>,
-    /// How long until something is due again.
-    pub due_in: Duration,
-}
-
-/// Something that whoever started the control plane wants to read.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Notice {
-    /// A component answers that it is ready, this long after it was started.
-    Ready {
-        /// The component.
-        component: String,
-        /// Its loopback port, if it has one.
-        port: Option<u16>,
-        /// Since its start.
-        after: Duration,
-    },
-    /// Every component has been ready, this long after the first was started.
-    AllReady {
-        /// Since the first start.
-        after: Duration,
-    },
-    /// Every component has been ready, or waits until it is its turn to write.
-    StandingBy {
-        /// Who waits for its turn.
-        component: String,
-    },
-    /// A component ended unasked and is started again after the pause.
-    Restarting(Failure, Duration),
-    /// A component without which all others are ready is not ready in time. It goes on being tried.
-    Late(Failure),
-    /// Everything is about to be ended, last started first.
-    Stopping,
-    /// A component has ended as told.
-    Ended {
-        /// The component.
-        component: String,
-        /// How it ended.
-        how: Ended,
-        /// Since it was told.
-        after: Duration,
-    },
-    /// Certificates were made anew.
-    Renewed(KeptUp),
-    /// Certificates could not be made anew. It is tried again.
-    NotRenewed(String),
-    /// The state could not be written down; the control plane goes on.
-    StateNotWritten(StateError),
-    /// A log that has become too large cannot be put aside; it goes on growing.
-    LogNotRotated(PathBuf, std::io::Error),
-}
-
-/// Why a control plane did not come up.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// A component ended, or was not ready in time. Everything has been ended again.
-    #[error("{0}")]
-    Failed(Failure),
-    /// The authority's certificate cannot be read back.
-    #[error(transparent)]
-    Trust(#[from] TrustError),
-    /// A component waits for something that does not come before it.
-    #[error("{component} is to start after {after}, which is not there, or comes after it itself")]
-    Order {
-        /// The component.
-        component: String,
-        /// What it waits for.
-        after: String,
-    },
-}
 
 /// A request to end. The first one ends gracefully, the second one kills.
 #[derive(Clone, Copy, Debug)]
@@ -305,43 +223,16 @@ impl<'a> Supervisor<'a> {
             if running.kept.is_some() || !is_free {
                 continue;
             }
-            self.state.components[index].condition = Condition::Starting;
+            // Nobody looks at the clock any more once the start is over: whether it is its turn shows when it is ready.
+            let waits = running.component.takes_turns && self.state.phase == Phase::Ready;
+            if waits {
+                self.running[index].course = Course::StandsBy;
+            }
+            self.state.components[index].condition = if waits { Condition::Waiting } else { Condition::Starting };
+            let running = &self.running[index];
             let (component, looks) = (running.component.clone(), running.looks.clone());
             let keeper = Keeper::start(component, looks, index, self.sender.clone());
             self.running[index].kept = Some(Kept { keeper, since: Instant::now() });
-        }
-    }
-
-    /// It is not the turn of this one: what comes after it waits with it.
-    fn stand_by(&mut self, index: usize) {
-        self.running[index].course = Course::StandsBy;
-        self.state.components[index].condition = Condition::Waiting;
-        for other in 0..self.running.len() {
-            if self.waits_with(other, index) && self.running[other].kept.is_none() {
-                self.state.components[other].condition = Condition::Waiting;
-            }
-        }
-        self.save();
-    }
-
-    /// Whether a component of the same heaven comes after another, at once or after others.
-    fn waits_with(&self, index: usize, turn: usize) -> bool {
-        let heaven = |at: usize| self.running[at].component.name.split('/').next();
-        let after = &self.running[index].after;
-        heaven(index) == heaven(turn) && after.iter().any(|&before| before == turn || self.waits_with(before, turn))
-    }
-
-    /// Ends what comes after one that has lost its turn: nobody is to act on what a kube-apiserver remembers whose store is another's now.
-    fn rest(&mut self, turn: usize) {
-        for index in 0..self.running.len() {
-            if !self.waits_with(index, turn) {
-                continue;
-            }
-            let running = &mut self.running[index];
-            if let Some(kept) = running.kept.as_ref().filter(|_| !running.rests) {
-                kept.keeper.end();
-                running.rests = true;
-            }
         }
     }
 
@@ -424,97 +315,6 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Writes a report down and tells about it; answers with the failure if it is one of a component that was never ready.
-    fn note(&mut self, index: usize, report: Report) -> Option<Failure> {
-        let recorded = &mut self.state.components[index];
-        let running = &mut self.running[index];
-        let component = running.component.clone();
-        let mut failed = None;
-        match report {
-            Report::Preparing(process) => recorded.process = process,
-            Report::Started(process) => {
-                let stands_by = running.course == Course::StandsBy;
-                recorded.condition = if stands_by { Condition::Waiting } else { Condition::Starting };
-                recorded.process = process;
-                recorded.started_unix_seconds = Some(unix_seconds(SystemTime::now()));
-                running.not_prepared = None;
-            }
-            Report::Ready(after) => {
-                recorded.condition = Condition::Ready;
-                running.course = Course::Up;
-                running.not_prepared = None;
-                (self.tell)(Notice::Ready { component: component.name.clone(), port: component.port, after });
-            }
-            Report::NotPrepared { cause } => {
-                recorded.condition = Condition::BackingOff;
-                recorded.process = None;
-                running.not_prepared = Some(cause);
-            }
-            Report::Died { cause, pause } => {
-                recorded.condition = Condition::BackingOff;
-                recorded.process = None;
-                recorded.started_unix_seconds = None;
-                recorded.restarts += 1;
-                let failure = Failure::of(&component, cause);
-                let may_recover = !component.is_essential && failure.remedy.is_none();
-                let has_started = self.state.phase != Phase::Starting || running.course != Course::Awaited;
-                if component.takes_turns && has_started {
-                    // Another one may have taken its turn. If not, it is ready again soon.
-                    running.course = Course::StandsBy;
-                }
-                if has_started || may_recover {
-                    (self.tell)(Notice::Restarting(failure, pause));
-                } else {
-                    failed = Some(failure);
-                }
-                if component.takes_turns {
-                    self.rest(index);
-                }
-            }
-            Report::Ended(_) => {
-                recorded.process = None;
-                recorded.started_unix_seconds = None;
-                if running.rests && self.state.phase != Phase::Stopping {
-                    recorded.condition = Condition::Waiting;
-                    running.kept = None;
-                    (running.rests, running.course) = (false, Course::Awaited);
-                } else {
-                    recorded.condition = Condition::Stopped;
-                    running.ended = true;
-                }
-            }
-        }
-        self.save();
-        failed
-    }
-
-    /// Like [`Self::note`] while ending: a death is what is wanted now, and no news.
-    fn note_end(&mut self, index: usize, report: Report) {
-        match report {
-            Report::Ended(how) => {
-                let component = self.running[index].component.name.clone();
-                let after = self.running[index].told.map(|told| told.elapsed()).unwrap_or_default();
-                self.note(index, Report::Ended(how));
-                (self.tell)(Notice::Ended { component, how, after });
-            }
-            Report::Preparing(_) | Report::Started(_) => {
-                self.note(index, report);
-            }
-            Report::Ready(_) | Report::Died { .. } | Report::NotPrepared { .. } => {}
-        }
-    }
-
-    async fn not_ready(&self, at: usize, within: Duration) -> Failure {
-        let late = &self.running[at];
-        let seconds = within.as_secs();
-        if let Some(cause) = &late.not_prepared {
-            return Failure::of(&late.component, format!("was not ready within {seconds}s: {cause}"));
-        }
-        let answer = late.looks.ready.take(Instant::now(), None).await;
-        let reason = answer.map_or_else(|error| error, |()| "it is ready now".into());
-        Failure::of(&late.component, format!("was not ready within {seconds}s ({reason})"))
-    }
-
     fn enter(&mut self, phase: Phase) {
         self.state.phase = phase;
         self.save();
@@ -527,38 +327,8 @@ impl<'a> Supervisor<'a> {
     }
 }
 
-/// Which components each one comes after, if that can be.
-fn order(components: &[Component]) -> Result<Vec<Vec<usize>>, StartError> {
-    let wrong = |of: &Component, after: &str| StartError::Order { component: of.name.clone(), after: after.to_owned() };
-    let mut orders: Vec<Vec<usize>> = Vec::new();
-    for component in components {
-        let find = |name: &String| {
-            let found = components.iter().position(|other| other.name == *name);
-            found.ok_or_else(|| wrong(component, name))
-        };
-        orders.push(component.after.iter().map(find).collect::<Result<_, _>>()?);
-    }
-    // What is in a circle is never free.
-    let mut free = vec![false; components.len()];
-    loop {
-        let next = (0..free.len()).find(|&at| !free[at] && orders[at].iter().all(|&before| free[before]));
-        match next {
-            Some(next) => free[next] = true,
-            None => break,
-        }
-    }
-    match free.iter().position(|free| !free) {
-        Some(at) => Err(wrong(&components[at], &components[at].after.join(", "))),
-        None => Ok(orders),
-    }
-}
-
 /// How the start came out, unless it failed.
 enum Started {
     AllReady { after: Duration },
     Stopped,
-}
-
-fn unix_seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -10,7 +10,7 @@ mod upstream;
 
 use std::process::ExitCode;
 
-use trishanku_e2e::{Options, Scenario, Shape, is_long, run, scenarios};
+use trishanku_e2e::{Options, Shape, is_long, run, scenarios};
 
 fn main() -> ExitCode {
     let mut star = scenarios![
@@ -36,17 +36,17 @@ fn main() -> ExitCode {
         any::mesh_somebody_elses_controller_works_in_a_heaven_of_its_own,
         show::mesh_the_demo_tells_which_branch_did_what,
         quiet::mesh_no_branch_moves_for_a_while,
+        quiet::mesh_a_node_that_lives_changes_its_lease_and_nothing_else,
         apart::mesh_both_sides_work_on_while_one_is_cut_off_and_agree_after,
     ];
     if is_long() {
         // Before the last, which is about the end.
-        star.insert(
-            star.len() - 1,
-            Scenario::new(
-                "apart::both_sides_work_on_while_one_is_cut_off_and_agree_after",
-                apart::both_sides_work_on_while_one_is_cut_off_and_agree_after,
-            ),
-        );
+        let last = star.pop();
+        star.extend(scenarios![
+            apart::both_sides_work_on_while_one_is_cut_off_and_agree_after,
+            quiet::a_node_that_lives_changes_its_lease_and_nothing_else,
+        ]);
+        star.extend(last);
         mesh.extend(scenarios![killed::mesh_every_process_is_killed_in_turn_and_nothing_acknowledged_is_lost]);
     }
     let outcomes = [(Shape::Star, Vec::new(), star), (Shape::Mesh, arguments, mesh)]

@@ -1,9 +1,11 @@
-//! Nobody does anything: no branch moves.
+//! Nobody does anything: no branch moves, but for a node that says that it lives.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use time::OffsetDateTime;
+use trishanku::demo::{Kubectl, StandIn};
 use trishanku_e2e::{Cluster, git};
 
 pub(crate) fn no_branch_moves_for_a_minute(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
@@ -12,6 +14,16 @@ pub(crate) fn no_branch_moves_for_a_minute(cluster: &Arc<Cluster>) -> anyhow::Re
 
 pub(crate) fn mesh_no_branch_moves_for_a_while(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     stays(cluster, Duration::from_secs(15))
+}
+
+/// Five times as often as a kubelet does it, so that it takes a shorter while.
+pub(crate) fn mesh_a_node_that_lives_changes_its_lease_and_nothing_else(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    lives(cluster, Duration::from_secs(2), Duration::from_secs(20))
+}
+
+/// As a kubelet does it.
+pub(crate) fn a_node_that_lives_changes_its_lease_and_nothing_else(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    lives(cluster, Duration::from_secs(10), Duration::from_mins(1))
 }
 
 /// There is no node here, so the list of keys that may change (docs/design/headless.md) is empty.
@@ -29,5 +41,56 @@ fn stays(cluster: &Cluster, span: Duration) -> anyhow::Result<()> {
         }
         std::thread::sleep(Duration::from_millis(500));
     }
+    Ok(())
+}
+
+const LEASE: &str = "kube-node-lease/stand-in";
+
+/// Renews the lease of a node; its first renewal makes it.
+fn renew(kubectl: &Kubectl) -> anyhow::Result<()> {
+    let now = OffsetDateTime::now_utc();
+    let (date, time) = (now.date(), now.time());
+    let (month, day) = (u8::from(date.month()), date.day());
+    let (hour, minute, second, micro) = time.as_hms_micro();
+    let now = format!("{}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micro:06}Z", date.year());
+    let (namespace, name) = LEASE.split_once('/').unwrap_or_default();
+    let lease = serde_json::json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"namespace": namespace, "name": name},
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now},
+    });
+    kubectl.run_with(&["apply", "--server-side", "--filename=-"], &lease.to_string())?;
+    Ok(())
+}
+
+/// A node that renews its lease `every` so often: every branch gets exactly these commits, of this key alone, and merges at most
+/// between them.
+fn lives(cluster: &Cluster, every: Duration, span: Duration) -> anyhow::Result<()> {
+    let desk = cluster.plain_kubectl();
+    let node = StandIn::ensure(&desk)?;
+    renew(&desk)?;
+    cluster.wait_agreed()?;
+    let (before, since) = (cluster.heads()?, Instant::now());
+    let mut renewals = 0_u32;
+    while since.elapsed() < span {
+        renew(&desk)?;
+        renewals += 1;
+        std::thread::sleep((every * renewals).saturating_sub(since.elapsed()));
+    }
+    cluster.wait_agreed()?;
+    for ((heaven, from), (_, to)) in before.iter().zip(&cluster.heads()?) {
+        let repository = cluster.heaven(heaven)?.repository;
+        let range = format!("{from}..{to}");
+        let changed = git::run(&repository, &["diff", "--name-only", from, to])?;
+        let told = || git::run(&repository, &["log", "--stat", "--format=%h %cn %s", &range]).unwrap_or_default();
+        ensure!(changed.trim() == format!("leases/{LEASE}"), "{heaven} has changes of {changed}:\n{}", told());
+        let count = |what: &str| -> anyhow::Result<u32> {
+            Ok(git::run(&repository, &["rev-list", "--count", what, &range])?.trim().parse()?)
+        };
+        let (own, merges) = (count("--no-merges")?, count("--merges")?);
+        println!("{heaven}: {renewals} renewals in {span:?} made {own} commits and {merges} merges");
+        ensure!(own == renewals && merges <= renewals, "{heaven}: {own} commits, {merges} merges:\n{}", told());
+    }
+    desk.run(&["delete", "lease", "--namespace=kube-node-lease", "stand-in"])?;
+    node.remove(&desk)?;
     Ok(())
 }

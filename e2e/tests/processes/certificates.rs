@@ -1,5 +1,7 @@
 //! Certificates: who gets in with which, and what becomes of them while a heaven runs.
 
+mod served;
+
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -15,6 +17,7 @@ use trishanku_e2e::programs;
 use trishanku_heaven::certificates::{Terms, User, issue};
 use trishanku_sidecars::names;
 
+use self::served::Asking;
 use crate::machine::Machine;
 
 const MINE: &str = "apiVersion: controllers.trishanku.org.trishanku.org/v1alpha1
@@ -61,6 +64,9 @@ fn certificates_are_renewed_while_their_heaven_runs() {
     let (app, apiserver) = (pid("mine/app"), pid("mine/kube-apiserver"));
     let (before, admins) = (machine.read(own), machine.read("plane/kubeconfig"));
     let old = machine.write("old-kubeconfig", &admins);
+    let asking = Asking::start(&machine, "mine");
+    let first = asking.file();
+    asking.until_served(&first);
 
     machine.until("the renewal", || machine.printed().contains("renewed the certificates"));
     let printed = machine.printed();
@@ -72,6 +78,10 @@ fn certificates_are_renewed_while_their_heaven_runs() {
     machine.until("the controller to be back", || {
         machine.component("mine/app").is_some_and(|now| now.pid.is_some() && now.pid != app)
     });
+    let second = asking.file();
+    assert!(first != second);
+    asking.until_served(&second);
+    assert_eq!(asking.end(), [first, second], "one after the other, and nobody was turned away in between");
     assert!(machine.read(own) != before && machine.read("plane/kubeconfig") != admins);
     assert_eq!(pid("mine/kube-apiserver"), apiserver);
     let program = Assets::find(None).unwrap().program("kubectl");

@@ -157,19 +157,18 @@ impl<'a, O: Object> Set<'a, O> {
     {
         let (key, kind) = (self.put_in_place(cache.kind(), &mut wanted)?, || cache.kind().name().into_owned());
         let lists = cache.lists();
-        let known = cache.known(&key);
-        if let Some(known) = &known {
-            let ours = self.owner.meta().uid.as_deref();
-            if known.owner() != ours {
-                return Err(ApplyError::NotOurs { kind: kind(), owner: owner_name(&*known.object().object()), key });
-            }
-        }
-        self.applied.insert((cache.kind().path(), key.clone()));
         let encode = |source| ApplyError::Encode { kind: kind(), key: key.clone(), source };
+        let ours = self.owner.meta().uid.as_deref();
         let asked = fingerprint(&mut wanted).map_err(encode)?;
-        if known.as_ref().is_some_and(|known| known.settled() == Some(asked)) {
+        if cache.is_settled(&key, ours, asked) {
+            self.applied.insert((cache.kind().path(), key));
             return Ok(Applied::Unchanged);
         }
+        let known = cache.known(&key);
+        if let Some(known) = known.as_ref().filter(|known| known.owner() != ours) {
+            return Err(ApplyError::NotOurs { kind: kind(), owner: owner_name(&*known.object().object()), key });
+        }
+        self.applied.insert((cache.kind().path(), key.clone()));
         let mut content = sign(&mut wanted).map_err(encode)?;
         let live = || known.as_ref().map(|known| known.object().object());
         if self.stamps {

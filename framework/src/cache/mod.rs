@@ -300,6 +300,11 @@ impl<K: Object> Cache<K> {
         self.read().known(key).cloned()
     }
 
+    /// Whether an object that this owner controls was found to be as `wanted`, and has not changed since.
+    pub(crate) fn is_settled(&self, key: &Key, owner: Option<&str>, wanted: Fingerprint) -> bool {
+        self.read().known(key).is_some_and(|known| known.owner() == owner && known.settled() == Some(wanted))
+    }
+
     /// Takes note that this object, if it is still what is there, is as `wanted`.
     pub(crate) fn settle(&self, key: &Key, object: &Known<K>, wanted: Fingerprint) {
         self.write(|objects| objects.settle(key, object.object(), wanted));

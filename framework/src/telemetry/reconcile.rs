@@ -114,7 +114,10 @@ impl Reconcile<'_> {
 
     fn end(&mut self, ending: Ending, reason: Option<&'static str>) {
         self.ended = true;
-        self.span.record("outcome", outcome(ending));
+        // No line of the log comes after it: only a trace tells of it, and what is recorded takes time.
+        if super::on() {
+            self.span.record("outcome", outcome(ending));
+        }
         if matches!(ending, Ending::Failed | Ending::Terminal | Ending::TimedOut | Ending::Panicked) {
             self.span.record("otel.status_code", "ERROR");
         }

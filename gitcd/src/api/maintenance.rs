@@ -23,7 +23,11 @@ const SNAPSHOT_PART_BYTES: usize = 64 << 10;
 #[tonic::async_trait]
 impl Maintenance for Backend {
     async fn alarm(&self, request: Request<pb::AlarmRequest>) -> Result<Response<pb::AlarmResponse>, Status> {
-        let alarms = self.alarm_answer(request.into_inner());
+        let request = request.into_inner();
+        if self.store.is_standby() && request.action != pb::alarm_request::AlarmAction::Get as i32 {
+            return Err(status::from_store(Error::Standby));
+        }
+        let alarms = self.alarm_answer(request);
         Ok(Response::new(pb::AlarmResponse { header: Some(self.header(self.store.revision())), alarms }))
     }
 

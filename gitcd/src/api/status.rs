@@ -30,6 +30,8 @@ statuses! {
         bytes; shorten the key, or put what is in it into the value";
     stopped = Unavailable "etcdserver: server stopped";
     no_writer_lease = Unavailable "etcdserver: no leader";
+    standby = Unavailable "gitcd: another server has the writer lease, and this one is its hot standby: it answers reads as of what \
+        was pushed; write to the other one, or wait until it is this one's turn";
     in_doubt = Unavailable "etcdserver: request timed out, possibly due to previous leader failure";
     bad_leader_transferee = FailedPrecondition "etcdserver: bad leader transferee";
     corrupt = DataLoss "etcdserver: corrupt cluster";
@@ -94,6 +96,7 @@ pub(super) fn from_store(error: Error) -> Status {
         Error::LeaseExists => lease_exists(),
         Error::NoSpace => no_space(),
         Error::NoLease => no_writer_lease(),
+        Error::Standby => standby(),
         // It may become visible yet.
         Error::InDoubt => in_doubt(),
         Error::Stopped => stopped(),

@@ -1,6 +1,7 @@
 //! `gitcd init`.
 
 use std::io::IsTerminal as _;
+use std::num::NonZero;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -20,6 +21,10 @@ pub(super) struct Args {
     /// Versions that keys have in the commit of existing history that creates them [default: 1]
     #[arg(long, env = "GITCD_VERSIONS", value_name = "MAP")]
     versions: Option<String>,
+    /// Look at no more than so many commits of existing history; keys that are older came with the first of them
+    /// [default: all commits]
+    #[arg(long, env = "GITCD_DEPTH", value_name = "N")]
+    depth: Option<NonZero<usize>>,
     /// Start anew on a branch that exists: what is in Git stays, revisions start again
     #[arg(long, env = "GITCD_FORCE", value_parser = boolean)]
     force: bool,
@@ -35,7 +40,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let config = branches.branch(&name);
         let start = starts.number("start-revisions", &name)?.unwrap_or(Revision::INITIAL.get()).max(1);
         let version = versions.number("versions", &name)?.unwrap_or(1).max(1);
-        let beginning = Beginning { revision: Revision::new(start), version, force: args.force };
+        let beginning = Beginning { revision: Revision::new(start), version, depth: args.depth, force: args.force };
         let (started, mut told) = (Instant::now(), Told::default());
         let done = recovery::init_with(&config, beginning, &mut |progress| told.tell(progress));
         told.end();

@@ -332,6 +332,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
             member_id: None,
             limits: api::Limits { max_request_bytes: 0, max_txn_ops: 0, quota_backend_bytes: 0 },
             journal_segment_bytes: 32 << 20,
+            prune_expire: None,
             store: store::Limits::default(),
             committer: committer::Settings {
                 flush_interval: pull.interval.map(|_| FLUSH_INTERVAL),

@@ -85,6 +85,10 @@ pub(super) struct Args {
     /// Size of a file of the journal, the unit in which it is trimmed; at most a quarter of --max-journal-bytes
     #[arg(long, env = "GITCD_JOURNAL_SEGMENT_BYTES", default_value_t = 32 << 20, value_name = "BYTES", hide = true)]
     journal_segment_bytes: u64,
+    /// How long objects stay in the repository that nothing leads to, or never to throw them away
+    /// [default: the repository's gc.pruneExpire, which is two weeks unless it is set]
+    #[arg(long, env = "GITCD_GC_PRUNE_EXPIRE", value_parser = prune_expire, value_name = "DURATION")]
+    gc_prune_expire: Option<Duration>,
     /// Superseded values kept in memory; older ones are read back from the journal. Those that it does not have any more stay until
     /// the next compaction, at most one for each key
     #[arg(long, env = "GITCD_MAX_OLD_VALUE_BYTES", default_value_t = 64 << 20, value_name = "BYTES")]
@@ -265,6 +269,15 @@ async fn deposed(servers: &[(String, Server)]) -> (String, String) {
     }
 }
 
+/// `never`, or a duration.
+fn prune_expire(text: &str) -> Result<Duration, String> {
+    if text == "never" {
+        Ok(Duration::MAX)
+    } else {
+        duration::parse(text).map_err(|error| format!("{error}, or never"))
+    }
+}
+
 /// etcd's reading of `--watch-progress-notify-interval`: zero is its default.
 fn progress_interval(interval: Duration) -> Duration {
     if interval.is_zero() { DEFAULT_PROGRESS_INTERVAL } else { interval.max(MIN_PROGRESS_INTERVAL) }
@@ -349,6 +362,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
                 quota_backend_bytes: quota(args.quota_backend_bytes),
             },
             journal_segment_bytes: args.journal_segment_bytes.min(args.max_journal_bytes / 4),
+            prune_expire: args.gc_prune_expire,
             store: store::Limits {
                 old_value_bytes: args.max_old_value_bytes,
                 max_journal_bytes: args.max_journal_bytes.saturating_mul(2),
@@ -376,6 +390,13 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_nothing_leads_to_may_stay_for_ever() {
+        assert_eq!(prune_expire("never"), Ok(Duration::MAX));
+        assert_eq!(prune_expire("336h"), Ok(Duration::from_hours(14 * 24)));
+        assert!(prune_expire("two weeks").unwrap_err().contains("never"));
+    }
 
     #[test]
     fn a_progress_interval_of_zero_is_the_default_and_a_tiny_one_the_least() {

@@ -4,14 +4,13 @@ mod client;
 mod table;
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use serde_json::json;
 
-pub(super) use self::client::{Client, Files};
+pub(super) use self::client::{Client, Tls};
 use super::duration;
 use crate::status::Status;
 
@@ -33,15 +32,8 @@ pub(super) struct Args {
     /// How long a server has to answer
     #[arg(long, env = "GITCD_TIMEOUT", default_value = "10s", value_parser = duration::parse, value_name = "DURATION")]
     timeout: Duration,
-    /// Authorities that a https server's certificate must be from (PEM file)
-    #[arg(long, env = "GITCD_CACERT", value_name = "FILE")]
-    cacert: Option<PathBuf>,
-    /// Certificate to show to the server (PEM file)
-    #[arg(long, env = "GITCD_CERT", requires = "key", value_name = "FILE")]
-    cert: Option<PathBuf>,
-    /// Its key (PEM file)
-    #[arg(long, env = "GITCD_KEY", requires = "cert", value_name = "FILE")]
-    key: Option<PathBuf>,
+    #[command(flatten)]
+    tls: Tls,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -50,8 +42,7 @@ const EXAMPLES: &str = "Examples:
   gitcd status --json | jq '.[].status.branches[].remotes[].lag_commits'";
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let files = Files { authorities: args.cacert.clone(), identity: args.cert.clone().zip(args.key.clone()) };
-    let client = Client::new(&files)?;
+    let client = Client::new(&args.tls)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let asked = args.endpoint.iter().map(|url| ask(&client, url, args.timeout));
     let answers = runtime.block_on(futures::future::join_all(asked));

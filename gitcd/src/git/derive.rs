@@ -4,6 +4,7 @@
 //! ([`changes`]: equal directories are not looked into). Memory holds the id of a tree for each commit, and a record for each key that lives.
 
 use std::collections::HashMap;
+use std::num::NonZero;
 
 use git2::{ObjectType, Odb, Oid, Repository};
 
@@ -36,20 +37,21 @@ pub(super) struct Derived {
 /// Progress is told once for so many commits.
 pub(super) const EVERY: usize = 256;
 
-/// Goes through the history of a data commit. The first commit that has keys gets the revision `first`, and each one after it that changes keys the
-/// next one. A key that comes to be has this `version`.
+/// Goes through the history of a data commit, at most `depth` commits of it. The first of them that has keys gets the revision `first`, and each one
+/// after it that changes keys the next one. A key that comes to be has this `version`.
 ///
 /// # Errors
 /// [`TreeError`] if a commit or a directory cannot be read.
 pub(super) fn derive(
     repository: &Repository,
     head: Oid,
+    depth: Option<NonZero<usize>>,
     first: i64,
     version: i64,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Derived, TreeError> {
     let odb = || repository.odb().map_err(|error| TreeError { oid: head, problem: error.message().to_owned() });
-    let line = line(repository, &odb()?, head, progress)?;
+    let line = line(repository, &odb()?, head, depth.map_or(usize::MAX, NonZero::get), progress)?;
     let mut derived = Derived { revision: first, commits: line.len(), ..Derived::default() };
     let (mut trees, mut before, mut next) = (Trees::new(odb()?), None, first);
     for (at, tree) in line.iter().rev().copied().enumerate() {
@@ -79,16 +81,17 @@ pub(super) fn derive(
     Ok(derived)
 }
 
-/// The trees of a commit and of its first parents, the newest first. A shallow clone may end before they do.
+/// The trees of a commit and of its first parents, the newest first, `depth` at most. A shallow clone may end before they do.
 fn line(
     repository: &Repository,
     odb: &Odb<'_>,
     head: Oid,
+    depth: usize,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Oid>, TreeError> {
     let is_shallow = repository.is_shallow();
     let (mut trees, mut next) = (Vec::new(), Some(head));
-    while let Some(oid) = next {
+    while let Some(oid) = next.filter(|_| trees.len() < depth) {
         let (tree, parent) = commit(odb, oid)?;
         trees.push(tree);
         next = parent.filter(|parent| !is_shallow || odb.exists(*parent));
@@ -170,8 +173,12 @@ mod tests {
         }
 
         fn derived(&self, first: i64) -> Derived {
-            let head = self.head.expect("there is a commit");
-            derive(&self.repository, head, first, 1, &mut |_| ()).expect("all objects are there")
+            self.derived_from(None, first)
+        }
+
+        fn derived_from(&self, depth: Option<usize>, first: i64) -> Derived {
+            let (head, depth) = (self.head.expect("there is a commit"), depth.and_then(NonZero::new));
+            derive(&self.repository, head, depth, first, 1, &mut |_| ()).expect("all objects are there")
         }
     }
 
@@ -225,5 +232,20 @@ mod tests {
         let expected = [("a", record(1, 1, 1)), ("a/b", record(2, 2, 1)), ("their/s", record(3, 3, 1))];
         assert_eq!(found, expected.map(|(key, record)| (key.as_bytes().to_vec(), record)));
         assert_eq!((derived.commits, derived.revision), (3, 3));
+    }
+
+    #[test]
+    fn what_is_older_than_the_depth_came_with_the_first_commit_of_it() {
+        let files = |list: &[(&str, u8)]| list.iter().map(|(path, value)| ((*path).to_owned(), *value)).collect();
+        let mut made = Made::new();
+        made.commit(&files(&[("a", 1)]), &[]);
+        made.commit(&files(&[("a", 1), ("b", 1)]), &[]);
+        made.commit(&files(&[("a", 2), ("b", 1)]), &[]);
+        let derived = made.derived_from(Some(2), 5);
+        assert_eq!((derived.commits, derived.revision), (2, 6));
+        assert_eq!(derived.records[&b"a"[..]], record(5, 6, 2));
+        assert_eq!(derived.records[&b"b"[..]], record(5, 5, 1));
+        let all = made.derived_from(Some(9), 5);
+        assert_eq!((all.commits, all.records), (3, made.derived(5).records));
     }
 }

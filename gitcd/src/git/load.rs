@@ -71,21 +71,8 @@ impl Snapshot {
         let reader = Reader::new(repository, &names.metadata, metadata)?;
         let parents = reader.parents()?;
         let root = reader.entries(b"", reader.commit()?.1)?;
-        let file = |name: &[u8]| match root.find(Entry::File, name) {
-            Some(oid) => reader.blob(name, oid),
-            None => Err(reader.error(name, Problem::Missing)),
-        };
-        let format = file(b"format")?;
-        if format.data() != FORMAT {
-            let found = String::from_utf8_lossy(format.data()).trim_end().into();
-            return Err(reader.error(b"format", Problem::Format(found)));
-        }
-        let mut state =
-            State::parse_numbers(file(b"state")?.data()).map_err(|problem| reader.error(b"state", problem))?;
-        state.leases =
-            State::parse_leases(file(b"leases")?.data()).map_err(|problem| reader.error(b"leases", problem))?;
-        let keys = [Entry::File, Entry::Directory].into_iter().find_map(|kind| Some((kind, root.find(kind, b"keys")?)));
-        let (kind, oid) = keys.ok_or_else(|| reader.error(b"keys", Problem::Missing))?;
+        let state = state(&reader, &root)?;
+        let (kind, oid) = keys(&reader, &root)?;
         let trie = Trie::new(reader.node(&mut b"keys".to_vec(), kind, oid)?)
             .map_err(|problem| reader.error(b"keys", problem))?;
         let local = match root.find(Entry::Directory, b"local") {
@@ -194,6 +181,28 @@ impl Snapshot {
         });
         reader.error(&unknown, Problem::NoKey)
     }
+}
+
+/// Where a branch stands, by the root of its metadata.
+pub(super) fn state(reader: &Reader<'_>, root: &Entries) -> Result<State, LoadError> {
+    let file = |name: &[u8]| match root.find(Entry::File, name) {
+        Some(oid) => reader.blob(name, oid),
+        None => Err(reader.error(name, Problem::Missing)),
+    };
+    let format = file(b"format")?;
+    if format.data() != FORMAT {
+        let found = String::from_utf8_lossy(format.data()).trim_end().into();
+        return Err(reader.error(b"format", Problem::Format(found)));
+    }
+    let mut state = State::parse_numbers(file(b"state")?.data()).map_err(|problem| reader.error(b"state", problem))?;
+    state.leases = State::parse_leases(file(b"leases")?.data()).map_err(|problem| reader.error(b"leases", problem))?;
+    Ok(state)
+}
+
+/// The root of the trie.
+pub(super) fn keys(reader: &Reader<'_>, root: &Entries) -> Result<(Entry, Oid), LoadError> {
+    let found = [Entry::File, Entry::Directory].into_iter().find_map(|kind| Some((kind, root.find(kind, b"keys")?)));
+    found.ok_or_else(|| reader.error(b"keys", Problem::Missing))
 }
 
 pub(super) fn value(

@@ -10,6 +10,7 @@ pub(crate) mod countdown;
 mod delta;
 pub mod derive;
 mod entries;
+pub(crate) mod follow;
 pub mod form;
 pub(crate) mod go;
 pub mod graph;

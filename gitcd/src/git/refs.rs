@@ -222,6 +222,23 @@ impl Refs {
         }
     }
 
+    /// Makes what `name` refers to now survive a power loss: whoever has moved it may have been killed before that. Costs a few syncs at once.
+    ///
+    /// # Errors
+    /// [`RefError::Invalid`] or [`RefError::Io`].
+    pub fn settle(&self, name: &str) -> Result<(), RefError> {
+        let file = self.file(valid(name)?);
+        let packed = self.root.join(packed::FILE);
+        let above = file.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.root));
+        let all: Vec<&Path> = [&file, &packed].into_iter().map(PathBuf::as_path).chain(above).collect();
+        let found: Vec<_> = all.into_iter().filter(|path| path.exists()).collect();
+        match durable::sync_all(&found) {
+            // Git has packed it at this moment, or moved it.
+            Err(error) if error.source.kind() == ErrorKind::NotFound => Ok(durable::sync(&self.root)?),
+            synced => Ok(synced?),
+        }
+    }
+
     /// Removes the lock of `name` if a gitcd that ended in the middle of an update left it;
     /// tells whether there was one. Locks of other programs stay.
     ///

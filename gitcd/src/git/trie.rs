@@ -75,6 +75,13 @@ impl Trie {
         self.root.each(&mut found);
     }
 
+    /// The lines of a node and of all below it, in no useful order.
+    pub(super) fn lines_of(node: &Node) -> Vec<Line> {
+        let mut lines = Vec::with_capacity(node.keys());
+        node.each(&mut |line| lines.push(line.clone()));
+        lines
+    }
+
     /// Adds every changed node to the pack. Gives the root's id and whether it is a leaf.
     pub(super) fn write(&mut self, pack: &mut pack::Writer) -> (Oid, bool) {
         let before = pack.len();

@@ -14,7 +14,7 @@ use crate::metrics::Source;
 use crate::store::alarms::Alarm;
 
 pub(super) fn routes() -> Router<Arc<Source>> {
-    let mut router = Router::new().route("/health", page(health));
+    let mut router = Router::new().route("/health", page(health)).route("/startupz", page(startup));
     for (path, kind, checks) in [("/livez", "livez", LIVE), ("/readyz", "readyz", READY)] {
         router = router.route(path, checked(kind, checks, true));
         for check in checks {
@@ -46,6 +46,15 @@ async fn health(State(source): State<Arc<Source>>, RawQuery(query): RawQuery) ->
     let body = json!({ "health": health, "reason": refused.unwrap_or_default() });
     // etcd leaves it to Go to guess what this is.
     (status, body.to_string()).into_response()
+}
+
+/// Whether those that need it can start: it takes writes, or shows what the one that does has pushed. etcd has no such page.
+async fn startup(State(source): State<Arc<Source>>) -> Response {
+    let store = &source.store;
+    match store.unavailable().filter(|_| !store.is_standby()) {
+        None => "ok\n".into_response(),
+        Some(refused) => access::error(StatusCode::SERVICE_UNAVAILABLE, format!("{refused}\n")),
+    }
 }
 
 /// A check by etcd's name: what is wrong, if anything is.

@@ -162,9 +162,11 @@ impl Segments {
         self.sealed.lock().retain(|sequence, _| *sequence >= first_kept);
         for segment in dropped.values() {
             std::fs::remove_file(&segment.path).map_err(durable::Error::of("delete", &segment.path))?;
-        }
-        if let Some(folder) = dropped.values().next().and_then(|segment| segment.path.parent()) {
-            durable::sync(folder)?;
+            // One after the other: if the power failed between two, a younger one could be gone and an older one still be there, which
+            // looks like a loss.
+            if let Some(folder) = segment.path.parent() {
+                durable::sync(folder)?;
+            }
         }
         Ok(dropped.len())
     }

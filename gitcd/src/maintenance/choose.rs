@@ -18,30 +18,34 @@ pub(super) struct Pack {
     pub(super) name: String,
     /// Its size.
     pub(super) bytes: u64,
+    /// When it was written, or asked for something that was about to be written.
+    pub(super) modified: SystemTime,
 }
 
 /// The packs of a folder that may be joined.
 pub(super) fn ordinary(folder: &Path, now: SystemTime) -> Vec<Pack> {
-    let mut found: HashMap<String, (Option<u64>, bool, bool)> = HashMap::new();
+    // What is settled, whether it has an index, and whether it is set apart.
+    type Found = (Option<(u64, SystemTime)>, bool, bool);
+    let mut found: HashMap<String, Found> = HashMap::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some((stem, extension)) = name.to_str().and_then(|name| name.rsplit_once('.')) else { continue };
         if !stem.starts_with("pack-") {
             continue;
         }
-        let (bytes, has_index, is_apart) = found.entry(stem.to_owned()).or_default();
+        let (settled, has_index, is_apart) = found.entry(stem.to_owned()).or_default();
         match extension {
             "idx" => *has_index = true,
             "pack" => {
                 let Ok(metadata) = entry.metadata() else { continue };
-                let age = metadata.modified().ok().and_then(|at| now.duration_since(at).ok());
-                *bytes = age.filter(|age| *age >= SETTLED).map(|_| metadata.len());
+                let is_settled = |at: &SystemTime| now.duration_since(*at).is_ok_and(|age| age >= SETTLED);
+                *settled = metadata.modified().ok().filter(is_settled).map(|at| (metadata.len(), at));
             }
             other => *is_apart |= SET_APART.contains(&other),
         }
     }
-    let ordinary = found.into_iter().filter_map(|(name, (bytes, has_index, is_apart))| {
-        bytes.filter(|_| has_index && !is_apart).map(|bytes| Pack { name, bytes })
+    let ordinary = found.into_iter().filter_map(|(name, (settled, has_index, is_apart))| {
+        settled.filter(|_| has_index && !is_apart).map(|(bytes, modified)| Pack { name, bytes, modified })
     });
     ordinary.collect()
 }
@@ -71,7 +75,12 @@ mod tests {
     use super::*;
 
     fn packs(sizes: &[u64]) -> Vec<Pack> {
-        sizes.iter().enumerate().map(|(at, bytes)| Pack { name: format!("pack-{at}"), bytes: *bytes }).collect()
+        let modified = SystemTime::UNIX_EPOCH;
+        sizes
+            .iter()
+            .enumerate()
+            .map(|(at, bytes)| Pack { name: format!("pack-{at}"), bytes: *bytes, modified })
+            .collect()
     }
 
     fn joined(sizes: &[u64]) -> Vec<u64> {
@@ -117,7 +126,8 @@ mod tests {
         let now = SystemTime::now();
         assert_eq!(ordinary(folder.path(), now), []);
         let found = ordinary(folder.path(), now + SETTLED + Duration::from_secs(5));
-        assert_eq!(found, [Pack { name: "pack-a".into(), bytes: 5 }]);
+        let modified = folder.path().join("pack-a.pack").metadata().unwrap().modified().unwrap();
+        assert_eq!(found, [Pack { name: "pack-a".into(), bytes: 5, modified }]);
         assert_eq!(ordinary(&folder.path().join("none"), now), []);
     }
 }

@@ -3,12 +3,32 @@
 //! Source: Git's `gitformat-pack`, *pack-\*.idx files*, version 2: a magic number, the version, 256 cumulative counts, then all ids in order.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 const HEAD: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
 const FANOUT_BYTES: usize = 4 * 256;
+
+/// The id of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Id([u8; 20]);
+
+impl Id {
+    pub(super) fn parse(hex: &str) -> Option<Self> {
+        let oid = git2::Oid::from_str(hex).ok().filter(|_| hex.len() == 40)?;
+        oid.as_bytes().try_into().ok().map(Self)
+    }
+
+    pub(super) fn hex(&self) -> String {
+        self.0.iter().fold(String::with_capacity(40), |text, byte| text + &format!("{byte:02x}"))
+    }
+
+    pub(super) fn first(&self) -> u8 {
+        self.0[0]
+    }
+}
 
 /// The ids of an index, in order.
 struct Ids {
@@ -28,28 +48,41 @@ impl Ids {
         Ok(Self { file, left: u32::from_be_bytes(*count) })
     }
 
-    fn next(&mut self) -> io::Result<Option<[u8; 20]>> {
+    fn next(&mut self) -> io::Result<Option<Id>> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
         let mut id = [0; 20];
         self.file.read_exact(&mut id)?;
         self.left = left;
-        Ok(Some(id))
+        Ok(Some(Id(id)))
     }
 }
 
-/// Whether every object of one pack is in another one. Reads both indexes once.
+/// The ids of an index, in order.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn ids(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Id>>> {
+    let mut ids = Ids::open(path)?;
+    Ok(std::iter::from_fn(move || ids.next().transpose()))
+}
+
+/// Whether every object of one pack is in another one, but for some. Reads both indexes once. Without another one, whether there are no others.
 ///
 /// # Errors
 /// One of them cannot be read.
-pub(super) fn has_all(whole: &Path, part: &Path) -> io::Result<bool> {
-    let (mut whole, mut part) = (Ids::open(whole)?, Ids::open(part)?);
-    let mut there = whole.next()?;
+pub(super) fn has_all(whole: Option<&Path>, part: &Path, but: &BTreeSet<Id>) -> io::Result<bool> {
+    let (mut whole, mut part) = (whole.map(Ids::open).transpose()?, Ids::open(part)?);
+    let mut next = || whole.as_mut().map_or(Ok(None), Ids::next);
+    let mut there = next()?;
     while let Some(wanted) = part.next()? {
+        if but.contains(&wanted) {
+            continue;
+        }
         loop {
             match there.map(|there| there.cmp(&wanted)) {
                 None | Some(Ordering::Greater) => return Ok(false),
                 Some(Ordering::Equal) => break,
-                Some(Ordering::Less) => there = whole.next()?,
+                Some(Ordering::Less) => there = next()?,
             }
         }
     }
@@ -81,11 +114,17 @@ mod tests {
         ) {
             let folder = tempfile::tempdir().unwrap();
             let (whole, part) = (folder.path().join("whole"), folder.path().join("part"));
+            let none = BTreeSet::new();
             index(&whole, &one);
             index(&part, &other);
-            prop_assert_eq!(has_all(&whole, &part).unwrap(), other.is_subset(&one));
+            prop_assert_eq!(has_all(Some(&whole), &part, &none).unwrap(), other.is_subset(&one));
+            let lacking: BTreeSet<Id> = other.difference(&one).map(|id| Id(*id)).collect();
+            prop_assert!(has_all(Some(&whole), &part, &lacking).unwrap());
+            prop_assert_eq!(has_all(None, &part, &lacking).unwrap(), other.is_disjoint(&one));
+            let found: Vec<_> = ids(&part).unwrap().map(Result::unwrap).collect();
+            prop_assert_eq!(found, other.iter().map(|id| Id(*id)).collect::<Vec<_>>());
             index(&whole, &one.union(&other).copied().collect());
-            prop_assert!(has_all(&whole, &part).unwrap());
+            prop_assert!(has_all(Some(&whole), &part, &none).unwrap());
         }
     }
 
@@ -95,7 +134,7 @@ mod tests {
         let path = folder.path().join("pack.idx");
         for content in [&b""[..], b"short", &[0; 2000]] {
             std::fs::write(&path, content).unwrap();
-            assert!(has_all(&path, &path).is_err());
+            assert!(has_all(Some(&path), &path, &BTreeSet::new()).is_err());
         }
     }
 }

@@ -3,6 +3,7 @@
 //! `git pack-objects` writes it into a folder of its own, looking for deltas among all objects. It gets its place when it is durable and
 //! each object of the others is in it; then these go. A crash at any point leaves copies, never a gap.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -13,7 +14,7 @@ use tokio::process::Command;
 use tokio::sync::watch;
 
 use super::choose::Pack;
-use super::index;
+use super::index::{self, Id};
 use crate::durable;
 use crate::program::{Program, Running, complaint};
 
@@ -22,7 +23,7 @@ const NICE: i32 = 10;
 /// One that takes so long hangs.
 const LIMIT: Duration = Duration::from_hours(6);
 /// What bounds the processor and the memory that it takes.
-const BOUNDS: [&str; 10] = [
+pub(super) const BOUNDS: [&str; 10] = [
     "-c",
     "pack.threads=1",
     "-c",
@@ -53,6 +54,15 @@ pub(super) enum JoinError {
     Read(#[source] io::Error),
     #[error("the new pack lacks objects of {0}")]
     Lacks(String),
+    #[error("somebody refers again to what nothing had led to")]
+    Moved,
+}
+
+impl JoinError {
+    /// `git` told something else than ids.
+    pub(super) fn listed() -> Self {
+        Self::Read(io::Error::other("git lists something that is no object id"))
+    }
 }
 
 /// Where a repository is kept in order.
@@ -77,9 +87,13 @@ impl Place {
     pub(super) fn clear(&self) -> Result<(), durable::Error> {
         let drafts = self.drafts();
         durable::make_folder(&drafts)?;
-        for entry in std::fs::read_dir(&drafts).map_err(durable::Error::of("read", &drafts))?.flatten() {
-            let path = entry.path();
-            std::fs::remove_file(&path).map_err(durable::Error::of("remove", &path))?;
+        for folder in [&drafts, &self.draft] {
+            for entry in std::fs::read_dir(folder).map_err(durable::Error::of("read", folder))?.flatten() {
+                let path = entry.path();
+                if !path.is_dir() {
+                    std::fs::remove_file(&path).map_err(durable::Error::of("remove", &path))?;
+                }
+            }
         }
         Ok(())
     }
@@ -94,23 +108,36 @@ pub(super) async fn join(
 ) -> Result<(), JoinError> {
     place.clear()?;
     let names = packs.iter().flat_map(|pack| [&pack.name, ".pack\n"]).collect::<String>();
+    let name = make_pack(git, place, &["--stdin-packs"], names.into_bytes(), stopped).await?;
+    let (place, packs) = (place.clone(), packs.to_vec());
+    let published = tokio::task::spawn_blocking(move || publish(&place, &packs, Some(&name), &BTreeSet::new()));
+    published.await.expect("publishing a pack does not panic")
+}
+
+/// Drafts one pack of what `input` tells, and returns its name.
+pub(super) async fn make_pack(
+    git: &Program,
+    place: &Place,
+    how: &[&str],
+    input: Vec<u8>,
+    stopped: &watch::Receiver<bool>,
+) -> Result<String, JoinError> {
     let base = place.drafts().join("pack");
     let base = base.to_str().ok_or_else(|| JoinError::Run(io::Error::other("the repository's path is not UTF-8")))?;
-    let words = ["pack-objects", "--stdin-packs", "--delta-base-offset", "--non-empty", "-q", base];
+    let words = [&["pack-objects", "--delta-base-offset", "--non-empty", "-q"], how, &[base]].concat();
     let mut command = git.command(&[&BOUNDS[..], &words].concat());
     // So that what it has not finished when it is killed is not among the packs.
     command.env("GIT_OBJECT_DIRECTORY", &place.draft);
     command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", place.repository.join("objects"));
-    let said = run(command, place, "pack-objects", names.into_bytes(), stopped).await?;
-    let (place, packs, name) = (place.clone(), packs.to_vec(), format!("pack-{}", said.trim()));
-    let published = tokio::task::spawn_blocking(move || publish(&place, &packs, &name));
-    published.await.expect("publishing a pack does not panic")
+    let said = run(command, place, "pack-objects", input, stopped).await?;
+    Ok(format!("pack-{}", said.trim()))
 }
 
-/// Writes down what commits follow which, for those who read the history.
+/// Writes down what commits follow which, for those who read the history: what is new, or `all` of it.
 pub(super) async fn write_commit_graph(
     git: &Program,
     place: &Place,
+    all: bool,
     stopped: &watch::Receiver<bool>,
 ) -> Result<(), JoinError> {
     let lock = place.repository.join("objects/info/commit-graphs/commit-graph-chain.lock");
@@ -119,18 +146,20 @@ pub(super) async fn write_commit_graph(
         // Of one that was killed. With it nobody could write one any more.
         remove(&lock);
     }
-    let words = ["commit-graph", "write", "--reachable", "--split", "--no-progress"];
+    let split = if all { "--split=replace" } else { "--split" };
+    let words = ["commit-graph", "write", "--reachable", split, "--no-progress"];
     let command = git.command(&[&BOUNDS[..], &words].concat());
     run(command, place, "commit-graph", Vec::new(), stopped).await.map(drop)
 }
 
-/// Puts a drafted pack into its place, and removes those that it was made of.
-fn publish(place: &Place, packs: &[Pack], name: &str) -> Result<(), JoinError> {
+/// Puts a drafted pack into its place, and removes those that it was made of; it has all that they have, `but` for some. None is drafted if
+/// nothing else is in them.
+pub(super) fn publish(place: &Place, packs: &[Pack], name: Option<&str>, but: &BTreeSet<Id>) -> Result<(), JoinError> {
     let (draft, folder) = (&place.drafts(), place.packs());
-    let index = draft.join(format!("{name}.idx"));
+    let index = name.map(|name| draft.join(format!("{name}.idx")));
     for pack in packs {
         let part = folder.join(format!("{}.idx", pack.name));
-        if !index::has_all(&index, &part).map_err(JoinError::Read)? {
+        if !index::has_all(index.as_deref(), &part, but).map_err(JoinError::Read)? {
             return Err(JoinError::Lacks(pack.name.clone()));
         }
     }
@@ -142,14 +171,18 @@ fn publish(place: &Place, packs: &[Pack], name: &str) -> Result<(), JoinError> {
     // The index last: who sees it finds the rest.
     files.sort_by_key(|path| path.extension().is_some_and(|extension| extension == "idx"));
     durable::sync_all(&files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
-    for file in files.iter().filter(|file| file.file_stem().is_some_and(|stem| stem == name)) {
+    for file in files.iter().filter(|file| name.is_some_and(|name| file.file_stem().is_some_and(|stem| stem == name))) {
         let to = folder.join(file.file_name().unwrap_or_default());
         std::fs::rename(file, &to).map_err(durable::Error::of("rename", file))?;
     }
     durable::sync(&folder)?;
     // It names packs that go now. Without it Git looks into each.
-    remove(&folder.join("multi-pack-index"));
-    for pack in packs.iter().filter(|pack| pack.name != name) {
+    if folder.join("multi-pack-index").exists() {
+        remove(&folder.join("multi-pack-index"));
+        // Not after them: it would be damaged.
+        durable::sync(&folder)?;
+    }
+    for pack in packs.iter().filter(|pack| Some(pack.name.as_str()) != name) {
         // The index first: nobody begins to use a pack without one.
         for extension in ["idx", "pack", "rev", "bitmap"] {
             remove(&folder.join(format!("{}.{extension}", pack.name)));
@@ -168,7 +201,7 @@ fn remove(path: &Path) {
 }
 
 /// Runs `git` after everybody else, and returns what it said. If it is stopped it has time to remove what it has not finished.
-async fn run(
+pub(super) async fn run(
     mut started: Command,
     place: &Place,
     command: &'static str,

@@ -47,7 +47,7 @@ fn count(folder: &Path) -> usize {
 }
 
 async fn round(folder: &Path, all: bool) -> Maintenance {
-    let maintenance = Maintenance::new(folder.to_owned());
+    let maintenance = Maintenance::new(folder.to_owned(), None);
     let (_going_on, stopped) = watch::channel(false);
     maintenance.round(all, &stopped).await;
     maintenance
@@ -161,7 +161,7 @@ async fn what_is_stopped_leaves_nothing_and_what_was_killed_is_cleared_away() {
     let drafts = folder.path().join("gitcd-maintenance/objects/pack");
     std::fs::create_dir_all(&drafts).unwrap();
     std::fs::write(drafts.join("tmp_pack_left"), "by one that was killed").unwrap();
-    let maintenance = Maintenance::new(folder.path().to_owned());
+    let maintenance = Maintenance::new(folder.path().to_owned(), None);
     let (stop, stopped) = watch::channel(true);
     maintenance.run(stopped.clone()).await;
     assert_eq!(std::fs::read_dir(&drafts).unwrap().count(), 0);

@@ -95,6 +95,8 @@ impl Source {
         out.gauge("gitcd_pack_files", "Packs in the repository", packs)?;
         out.gauge("gitcd_pack_files_bytes", "Size of the packs in the repository and their indices", bytes)?;
         let upkeep = &self.maintenance;
+        let pruned = load(&upkeep.pruned);
+        out.counter("gitcd_pruned_objects", "Objects thrown away that nothing had led to for long", pruned)?;
         out.counter("gitcd_pack_joins", "How often packs were joined in the background", load(&upkeep.joins))?;
         out.counter("gitcd_pack_join_failures", "How often that failed", load(&upkeep.failures))?;
         let help = "Time that it took in all, of a process that comes after all others";

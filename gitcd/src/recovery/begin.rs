@@ -1,5 +1,6 @@
 //! A new branch.
 
+use std::num::NonZero;
 use std::sync::Arc;
 
 use super::{OpenError, StateLock, first_snapshot, git_dir, set_aside, start_journal, state_folder};
@@ -19,6 +20,8 @@ pub struct Beginning {
     pub revision: Revision,
     /// The version that adopted keys have.
     pub version: i64,
+    /// How many commits of existing history to look at, from the newest on; `None`: all. What is older came with the first of them.
+    pub depth: Option<NonZero<usize>>,
     /// Make it anew even if it exists: the history in Git stays, revisions start again.
     pub force: bool,
 }
@@ -84,8 +87,10 @@ pub fn init_with(
         let lock = StateLock::take(config)?;
         let refs = Refs::open(&git_dir(&config.repository))?;
         // Of one that was killed.
-        refs.release(&config.data_reference)?;
-        refs.release(&config.metadata_reference)?;
+        for name in [&config.data_reference, &config.metadata_reference] {
+            refs.release(name)?;
+            refs.settle(name)?;
+        }
         let data = refs.read(&config.data_reference)?;
         let metadata = refs.read(&config.metadata_reference)?;
         let is_of_go = metadata.is_some_and(|metadata| go::is_metadata(&repository, metadata).unwrap_or(false));
@@ -122,8 +127,8 @@ fn adopt(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Branch, Initialized), OpenError> {
     let check = |relative: &[u8], value: &[u8]| admit(relative, value, None, || None).map(|_| ());
-    let Beginning { version, force: anew, .. } = beginning;
-    let takeover = Takeover { state, version, anew, check: &check, progress };
+    let Beginning { version, depth, force: anew, .. } = beginning;
+    let takeover = Takeover { state, version, depth, anew, check: &check, progress };
     let (branch, commits) = Branch::adopt(config.clone(), takeover).map_err(Box::new)?;
     let done = Initialized::Adopted { keys: branch.keys(), commits, revision: branch.state().revision };
     Ok((branch, done))

@@ -16,6 +16,9 @@ pub struct StateLock {
     folder: PathBuf,
 }
 
+/// The folder of a branch's local state and those above, up to the repository.
+const FOLDERS: usize = 3;
+
 impl StateLock {
     /// Takes the lock.
     ///
@@ -30,6 +33,9 @@ impl StateLock {
         let of_reference = |name: &str| locks.join(file_name(name));
         let paths =
             [folder.join("lock"), of_reference(&config.data_reference), of_reference(&config.metadata_reference)];
+        // Whoever made these folders may have been killed before they were durable, and what is in them would be lost with them.
+        let folders = folder.ancestors().take(FOLDERS).collect::<Vec<_>>();
+        durable::sync_all(&folders)?;
         let files = paths.iter().map(|path| lock_file(config, path)).collect::<Result<_, _>>()?;
         Ok(Self { _files: files, folder })
     }

@@ -84,7 +84,11 @@ impl Reporter {
         Branch {
             name: config.name.clone(),
             reference: config.data_reference.clone(),
-            role: self.lease.as_deref().map_or("writer", Lease::role).into(),
+            role: match self.lease.as_deref() {
+                Some(lease) => lease.role().into(),
+                None if store.is_standby() => "standby".into(),
+                None => "writer".into(),
+            },
             lease: self.lease(),
             revision: revision.get(),
             committed_revision: committed.get(),

@@ -30,6 +30,9 @@ pub enum Error {
     /// This server does not have the writer lease at the moment, or not any more.
     #[error("this server does not have the writer lease")]
     NoLease,
+    /// This server waits for the writer lease, and shows what another one writes.
+    #[error("this server is a hot standby: another one has the writer lease")]
+    Standby,
     /// The writer lease ended while the write was made: it is durable here, but nobody sees it, unless the lease is got back.
     #[error("the writer lease ended before the write could be acknowledged")]
     InDoubt,

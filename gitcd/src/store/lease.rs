@@ -1,9 +1,11 @@
 //! Leases: keys that go when nobody says any more that they should stay.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+
+use super::revision::Revision;
 
 /// The longest time to live that etcd grants, in seconds.
 pub const MAX_TTL: i64 = 9_000_000_000;
@@ -38,6 +40,8 @@ pub struct Report {
 pub struct Leases {
     by_id: HashMap<i64, Lease>,
     by_deadline: BTreeSet<(Instant, i64)>,
+    /// Those that ended, by the revision that took their keys: keys of before that are still to be committed with them.
+    ended: Vec<(Revision, i64, i64)>,
 }
 
 impl Leases {
@@ -57,6 +61,13 @@ impl Leases {
     pub fn remove(&mut self, id: i64) -> Option<Lease> {
         let lease = self.by_id.remove(&id)?;
         self.by_deadline.remove(&(lease.deadline, id));
+        Some(lease)
+    }
+
+    /// Takes a lease out that ends at a revision.
+    pub fn end(&mut self, id: i64, at: Revision) -> Option<Lease> {
+        let lease = self.remove(id)?;
+        self.ended.push((at, id, lease.ttl));
         Some(lease)
     }
 
@@ -115,6 +126,16 @@ impl Leases {
     }
 }
 
+impl Leases {
+    /// All leases that keys may have as of a revision, by id; those that are younger may be among them. Nothing before it is asked for any more.
+    pub fn list_at(&mut self, revision: Revision) -> Vec<(i64, i64)> {
+        self.ended.retain(|(at, ..)| *at > revision);
+        let mut all: BTreeMap<i64, i64> = self.ended.iter().map(|(_, id, ttl)| (*id, *ttl)).collect();
+        all.extend(self.by_id.iter().map(|(id, lease)| (*id, lease.ttl)));
+        all.into_iter().collect()
+    }
+}
+
 fn lifetime(ttl: i64) -> Duration {
     Duration::from_secs(ttl.clamp(0, MAX_TTL) as u64)
 }
@@ -166,5 +187,20 @@ mod tests {
         assert!(leases.find(1).unwrap().keys.is_empty());
         assert!(leases.remove(2).unwrap().keys.contains(&key));
         assert!(leases.remove(2).is_none());
+    }
+
+    #[test]
+    fn a_lease_that_has_ended_is_listed_for_keys_of_before() {
+        let mut leases = Leases::default();
+        leases.grant(1, 10, Instant::now());
+        leases.grant(2, 20, Instant::now());
+        leases.end(1, Revision::new(7)).unwrap();
+        assert_eq!(leases.list(), [(2, 20)]);
+        assert_eq!(leases.list_at(Revision::new(6)), [(1, 10), (2, 20)]);
+        leases.grant(1, 30, Instant::now());
+        assert_eq!(leases.list_at(Revision::new(6)), [(1, 30), (2, 20)], "there is a new one of that name");
+        leases.end(1, Revision::new(9)).unwrap();
+        assert_eq!(leases.list_at(Revision::new(8)), [(1, 30), (2, 20)]);
+        assert_eq!(leases.list_at(Revision::new(9)), [(2, 20)]);
     }
 }

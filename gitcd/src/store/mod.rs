@@ -17,6 +17,7 @@ mod progress;
 pub mod query;
 pub(crate) mod ranges;
 pub mod revision;
+pub(crate) mod standby;
 pub mod txn;
 pub mod version;
 mod writer;
@@ -36,6 +37,7 @@ use self::log::Entry;
 use self::progress::Progress;
 use self::query::{Found, Range, View};
 use self::revision::Revision;
+use self::standby::Standby;
 use self::txn::{Done, Op};
 use self::version::Version;
 use crate::fence::Gate;
@@ -63,6 +65,8 @@ pub struct Store {
     poisoned: Mutex<Option<String>>,
     /// Closed while this server may not acknowledge anything; none if nobody else can be the writer.
     gate: OnceLock<Arc<Gate>>,
+    /// It shows what another server writes, and takes nothing.
+    standby: Option<Standby>,
     lease_granted: tokio::sync::Notify,
     alarms: Alarms,
     /// Rung when writes work again after there was no room for one.
@@ -92,6 +96,18 @@ pub struct Start {
     pub merges: Vec<merge::Merge>,
 }
 
+/// What a store is made of.
+struct Parts {
+    index: Index,
+    leases: Leases,
+    segments: Arc<Segments>,
+    max_journal_bytes: u64,
+    commands: mpsc::Sender<writer::Command>,
+    progress: Progress,
+    alarms: Alarms,
+    standby: Option<Standby>,
+}
+
 impl Store {
     /// Starts the writer thread.
     ///
@@ -115,25 +131,35 @@ impl Store {
             }
             leases.attach(&version.key, 0, version.lease);
         }
-        let store = Arc::new(Self {
+        let progress = Progress::new(committed, merges);
+        let max_journal_bytes = limits.max_journal_bytes;
+        let parts = Parts { index, leases, segments, max_journal_bytes, commands, progress, alarms, standby: None };
+        let store = Self::build(parts);
+        (writer::Writer::new(store, journal, limits, superseded), inbox)
+    }
+
+    fn build(parts: Parts) -> Arc<Self> {
+        let Parts { index, leases, segments, max_journal_bytes, commands, progress, alarms, standby } = parts;
+        let store = Self {
             durable: AtomicI64::new(index.revision().get()),
             hub: Arc::new(Hub::default()),
             index: RwLock::new(index),
             leases: Mutex::new(leases),
             segments,
-            max_journal_bytes: limits.max_journal_bytes,
+            max_journal_bytes,
             commands,
-            progress: Mutex::new(Progress::new(committed, merges)),
+            progress: Mutex::new(progress),
             published: Condvar::new(),
             poisoned: Mutex::new(None),
             gate: OnceLock::new(),
+            standby,
             lease_granted: tokio::sync::Notify::new(),
             alarms,
             room: tokio::sync::Notify::new(),
             counters: Counters::default(),
-        });
+        };
         store.measure(store.index.read().size());
-        (writer::Writer::new(store, journal, limits, superseded), inbox)
+        Arc::new(store)
     }
 
     /// The newest revision that is durable, which all reads, headers and watches go by.
@@ -182,13 +208,16 @@ impl Store {
     /// the writer; costs a walk over the range.
     ///
     /// # Errors
-    /// [`Error::Future`], [`Error::Compacted`], [`Error::ValueLost`].
+    /// [`Error::Future`], [`Error::Compacted`], [`Error::ValueLost`]; [`Error::Standby`] for the key that tells whether a store is well.
     pub fn range(&self, range: &Range) -> Result<Found, Error> {
         let started = Instant::now();
         self.counters.ranges.fetch_add(1, Ordering::Relaxed);
         let found = {
             let index = self.index.read();
             let current = self.revision();
+            if self.standby.as_ref().is_some_and(|standby| standby.refuses(range)) {
+                return Err(Error::Standby);
+            }
             let checked = range.check(current, index.compacted());
             checked.and_then(|()| range.answer(View { index: &index, at: current, segments: &self.segments }))
         };
@@ -264,9 +293,14 @@ impl Store {
         self.send(|reply| writer::Command::Leases { reply }).await
     }
 
-    /// All leases as the writer has them, for commits and metrics: one that is being granted or revoked may be there or not.
+    /// All leases as the writer has them, for snapshots and metrics: one that is being granted or revoked may be there or not.
     pub(crate) fn leases(&self) -> Vec<(i64, i64)> {
         self.leases.lock().list()
+    }
+
+    /// All leases that keys may have as of a revision, and younger ones, for the commit of that.
+    pub(crate) fn leases_at(&self, revision: Revision) -> Vec<(i64, i64)> {
+        self.leases.lock().list_at(revision)
     }
 
     /// Copies log entries from `first` on, durable ones only, at most `limit`.
@@ -321,6 +355,9 @@ impl Store {
 
     /// The same, as far as it is this server's own doing.
     pub fn refused(&self) -> Option<Error> {
+        if self.is_standby() {
+            return Some(Error::Standby);
+        }
         if let Some(reason) = self.poisoned() {
             return Some(Error::Poisoned(reason));
         }
@@ -359,6 +396,9 @@ impl Store {
     }
 
     async fn send<T>(&self, command: impl FnOnce(writer::Reply<T>) -> writer::Command) -> Result<T, Error> {
+        if self.is_standby() {
+            return Err(Error::Standby);
+        }
         let (reply, answer) = writer::Reply::channel();
         self.commands.send(command(reply)).await.map_err(|_| Error::Stopped)?;
         answer.await.map_err(|_| Error::Stopped)?

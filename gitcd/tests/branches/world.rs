@@ -63,7 +63,8 @@ impl Branch {
             committer_name: name.into(),
             committer_email: format!("{name}@localhost"),
         };
-        recovery::init(&branch, Beginning { revision: Revision::INITIAL, version: 1, force: false }).unwrap();
+        recovery::init(&branch, Beginning { revision: Revision::INITIAL, version: 1, depth: None, force: false })
+            .unwrap();
         let config = Config {
             branch,
             listen: vec![Listen { flag: "listen-urls", address: free_address(), tls: false }],
@@ -74,6 +75,7 @@ impl Branch {
             member_id: None,
             limits: api::Limits { max_request_bytes: 1 << 20, max_txn_ops: 128, quota_backend_bytes: 0 },
             journal_segment_bytes: 1 << 20,
+            prune_expire: None,
             store: store::Limits::default(),
             committer: committer::Settings::default(),
             progress_interval: Duration::from_mins(10),

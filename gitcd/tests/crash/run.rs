@@ -57,10 +57,16 @@ impl Run {
         }
     }
 
+    #[allow(dead_code, reason = "the test of losses of power does that")]
+    /// The server, to be killed and started again by the caller.
+    pub(crate) fn server(&mut self) -> &mut Server {
+        &mut self.server
+    }
+
     /// Lets all clients work, and kills the server at some moment.
     pub(crate) async fn load_and_kill(&mut self) {
         let clients = self.load().await;
-        let moment = self.random.random_range(50..1500);
+        let moment = self.random.random_range(20..700);
         tokio::time::sleep(Duration::from_millis(moment)).await;
         self.server.kill();
         self.gather(clients).await;
@@ -118,7 +124,9 @@ impl Run {
         self.check_leases(&channel).await;
         self.check_followers(&channel, end).await;
         if self.server.kind() == Kind::Gitcd {
-            self.server.repository().fsck();
+            let repository = self.server.repository();
+            repository.fsck();
+            repository.verify();
         }
     }
 
@@ -157,7 +165,8 @@ impl Run {
         assert!(files.is_empty(), "more in the tree than in the store: {:?}", files.keys());
     }
 
-    async fn load(&mut self) -> Clients {
+    /// Lets all clients work, until the server is gone.
+    pub(crate) async fn load(&mut self) -> Clients {
         let channel = self.server.channel().await;
         let mut clients = Clients::default();
         for _ in 0..WRITERS {
@@ -175,7 +184,8 @@ impl Run {
         clients
     }
 
-    async fn gather(&mut self, clients: Clients) {
+    /// Waits for all clients of a server that is gone.
+    pub(crate) async fn gather(&mut self, clients: Clients) {
         clients.others.join_all().await;
         self.followers = clients.followers.join_all().await;
         self.followers.sort_by_key(|follower| follower.prefix);
@@ -277,8 +287,9 @@ impl fmt::Display for Run {
     }
 }
 
+/// All clients, at work.
 #[derive(Default)]
-struct Clients {
+pub(crate) struct Clients {
     others: JoinSet<()>,
     followers: JoinSet<Follower>,
 }

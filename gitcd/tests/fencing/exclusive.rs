@@ -1,8 +1,8 @@
-//! Two servers take turns, in all the ways that there are; clients write to both all the time.
+//! Two servers take turns, in all the ways that there are; clients write to both all the time. One of them is a hot standby while it waits.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gitcd::proto::etcdserverpb::kv_client::KvClient;
@@ -31,6 +31,20 @@ struct Load {
     acknowledged: Mutex<Vec<Acknowledged>>,
     next: AtomicUsize,
     is_over: AtomicBool,
+    /// The newest revision that each has told of.
+    revisions: [AtomicI64; 2],
+}
+
+impl Load {
+    /// Whatever a server is at the moment, its revisions never go back.
+    async fn look(&self, by: usize, client: &mut KvClient<tonic::transport::Channel>) {
+        let before = self.revisions[by].load(Ordering::SeqCst);
+        let looked = tokio::time::timeout(LEASE * 4, client.range(get(&key("k0")))).await;
+        let Ok(Ok(answer)) = looked else { return };
+        let told = answer.into_inner().header.expect("an answer has a header").revision;
+        assert!(told >= before, "{by} has told of {before}, and now of {told}");
+        self.revisions[by].fetch_max(told, Ordering::SeqCst);
+    }
 }
 
 const CLIENTS: usize = 2;
@@ -44,12 +58,17 @@ async fn write(load: Arc<Load>, by: usize, address: SocketAddr) {
             continue;
         };
         let mut client = KvClient::new(channel);
+        load.look(by, &mut client).await;
         while !load.is_over.load(Ordering::Relaxed) {
             let name = format!("k{}", load.next.fetch_add(1, Ordering::Relaxed));
             // Who waits for ever at a stopped machine counts nothing.
             let put = tokio::time::timeout(LEASE * 4, client.put(put(&key(&name), &object(&name, "{}"))));
             match put.await {
-                Ok(Ok(_)) => load.acknowledged.lock().push(Acknowledged { at: Instant::now(), by, name }),
+                Ok(Ok(answer)) => {
+                    load.acknowledged.lock().push(Acknowledged { at: Instant::now(), by, name });
+                    let told = answer.into_inner().header.expect("an answer has a header").revision;
+                    load.revisions[by].fetch_max(told, Ordering::SeqCst);
+                }
                 _ => break,
             }
             tokio::time::sleep(Duration::from_millis(15)).await;
@@ -108,10 +127,9 @@ async fn an_old_writer_acknowledges_nothing_after_the_first_acknowledgement_of_t
     println!("GITCD_FENCING_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
     let upstream = Upstream::new();
-    let lease = ["--writer-lease=3s"];
-    let mut first = Node::first(&upstream, &lease);
+    let mut first = Node::first(&upstream, &["--writer-lease=3s"]);
     first.serves().await;
-    let mut nodes = [first, Node::fresh(&upstream, &lease)];
+    let mut nodes = [first, Node::fresh(&upstream, &["--writer-lease=3s", "--hot-standby"])];
     let load = Arc::new(Load::default());
     let mut clients = JoinSet::new();
     for (by, node) in nodes.iter().enumerate() {
@@ -126,7 +144,9 @@ async fn an_old_writer_acknowledges_nothing_after_the_first_acknowledgement_of_t
         trouble(kind, &mut nodes, turn % 2, &load).await;
     }
     load.is_over.store(true, Ordering::Relaxed);
-    while clients.join_next().await.is_some() {}
+    while let Some(ended) = clients.join_next().await {
+        ended.expect("a client finds nothing wrong");
+    }
 
     let mut all = load.acknowledged.lock().clone();
     all.sort_by_key(|one| one.at);

@@ -10,4 +10,5 @@ mod host;
 mod merged;
 mod node;
 mod refuse;
+mod standby;
 mod turns;

@@ -49,6 +49,7 @@ fn config(repository: &std::path::Path) -> Config {
         member_id: None,
         limits: Limits::default(),
         journal_segment_bytes: 1 << 20,
+        prune_expire: None,
         store: store::Limits::default(),
         committer: committer::Settings::default(),
         progress_interval: Duration::from_hours(1),
@@ -71,7 +72,7 @@ async fn requests_make_no_spans_unless_somebody_asks_for_traces() {
 
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let config = config(&folder.path().join("repo.git"));
-    let beginning = Beginning { revision: Revision::INITIAL, version: 1, force: false };
+    let beginning = Beginning { revision: Revision::INITIAL, version: 1, depth: None, force: false };
     recovery::init(&config.branch, beginning).expect("the branch is new");
     let server = Server::start(config).await.expect("the branch is there");
     let url = format!("http://{}", server.addresses()[0]);

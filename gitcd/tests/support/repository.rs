@@ -97,6 +97,14 @@ impl Repository {
         );
     }
 
+    /// `gitcd verify`, which must find nothing to complain about.
+    pub(crate) fn verify(&self) {
+        let repository = format!("--repo={}", self.path.display());
+        let words = [env!("CARGO_BIN_EXE_gitcd"), "verify", &repository, "--key-prefixes=default=/registry"];
+        let output = Command::new(words[0]).args(&words[1..]).output().expect("the program has been built");
+        assert!(output.status.success(), "{words:?}: {output:?}");
+    }
+
     /// The id that a reference points to.
     pub(crate) fn reference(&self, name: &str) -> String {
         self.git(&["rev-parse", "--verify", name]).trim().to_owned()

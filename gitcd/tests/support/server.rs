@@ -214,6 +214,12 @@ impl Server {
         &self.folder
     }
 
+    /// Says where the state is by now, of a server that does not run.
+    pub(crate) fn move_to(&mut self, folder: &Path) {
+        assert!(self.child.is_none(), "the state of a server that runs stays where it is");
+        folder.clone_into(&mut self.folder);
+    }
+
     /// gitcd's repository, which holds all of its state.
     pub(crate) fn repository(&self) -> Repository {
         Repository::at(&self.folder.join("repo.git"))

@@ -32,7 +32,7 @@ async fn serve(world: &World, folder: &Path, port: u16) -> Server {
         ..Branches::default()
     };
     let branch = branches.branch(gitcd::config::DEFAULT_NAME);
-    recovery::init(&branch, Beginning { revision: Revision::INITIAL, version: 1, force: false }).unwrap();
+    recovery::init(&branch, Beginning { revision: Revision::INITIAL, version: 1, depth: None, force: false }).unwrap();
     for (name, value) in world.secret("a-cert-kubernetes").await {
         std::fs::write(folder.join(name), value).unwrap();
     }
@@ -65,6 +65,7 @@ async fn serve(world: &World, folder: &Path, port: u16) -> Server {
         member_id: None,
         limits: gitcd::api::Limits::default(),
         journal_segment_bytes: 32 << 20,
+        prune_expire: None,
         store: gitcd::store::Limits::default(),
         committer: gitcd::committer::Settings::default(),
         progress_interval: Duration::from_mins(10),

@@ -53,8 +53,8 @@ async fn a_cluster_of_heavens_shares_certificates_under_the_published_names() {
     assert_eq!(owners(&deployment), ["kube-scheduler"]);
 
     // A second pass, and one of a manager that has just begun, write nothing.
+    let before = world.writes_at_rest().await;
     let settled = world.deployments().get("kube-scheduler-heaven").await.unwrap().metadata.resource_version;
-    let before = world.writes();
     world.stop().await;
     world.start();
     world.apply("probe", &serde_json::json!({"skip": {"app": true, "certificates": true, "entrypoints": true}})).await;

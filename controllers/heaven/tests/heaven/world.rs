@@ -132,6 +132,19 @@ impl World {
         let told = |entry: &audit::Entry| format!("{} {}/{}", entry.verb, entry.resource(), entry.name());
         self.cluster.audit().iter().filter(is_here).map(told).collect()
     }
+
+    /// The same, when a second has passed without another one: that nothing more comes can only be waited for.
+    pub(crate) async fn writes_at_rest(&self) -> Vec<String> {
+        let mut known = self.writes();
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let now = self.writes();
+            if now.len() == known.len() {
+                return now;
+            }
+            known = now;
+        }
+    }
 }
 
 pub(crate) fn condition<'a>(heaven: &'a TrishankuHeaven, of: &str) -> Option<&'a Condition> {

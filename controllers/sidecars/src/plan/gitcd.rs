@@ -19,6 +19,8 @@ const EPHEMERAL: &str =
 const PREFIX: &str = "/registry";
 /// How often remotes are looked at if nobody says it.
 const INTERVAL: &str = "10s";
+/// A start should not take longer the longer a cluster has lived: what is older than so many commits came with the first of them.
+const DEPTH: &str = "--depth=1000";
 /// Where the Git host is if nobody says it.
 pub(crate) const HOST_PORT: i32 = 2480;
 const HOST_TOKENS: &str = "trishanku-host-tokens";
@@ -55,7 +57,7 @@ pub(super) fn plan(
         steps.push(prepare(0, None, gitcd, branch, images, place, entry_points));
     }
     steps.push(Step {
-        arguments: [vec!["init".to_owned()], of_branch(branch, place)].concat(),
+        arguments: [vec!["init".to_owned(), DEPTH.to_owned()], of_branch(branch, place)].concat(),
         ..step("gitcd-init", gitcd, images, place)
     });
     Plan { folders, steps, kubeconfig: None, pull_secret: gitcd.image_pull_secret_name.clone() }
@@ -176,6 +178,8 @@ pub(super) fn serve(
     if let (Some(lease), Some(first)) = (&gitcd.writer_lease, branch.remotes.first()) {
         serve.arguments.push(format!("--writer-lease={lease}"));
         serve.arguments.push(format!("--writer-lease-remote=default={}", first.name));
+        // kube-apiserver takes seconds to start: it does so while others write, and nobody else asks this gitcd.
+        serve.arguments.push("--hot-standby".to_owned());
     }
     let mut port = None;
     if let Some(number) = host_port(gitcd)? {
@@ -185,20 +189,26 @@ pub(super) fn serve(
         serve.mounts.push(Mount::read(HOST_TOKENS, tokens));
         port = Some(("git", number));
     }
-    let ask = |live: bool| {
+    let ask = |what: Option<&str>| {
         let ask = ["gitcd", "health"].map(ToOwned::to_owned).into_iter().chain(asks.clone());
-        Look::Run(ask.chain(live.then(|| "--live".to_owned())).collect())
+        Look::Run(ask.chain(what.map(ToOwned::to_owned)).collect())
     };
     let (second, patience) = (Duration::from_secs(1), Duration::from_secs(5));
-    // A large branch is read once from Git; one with a lease waits for its turn, which may take as long as the other writer works.
-    let failures = if gitcd.writer_lease.is_some() { u16::MAX } else { 600 };
+    // A large branch is read once from Git; one with a lease waits for another writer to make it, or to push what it has made.
+    let waits = waits(gitcd);
+    let (failures, startup) = if waits { (u16::MAX, Some("--startup")) } else { (600, None) };
     serve.run = Run::Server(Probes {
         port,
-        started: Probe { look: ask(false), every: second, patience, failures },
-        alive: Some(Probe { look: ask(true), every: Duration::from_secs(10), patience, failures: 6 }),
+        started: Probe { look: ask(startup), every: second, patience, failures },
+        alive: Some(Probe { look: ask(Some("--live")), every: Duration::from_secs(10), patience, failures: 6 }),
         ready: None,
     });
     Ok(serve)
+}
+
+/// Whether others may be the writer of the branch.
+pub(super) fn waits(gitcd: &Gitcd) -> bool {
+    gitcd.writer_lease.is_some()
 }
 
 /// Where the Git host is, if there is one.

@@ -144,7 +144,7 @@ pub fn heaven(
         plan.steps.push(etcd::step(events, images, place));
     }
     let certificates = names::Certificates::of(name, spec);
-    apiserver::add(&mut plan, spec, &certificates, images, place, events.is_some());
+    apiserver::add(&mut plan, spec, &certificates, images, place, (events.is_some(), gitcd::waits(gitcd)));
     let path = spec.app.as_ref().and_then(|app| app.kubeconfig_mount_path.clone());
     plan.kubeconfig = path.map(|path| Kubeconfig { secret: certificates.controller, path });
     Ok(plan.without_idle_folders())

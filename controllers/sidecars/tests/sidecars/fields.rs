@@ -155,6 +155,24 @@ fn pulls_and_pushes() {
     );
 }
 
+/// kube-apiserver starts while another pod writes, and the user's containers when it is this one's turn.
+#[test]
+fn of_several_pods_one_acts() {
+    let (alone, lease) = (with(&[]), with(&[("gitcd/writerLease", json!("15s"))]));
+    let is_standby =
+        |pod: &Value| container(pod, "gitcd")["args"].as_array().unwrap().contains(&json!("--hot-standby"));
+    assert!(is_standby(&lease) && !is_standby(&alone));
+    let asks =
+        |pod: &Value| container(pod, "gitcd")["startupProbe"]["exec"]["command"].to_string().contains("--startup");
+    assert!(asks(&lease) && !asks(&alone));
+    let patience = |pod: &Value, name: &str| container(pod, name)["startupProbe"]["failureThreshold"].as_u64().unwrap();
+    let server = |pod: &Value| (patience(pod, "gitcd"), patience(pod, "kube-apiserver"));
+    assert_eq!(server(&alone), (600, 300));
+    assert_eq!(server(&lease), (65535, 65535), "a turn comes when it comes");
+    let path = |pod: &Value| container(pod, "kube-apiserver")["startupProbe"]["httpGet"]["path"].clone();
+    assert_eq!((path(&lease), path(&alone)), (json!("/readyz"), json!("/readyz")));
+}
+
 #[test]
 fn credentials_are_files_and_nothing_else() {
     let pod = with(&[]);

@@ -28,7 +28,7 @@ impl Service {
             progress_interval: Duration::from_hours(1),
             repository: Arc::default(),
             pages: Arc::default(),
-            maintenance: Arc::new(Maintenance::new("/nowhere".into())),
+            maintenance: Arc::new(Maintenance::new("/nowhere".into(), None)),
         })
     }
 

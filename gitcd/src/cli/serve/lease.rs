@@ -27,12 +27,18 @@ pub(super) struct LeaseFlags {
     /// The remote that has the lease and gets all commits [default: the only one, or origin]
     #[arg(long, env = "GITCD_WRITER_LEASE_REMOTE", value_name = "MAP")]
     writer_lease_remote: Option<String>,
+    /// While others have the lease, listen and answer reads and watches as of what they have pushed, which is a moment old even where
+    /// clients ask for the newest; refuse everything else. For a client that is used when the lease is here only, such as a kube-apiserver
+    /// of its own
+    #[arg(long, env = "GITCD_HOT_STANDBY")]
+    hot_standby: bool,
 }
 
 /// What follows from them.
 pub(super) struct Leases {
     duration: Duration,
     remotes: PerBranch,
+    hot_standby: bool,
 }
 
 /// How often a remote is looked at that does not tell of changes, if nobody says so.
@@ -53,7 +59,10 @@ impl LeaseFlags {
         if self.writer_lease.is_zero() && !remotes.is_empty() {
             bail!("--writer-lease-remote needs --writer-lease");
         }
-        Ok(Leases { duration: self.writer_lease, remotes })
+        if self.writer_lease.is_zero() && self.hot_standby {
+            bail!("--hot-standby needs --writer-lease: without one nobody waits");
+        }
+        Ok(Leases { duration: self.writer_lease, remotes, hot_standby: self.hot_standby })
     }
 }
 
@@ -85,7 +94,7 @@ impl Leases {
         remote.fetch = true;
         remote.push_after_merge = true;
         pull.interval.get_or_insert(INTERVAL);
-        Ok(Some(Settings { duration: self.duration, remote: remote.clone() }))
+        Ok(Some(Settings { duration: self.duration, remote: remote.clone(), hot_standby: self.hot_standby }))
     }
 }
 

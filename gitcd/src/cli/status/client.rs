@@ -20,11 +20,18 @@ const MAX_BODY_BYTES: usize = 64 << 20;
 
 const AWAY: &str = "cannot connect; --endpoint says where a branch is served (its --listen-urls)";
 
-/// Files for TLS, in PEM.
-pub(in crate::cli) struct Files {
-    pub(in crate::cli) authorities: Option<PathBuf>,
-    /// Certificate and key.
-    pub(in crate::cli) identity: Option<(PathBuf, PathBuf)>,
+/// Files for TLS, in PEM, as flags.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Tls {
+    /// Authorities that a https server's certificate must be from (PEM file)
+    #[arg(long, env = "GITCD_CACERT", value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    /// Certificate to show to the server (PEM file)
+    #[arg(long, env = "GITCD_CERT", requires = "key", value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// Its key (PEM file)
+    #[arg(long, env = "GITCD_KEY", requires = "cert", value_name = "FILE")]
+    key: Option<PathBuf>,
 }
 
 pub(in crate::cli) struct Client {
@@ -33,8 +40,8 @@ pub(in crate::cli) struct Client {
 }
 
 impl Client {
-    pub(in crate::cli) fn new(files: &Files) -> anyhow::Result<Self> {
-        let tls = files.authorities.as_deref().map(|authorities| tls(authorities, files)).transpose()?;
+    pub(in crate::cli) fn new(files: &Tls) -> anyhow::Result<Self> {
+        let tls = files.cacert.as_deref().map(|authorities| tls(authorities, files)).transpose()?;
         Ok(Self { tls: tls.map(|config| TlsConnector::from(Arc::new(config))) })
     }
 
@@ -78,7 +85,7 @@ where
     Ok(body.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?.to_bytes())
 }
 
-fn tls(authorities: &Path, files: &Files) -> anyhow::Result<ClientConfig> {
+fn tls(authorities: &Path, files: &Tls) -> anyhow::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for authority in certificates(authorities)? {
         roots.add(authority).with_context(|| authorities.display().to_string())?;
@@ -88,7 +95,7 @@ fn tls(authorities: &Path, files: &Files) -> anyhow::Result<ClientConfig> {
         .with_safe_default_protocol_versions()
         .expect("the provider has suites for all versions")
         .with_root_certificates(roots);
-    Ok(match &files.identity {
+    Ok(match files.cert.as_ref().zip(files.key.as_ref()) {
         None => builder.with_no_client_auth(),
         Some((cert, key)) => {
             let secret =

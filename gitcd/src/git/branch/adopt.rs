@@ -1,5 +1,7 @@
 //! Takes over a data reference that people made, or another gitcd whose metadata is not here.
 
+use std::num::NonZero;
+
 use git2::{Oid, Repository};
 
 use super::super::changes;
@@ -24,6 +26,8 @@ pub struct Takeover<'t> {
     pub state: State,
     /// The version of a key that comes to be.
     pub version: i64,
+    /// How many commits to look at, from the head on; `None`: all. What is older came with the first of them.
+    pub depth: Option<NonZero<usize>>,
     /// Whether or not there is metadata: what there was stays in the history, but counts no more.
     pub anew: bool,
     /// Whether a file may be taken; else what is wrong with it.
@@ -57,9 +61,9 @@ impl Branch {
             return Err(AdoptError::Exists { reference: config.metadata_reference.clone() });
         }
         let commit = read(&config.data_reference)?.ok_or_else(no_data)?;
-        let Takeover { mut state, version, check, progress, .. } = takeover;
+        let Takeover { mut state, version, depth, check, progress, .. } = takeover;
         check_files(&repository, &config, commit)?;
-        let derived = derive(&repository, commit, state.revision, version, progress)?;
+        let derived = derive(&repository, commit, depth, state.revision, version, progress)?;
         if derived.revision > Revision::MAX_STORED.get() {
             return Err(AdoptError::Start { revision: state.revision, commits: derived.commits });
         }

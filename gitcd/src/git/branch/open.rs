@@ -13,7 +13,7 @@ use super::super::refs::Refs;
 use super::super::tree::Tree;
 use super::super::trie::Trie;
 use super::super::{go, message, pack};
-use super::repository::{init, open_repository};
+use super::repository::{finish, init, open_repository};
 use super::{Branch, Config, CreateError, FlushError, OpenError, Pair, Revisions, State, is_to_be_merged, show};
 use crate::durable;
 
@@ -55,7 +55,11 @@ impl Branch {
         before: impl FnOnce() -> Result<(), durable::Error>,
     ) -> Result<Branch, CreateError> {
         let repository = match open_repository(&config.repository)? {
-            Some(repository) => repository,
+            Some(repository) => {
+                // Whoever has made it may have been killed before it was durable.
+                finish(repository.path())?;
+                repository
+            }
             None => init(&config)?,
         };
         let refs = Refs::open(repository.path()).map_err(OpenError::from)?;
@@ -95,6 +99,8 @@ impl Branch {
         let refs = Refs::open(repository.path())?;
         for name in [&names.data, &names.metadata] {
             refs.release(name)?;
+            // What follows from it is recorded durably.
+            refs.settle(name)?;
         }
         let data = refs.read(&names.data)?;
         let Some(metadata) = refs.read(&names.metadata)? else {

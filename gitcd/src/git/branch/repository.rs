@@ -51,32 +51,19 @@ fn is_free(path: &Path) -> io::Result<bool> {
 
 /// What [`init`] makes in its folder.
 const PARTS: [&str; 9] = ["HEAD", "branches", "config", "description", "gitcd", "hooks", "info", "objects", "refs"];
+/// In the repository's folder: where [`init`] makes all of it first.
+const DRAFT: &str = "gitcd/new.git";
+/// What makes a folder a repository.
+const HEAD: &str = "HEAD";
 
-/// libgit2 tries what the file system can with a link of this name, and goes on.
-const PROBE: &str = "_git2_";
-
-/// Whether a folder is what a crash has left of [`init`]: some of its parts, and nothing of anybody in them. It may be made again.
+/// Whether a folder is what a crash has left of [`init`]: its draft, some of its parts, and nothing of anybody in them. It may be made again.
 fn is_half_made(path: &Path) -> bool {
-    let is_ours = |entry: fs::DirEntry| {
-        let name = entry.file_name();
-        // A file is written beside its place first.
-        let name = name.to_str().map(|name| name.strip_suffix(".lock").unwrap_or(name));
-        name.is_some_and(|name| PARTS.contains(&name) || name.starts_with(PROBE))
-    };
+    let is_ours = |entry: fs::DirEntry| entry.file_name().to_str().is_some_and(|name| PARTS.contains(&name));
     let Ok(mut entries) = fs::read_dir(path) else { return false };
-    entries.all(|entry| entry.is_ok_and(is_ours))
+    path.join(DRAFT).is_dir()
+        && !path.join(HEAD).exists()
+        && entries.all(|entry| entry.is_ok_and(is_ours))
         && ["objects", "refs"].iter().all(|part| is_without_files(&path.join(part)))
-}
-
-/// Removes what would keep libgit2 from making the rest, and what it would leave.
-fn clear(path: &Path) {
-    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        if name == "HEAD.lock" || name == "config.lock" || name.as_encoded_bytes().starts_with(PROBE.as_bytes()) {
-            // If it cannot be removed, whoever needs it says so.
-            let _ = fs::remove_file(entry.path());
-        }
-    }
 }
 
 fn is_without_files(folder: &Path) -> bool {
@@ -89,35 +76,69 @@ fn is_without_files(folder: &Path) -> bool {
     }
 }
 
-/// Makes a bare repository, durably.
+/// Makes a bare repository, durably: after a loss of power at any moment it is one, with all of its parts, or it is none and can be made again.
 pub(crate) fn init(config: &Config) -> Result<Repository, CreateError> {
     let path = &config.repository;
-    clear(path);
+    let draft = path.join(DRAFT);
+    // What a crash has left.
+    remove(&draft)?;
+    durable::make_folder(&draft)?;
     let mut options = RepositoryInitOptions::new();
-    options.bare(true).no_reinit(true).external_template(false).mkpath(true).initial_head(&config.data_reference);
-    let repository =
-        Repository::init_opts(path, &options).map_err(|said| CreateError::Repository { path: path.clone(), said })?;
-    let git_dir = repository.path();
-    // libgit2 leaves this to the system: after a power loss there would be commits in a folder that is no repository.
-    for name in ["HEAD", "config", "refs/heads", "refs", "objects/pack", "objects", ".", ".."] {
-        durable::sync(&git_dir.join(name))?;
+    options.bare(true).no_reinit(true).external_template(false).initial_head(&config.data_reference);
+    let failed = |said| CreateError::Repository { path: path.clone(), said };
+    Repository::init_opts(&draft, &options).map_err(failed)?;
+    // libgit2 leaves this to the system.
+    sync_below(&draft)?;
+    let parts = fs::read_dir(&draft).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let parts = parts.map_err(durable::Error::of("read", &draft))?;
+    for part in parts.iter().map(fs::DirEntry::file_name).filter(|part| part != HEAD) {
+        remove(&path.join(&part))?;
+        durable::rename(&draft.join(&part), &path.join(&part))?;
     }
-    Ok(repository)
+    durable::sync(path)?;
+    // Without it, all of the above is not taken for a repository.
+    durable::rename(&draft.join(HEAD), &path.join(HEAD))?;
+    finish(path)?;
+    Repository::open_bare(path).map_err(failed)
+}
+
+/// The last steps of [`init`], which who was killed has not done.
+pub(super) fn finish(git_dir: &Path) -> Result<(), durable::Error> {
+    durable::sync_all(&[git_dir, &git_dir.join("..")])?;
+    remove(&git_dir.join(DRAFT))
+}
+
+/// Makes all files and folders in a folder durable.
+fn sync_below(folder: &Path) -> Result<(), durable::Error> {
+    for entry in fs::read_dir(folder).map_err(durable::Error::of("read", folder))? {
+        let path = entry.map_err(durable::Error::of("read", folder))?.path();
+        if path.is_dir() { sync_below(&path)? } else { durable::sync(&path)? }
+    }
+    durable::sync(folder)
+}
+
+/// Removes a file or folder, if it is there.
+fn remove(path: &Path) -> Result<(), durable::Error> {
+    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(durable::Error::of("remove", path)(error)),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Branches, DEFAULT_NAME};
 
     #[test]
     fn what_a_crash_left_of_a_new_repository_is_made_again_and_what_others_made_is_not() {
-        let parts: [&[&str]; 6] = [
-            &["objects/pack/", "objects/info/"],
-            &["objects/", "refs/heads/", "HEAD.lock"],
-            &["objects/", "refs/tags/", "description", "config.lock"],
-            &["info/", "hooks/", "gitcd/"],
-            &["objects/", "refs/heads/", "config", "_git2_488837e3de73a8b4"],
-            &["config"],
+        let parts: [&[&str]; 5] = [
+            &["gitcd/new.git/objects/", "gitcd/new.git/HEAD"],
+            &["gitcd/new.git/", "objects/pack/", "objects/info/"],
+            &["gitcd/new.git/HEAD", "objects/", "refs/tags/", "description", "config"],
+            &["gitcd/new.git/", "info/exclude", "hooks/", "gitcd/default/lock"],
+            &["gitcd/new.git/refs/heads/", "gitcd/new.git/_git2_488837e3de73a8b4", "gitcd/new.git/HEAD.lock"],
         ];
         let folder = tempfile::tempdir().unwrap();
         let made = |number: usize, parts: &[&str]| {
@@ -136,18 +157,25 @@ mod tests {
         for (number, parts) in parts.into_iter().enumerate() {
             let path = made(number, parts);
             assert!(matches!(open_repository(&path), Ok(None)), "{parts:?}");
-            clear(&path);
-            assert!(!path.join("_git2_488837e3de73a8b4").exists());
-            let mut options = RepositoryInitOptions::new();
-            options.bare(true).no_reinit(true).external_template(false);
-            Repository::init_opts(&path, &options).unwrap();
-            assert!(matches!(open_repository(&path), Ok(Some(_))), "{parts:?}");
+            let branches = Branches { repository: path.clone(), ..Branches::default() };
+            init(&branches.branch(DEFAULT_NAME)).unwrap();
+            let repository = open_repository(&path).unwrap().unwrap();
+            assert!(repository.is_bare() && repository.references().unwrap().next().is_none(), "{parts:?}");
+            assert_eq!(fs::read_to_string(path.join(HEAD)).unwrap(), "ref: refs/heads/main\n", "{parts:?}");
+            assert!(!path.join(DRAFT).exists(), "{parts:?}");
         }
-        for (number, parts) in
-            [&["config", "thesis.tex"][..], &["objects/ab/cdef"], &["refs/heads/main"]].into_iter().enumerate()
-        {
+        let others: [&[&str]; 6] = [
+            &["config"],
+            &["objects/", "refs/"],
+            &["gitcd/new.git/", "thesis.tex"],
+            &["gitcd/new.git/", "objects/ab/cdef"],
+            &["gitcd/new.git/", "refs/heads/main"],
+            &["gitcd/new.git/", "HEAD"],
+        ];
+        for (number, parts) in others.into_iter().enumerate() {
             let path = made(10 + number, parts);
             assert!(open_repository(&path).is_err(), "{parts:?}");
+            assert!(parts.iter().all(|part| path.join(part).exists()), "{parts:?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,9 @@ use rustix::fs::FlockOperation;
 
 use super::{RefError, Refs, packed, parent};
 use crate::durable;
+
+/// On files, no system takes notice of this permission bit. A lock that has it is gitcd's, also if a loss of power took the file that it is a link to.
+const MARK: u32 = 0o1000;
 
 /// In the repository's folder: the files that locks are hard links to, by reference.
 const STAGED: &str = "gitcd-refs";
@@ -24,7 +27,6 @@ pub(super) struct Lock {
     path: PathBuf,
     is_held: bool,
     /// Removed after the lock: as long as there is a lock, its origin is known.
-    #[cfg_attr(not(test), expect(dead_code, reason = "held to be dropped"))]
     staged: Staged,
 }
 
@@ -32,7 +34,6 @@ pub(super) struct Lock {
 #[derive(Debug)]
 struct Staged {
     path: PathBuf,
-    #[cfg_attr(not(test), expect(dead_code, reason = "held to be dropped"))]
     lives: File,
 }
 
@@ -46,7 +47,7 @@ impl Drop for Staged {
 impl Lock {
     /// Takes the lock on `name`, with `new` in it; waits as long as `refs` has patience.
     pub(super) fn acquire(refs: &Refs, name: &str, new: Oid) -> Result<Self, RefError> {
-        let staged = stage(refs, &staging_folder(refs, name), format!("{new}\n").as_bytes())?;
+        let staged = stage(refs, &staging_folder(refs, name), 0o666 | MARK, format!("{new}\n").as_bytes())?;
         let path = lock_file(refs, name);
         let deadline = Instant::now() + refs.patience;
         let (mut pause, mut has_looked) = (FIRST_PAUSE, false);
@@ -89,6 +90,11 @@ impl Lock {
     pub(super) fn rename_to(mut self, path: &Path) -> Result<(), RefError> {
         durable::rename(&self.path, path)?;
         self.is_held = false;
+        // It is a lock no more. If that is lost, it has a bit that means nothing.
+        let lives = &self.staged.lives;
+        if let Ok(found) = lives.metadata() {
+            let _as_good = lives.set_permissions(fs::Permissions::from_mode(found.mode() & 0o777));
+        }
         Ok(())
     }
 
@@ -125,7 +131,7 @@ fn staging_folder(refs: &Refs, name: &str) -> PathBuf {
 
 /// Replaces `packed-refs`, durably. The caller holds the lock on it.
 pub(super) fn replace_packed(refs: &Refs, content: &[u8]) -> Result<(), RefError> {
-    let staged = stage(refs, &staging_folder(refs, packed::FILE), content)?;
+    let staged = stage(refs, &staging_folder(refs, packed::FILE), 0o666, content)?;
     durable::rename(&staged.path, &refs.root.join(packed::FILE))?;
     durable::sync(&refs.root)?;
     Ok(())
@@ -145,14 +151,15 @@ pub(super) fn release_all(refs: &Refs) -> Result<usize, RefError> {
 /// Releases what is staged in this folder; the number of locks, and the folders in it.
 fn release_in(refs: &Refs, folder: &Path) -> Result<(usize, Vec<PathBuf>), RefError> {
     let io = |path: &Path, source| RefError::Io { path: path.to_owned(), source };
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((0, Vec::new())),
-        Err(source) => return Err(io(folder, source)),
-    };
     let name = folder.strip_prefix(refs.root.join(STAGED)).unwrap_or(folder);
     let lock = refs.root.join([name.as_os_str(), OsStr::new(".lock")].join(OsStr::new("")));
-    let (mut released, mut folders) = (0, Vec::new());
+    let mut released = usize::from(release_marked(&lock)?);
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((released, Vec::new())),
+        Err(source) => return Err(io(folder, source)),
+    };
+    let mut folders = Vec::new();
     for entry in entries {
         let entry = entry.map_err(|source| io(folder, source))?;
         let path = entry.path();
@@ -182,13 +189,37 @@ fn release_in(refs: &Refs, folder: &Path) -> Result<(usize, Vec<PathBuf>), RefEr
     Ok((released, folders))
 }
 
+/// Releases a lock that has the mark and that nobody who lives holds; whether it was there.
+fn release_marked(lock: &Path) -> Result<bool, RefError> {
+    let io = |source| RefError::Io { path: lock.to_owned(), source };
+    let Ok(found) = fs::symlink_metadata(lock) else { return Ok(false) };
+    if !found.is_file() || found.mode() & MARK == 0 {
+        return Ok(false);
+    }
+    let file = match File::open(lock) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(source) => return Err(io(source)),
+    };
+    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Ok(false);
+    }
+    // Another one may be there by now.
+    let (held, now) = (file.metadata().map_err(io)?, fs::symlink_metadata(lock));
+    if !now.is_ok_and(|now| (now.dev(), now.ino()) == (held.dev(), held.ino())) {
+        return Ok(false);
+    }
+    fs::remove_file(lock).map_err(io)?;
+    Ok(true)
+}
+
 /// Writes and syncs `content` in a new file. No part of a reference's name ends with `.lock`, so the
 /// file is in the way of no other reference's folder.
-fn stage(refs: &Refs, folder: &Path, content: &[u8]) -> Result<Staged, RefError> {
+fn stage(refs: &Refs, folder: &Path, mode: u32, content: &[u8]) -> Result<Staged, RefError> {
     loop {
         let path = folder.join(format!("{:016x}.lock", rand::random::<u64>()));
         durable::make_folder_in(&refs.root, folder)?;
-        durable::create(&path, 0o666, content)?;
+        durable::create(&path, mode, content)?;
         let io = |source| RefError::Io { path: path.clone(), source };
         let lives = match File::open(&path) {
             Ok(lives) => lives,

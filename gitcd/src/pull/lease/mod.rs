@@ -41,6 +41,8 @@ pub struct Settings {
     pub duration: Duration,
     /// The remote that has it.
     pub remote: Remote,
+    /// Whether reads are answered while others have it, as of what they have pushed.
+    pub hot_standby: bool,
 }
 
 /// Shorter leases would end between two renewals of a busy machine.

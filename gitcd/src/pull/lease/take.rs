@@ -53,10 +53,11 @@ struct Taker {
     holder: String,
     host: String,
     last_told: Option<(String, Instant, u32)>,
+    pushed: Option<watch::Sender<Option<Oid>>>,
 }
 
 /// What preparations end with.
-type Prepared = Result<(takeover::Own, Result<(), RemoteError>), LeaseError>;
+type Prepared = Result<(takeover::Own, Result<bool, RemoteError>), LeaseError>;
 
 /// What the remote has.
 struct Seen {
@@ -69,7 +70,7 @@ struct Seen {
 
 impl Lease {
     /// Takes the lease of a branch, however long others have it; renews it from then on. What the branch has here and the new writer
-    /// has not is put on a side branch meanwhile.
+    /// has not is put on a side branch meanwhile. `pushed` is told of the metadata commits of somebody else that are here.
     ///
     /// # Errors
     /// [`LeaseError`] if waiting would not help.
@@ -78,6 +79,7 @@ impl Lease {
         config: &branch::Config,
         segment_bytes: u64,
         lock: StateLock,
+        pushed: Option<watch::Sender<Option<Oid>>>,
     ) -> Result<(Arc<Self>, takeover::Own), LeaseError> {
         let place = Place { remote: settings.remote.clone(), config: config.clone(), link: Arc::default() };
         if let Where::Folder(folder) = place.remote.place(&config.repository)?
@@ -107,6 +109,7 @@ impl Lease {
             holder,
             host,
             last_told: None,
+            pushed,
         };
         taker.run().await
     }
@@ -222,12 +225,20 @@ impl Taker {
         let Some(preparing) = self.preparing.take() else { return Ok(()) };
         let (own, outcome) = preparing.await.expect("preparations do not panic")?;
         (self.lock, self.is_saved) = (Some(own.lock), own.is_saved);
-        if let Err(error) = outcome {
-            // The next look tries again.
-            self.compared = None;
-            self.tell(&told(&error));
-        } else if !std::mem::replace(&mut self.is_prepared, true) {
-            tracing::info!("ready to take over: what the remote has is here");
+        match outcome {
+            Err(error) => {
+                // The next look tries again.
+                self.compared = None;
+                self.tell(&told(&error));
+            }
+            Ok(is_others) => {
+                if let Some(pushed) = self.pushed.as_ref().filter(|_| is_others) {
+                    pushed.send_replace(self.compared);
+                }
+                if !std::mem::replace(&mut self.is_prepared, true) {
+                    tracing::info!("ready to take over: what the remote has is here");
+                }
+            }
         }
         Ok(())
     }

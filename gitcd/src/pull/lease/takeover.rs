@@ -133,7 +133,8 @@ async fn fit(
     Ok(Ok(adopted.expect("moving references does not panic")?))
 }
 
-/// For who waits: brings what the remote has, and saves what only we have if somebody else has begun to write.
+/// For who waits: brings what the remote has, and saves what only we have if somebody else has begun to write; tells whether somebody
+/// has.
 ///
 /// # Errors
 /// [`LeaseError`] if what is here cannot be read.
@@ -143,24 +144,36 @@ pub(super) async fn prepare(
     theirs: Oid,
     segment_bytes: u64,
     own: Own,
-) -> Result<(Own, Result<(), RemoteError>), LeaseError> {
+) -> Result<(Own, Result<bool, RemoteError>), LeaseError> {
     let (at, is_saved) = (place.clone(), own.is_saved);
-    let compared = spawn_blocking(move || {
+    let compared = spawn_blocking(move || -> Result<Written, RemoteError> {
         let config = &at.config;
         at.bring(&[(&config.data_reference, data), (&config.metadata_reference, Some(theirs))])?;
         match at.own(&config.metadata_reference)? {
-            Some(ours) if !is_saved => at.is_ancestor(theirs, ours),
-            _ => Ok(true),
+            Some(ours) if !is_saved && at.is_ancestor(theirs, ours)? => Ok(Written::Here),
+            Some(_) if !is_saved => Ok(Written::Since),
+            _ => Ok(Written::There),
         }
     });
     match compared.await.expect("reading commits does not panic") {
-        Ok(true) => Ok((own, Ok(()))),
-        Ok(false) => {
+        Ok(Written::Here) => Ok((own, Ok(false))),
+        Ok(Written::There) => Ok((own, Ok(true))),
+        Ok(Written::Since) => {
             let (lock, saved) = leave(&place, segment_bytes, own.lock).await?;
-            Ok((Own { lock, is_saved: saved.is_ok() }, saved))
+            Ok((Own { lock, is_saved: saved.is_ok() }, saved.map(|()| true)))
         }
         Err(error) => Ok((own, Err(error))),
     }
+}
+
+/// Who has written what the remote has.
+enum Written {
+    /// We have, and perhaps more than that.
+    Here,
+    /// Somebody else, and what we had is there or beside it.
+    There,
+    /// Somebody else, after us.
+    Since,
 }
 
 /// Puts everything that only we have on side branches: somebody else writes the branch now.

@@ -142,9 +142,9 @@ impl Round<'_> {
             // Kept alive since the timer rang.
             return Err(Error::LeaseNotFound);
         }
-        let lease = self.leases.remove(id).expect("it was found");
-        Record::Revoke { id }.encode(self.frame);
         let revision = self.index.revision().next();
+        let lease = self.leases.end(id, revision).expect("it was found");
+        Record::Revoke { id }.encode(self.frame);
         let tombstones: Vec<_> =
             lease.keys.iter().map(|key| Arc::new(Version::tombstone(key.clone(), revision))).collect();
         self.batch.leases.push(LeaseChange::Revoked(id, lease));

@@ -100,7 +100,7 @@ fn ten_thousand_entries_take_deltas_not_copies() {
 
 fn adopt(path: &Path, state: &State) -> Result<Branch, AdoptError> {
     let (check, state) = (|_: &[u8], _: &[u8]| Ok(()), state.clone());
-    let takeover = Takeover { state, version: 1, anew: false, check: &check, progress: &mut |_| () };
+    let takeover = Takeover { state, version: 1, depth: None, anew: false, check: &check, progress: &mut |_| () };
     Branch::adopt(config(path), takeover).map(|(branch, _)| branch)
 }
 

@@ -1,0 +1,105 @@
+//! What keepers report, written down and told.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::{Course, Failure, Notice, Supervisor};
+use crate::plane::keeper::Report;
+use crate::plane::state::{Condition, Phase};
+
+impl Supervisor<'_> {
+    /// Writes a report down and tells about it; answers with the failure if it is one of a component that was never ready.
+    pub(super) fn note(&mut self, index: usize, report: Report) -> Option<Failure> {
+        let has_turns = self.has_turns(index);
+        let recorded = &mut self.state.components[index];
+        let running = &mut self.running[index];
+        let component = running.component.clone();
+        let mut failed = None;
+        match report {
+            Report::Preparing(process) => recorded.process = process,
+            Report::Started(process) => {
+                let stands_by = running.course == Course::StandsBy;
+                recorded.condition = if stands_by { Condition::Waiting } else { Condition::Starting };
+                recorded.process = process;
+                recorded.started_unix_seconds = Some(unix_seconds(SystemTime::now()));
+                running.not_prepared = None;
+            }
+            Report::Ready(after) => {
+                recorded.condition = Condition::Ready;
+                running.course = Course::Up;
+                running.not_prepared = None;
+                (self.tell)(Notice::Ready { component: component.name.clone(), port: component.port, after });
+            }
+            Report::NotPrepared { cause } => {
+                recorded.condition = Condition::BackingOff;
+                recorded.process = None;
+                running.not_prepared = Some(cause);
+            }
+            Report::Died { cause, pause } => {
+                recorded.condition = Condition::BackingOff;
+                recorded.process = None;
+                recorded.started_unix_seconds = None;
+                recorded.restarts += 1;
+                let failure = Failure::of(&component, cause);
+                let may_recover = !component.is_essential && failure.remedy.is_none();
+                let has_started = self.state.phase != Phase::Starting || running.course != Course::Awaited;
+                if has_turns && has_started {
+                    // Another one may have taken its turn. If not, it is ready again soon.
+                    running.course = Course::StandsBy;
+                }
+                if has_started || may_recover {
+                    (self.tell)(Notice::Restarting(failure, pause));
+                } else {
+                    failed = Some(failure);
+                }
+                if has_turns {
+                    self.rest(index);
+                }
+            }
+            Report::Ended(_) => {
+                recorded.process = None;
+                recorded.started_unix_seconds = None;
+                if running.rests && self.state.phase != Phase::Stopping {
+                    recorded.condition = Condition::Waiting;
+                    running.kept = None;
+                    (running.rests, running.course) = (false, Course::Awaited);
+                } else {
+                    recorded.condition = Condition::Stopped;
+                    running.ended = true;
+                }
+            }
+        }
+        self.save();
+        failed
+    }
+
+    /// Like [`Self::note`] while ending: a death is what is wanted now, and no news.
+    pub(super) fn note_end(&mut self, index: usize, report: Report) {
+        match report {
+            Report::Ended(how) => {
+                let component = self.running[index].component.name.clone();
+                let after = self.running[index].told.map(|told| told.elapsed()).unwrap_or_default();
+                self.note(index, Report::Ended(how));
+                (self.tell)(Notice::Ended { component, how, after });
+            }
+            Report::Preparing(_) | Report::Started(_) => {
+                self.note(index, report);
+            }
+            Report::Ready(_) | Report::Died { .. } | Report::NotPrepared { .. } => {}
+        }
+    }
+
+    pub(super) async fn not_ready(&self, at: usize, within: Duration) -> Failure {
+        let late = &self.running[at];
+        let seconds = within.as_secs();
+        if let Some(cause) = &late.not_prepared {
+            return Failure::of(&late.component, format!("was not ready within {seconds}s: {cause}"));
+        }
+        let answer = late.looks.ready.take(Instant::now(), None).await;
+        let reason = answer.map_or_else(|error| error, |()| "it is ready now".into());
+        Failure::of(&late.component, format!("was not ready within {seconds}s ({reason})"))
+    }
+}
+
+fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}

@@ -1,0 +1,30 @@
+//! What comes after what.
+
+use super::StartError;
+use crate::plane::components::Component;
+
+/// Which components each one comes after, if that can be.
+pub(super) fn order(components: &[Component]) -> Result<Vec<Vec<usize>>, StartError> {
+    let wrong = |of: &Component, after: &str| StartError::Order { component: of.name.clone(), after: after.to_owned() };
+    let mut orders: Vec<Vec<usize>> = Vec::new();
+    for component in components {
+        let find = |name: &String| {
+            let found = components.iter().position(|other| other.name == *name);
+            found.ok_or_else(|| wrong(component, name))
+        };
+        orders.push(component.after.iter().map(find).collect::<Result<_, _>>()?);
+    }
+    // What is in a circle is never free.
+    let mut free = vec![false; components.len()];
+    loop {
+        let next = (0..free.len()).find(|&at| !free[at] && orders[at].iter().all(|&before| free[before]));
+        match next {
+            Some(next) => free[next] = true,
+            None => break,
+        }
+    }
+    match free.iter().position(|free| !free) {
+        Some(at) => Err(wrong(&components[at], &components[at].after.join(", "))),
+        None => Ok(orders),
+    }
+}

@@ -1,0 +1,46 @@
+//! Servers that wait for their turn to write, and what waits with them.
+
+use super::{Course, Supervisor};
+use crate::plane::state::Condition;
+
+impl Supervisor<'_> {
+    /// It is not the turn of this one: what comes after it waits with it.
+    pub(super) fn stand_by(&mut self, index: usize) {
+        self.running[index].course = Course::StandsBy;
+        self.state.components[index].condition = Condition::Waiting;
+        for other in 0..self.running.len() {
+            if self.waits_with(other, index) && self.running[other].kept.is_none() {
+                self.state.components[other].condition = Condition::Waiting;
+            }
+        }
+        self.save();
+    }
+
+    /// Whether a component of the same heaven comes after another, at once or after others.
+    fn waits_with(&self, index: usize, turn: usize) -> bool {
+        let heaven = |at: usize| self.running[at].component.name.split('/').next();
+        let after = &self.running[index].after;
+        heaven(index) == heaven(turn) && after.iter().any(|&before| before == turn || self.waits_with(before, turn))
+    }
+
+    /// Whether it is this one that tells whose turn it is, and not one that comes after such a one.
+    pub(super) fn has_turns(&self, index: usize) -> bool {
+        let running = &self.running[index];
+        let has_turns = |&before: &usize| self.running[before].component.takes_turns && self.waits_with(index, before);
+        running.component.takes_turns && !running.after.iter().any(has_turns)
+    }
+
+    /// Ends what comes after one that has lost its turn: nobody is to act on what a kube-apiserver remembers whose store is another's now.
+    pub(super) fn rest(&mut self, turn: usize) {
+        for index in 0..self.running.len() {
+            if !self.waits_with(index, turn) {
+                continue;
+            }
+            let running = &mut self.running[index];
+            if let Some(kept) = running.kept.as_ref().filter(|_| !running.rests) {
+                kept.keeper.end();
+                running.rests = true;
+            }
+        }
+    }
+}

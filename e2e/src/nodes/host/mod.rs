@@ -1,0 +1,277 @@
+//! A cluster of one node on this machine, without a container engine: containerd, kubelet and kube-proxy, and a control plane as processes beside them.
+//!
+//! Everything runs in [namespaces](sandbox) of its own: processes, mounts and networks of this machine are neither seen nor changed, except for control groups
+//! and a few settings of the kernel that kubelet insists on. Whatever ends the test, the [first process](init) of the namespaces removes both, and the folder.
+//!
+//! It needs root, `unshare` and `nsenter`, `ip`, `iptables`, containerd with runc, CNI plugins, and a file system that overlayfs can be on. `hack/node.sh` installs the packages.
+
+mod checks;
+mod init;
+mod keys;
+mod programs;
+mod sandbox;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use rustix::process::Signal;
+use trishanku::plane::{Assets, log};
+
+use self::init::{Belongings, Program};
+use self::keys::Keys;
+use self::programs::{Blueprint, SOCKET, log_of};
+use self::sandbox::Sandbox;
+use super::{Faults, Provider};
+use crate::wait::until_within;
+
+pub use self::init::init;
+
+/// The node's name.
+pub const NODE: &str = "node-1";
+/// Its address, at which kube-apiserver is too.
+pub const NODE_ADDRESS: &str = "10.240.0.1";
+const POD_RANGE: &str = "10.244.0.0/24";
+/// The addresses of services.
+pub const SERVICE_RANGE: &str = "10.96.0.0/16";
+const API_ADDRESS: &str = "10.96.0.1";
+
+/// Long enough for anything that does not hang, also on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+/// What kubelet sets for the whole machine, and with it for everybody.
+const SETTINGS: [&str; 6] = [
+    "vm/overcommit_memory",
+    "vm/panic_on_oom",
+    "kernel/panic",
+    "kernel/panic_on_oops",
+    "kernel/keys/root_maxkeys",
+    "kernel/keys/root_maxbytes",
+];
+
+/// A running cluster. Dropping it ends everything.
+pub struct Host {
+    sandbox: Sandbox,
+    folder: PathBuf,
+    keys: Keys,
+    assets: PathBuf,
+    programs: BTreeMap<String, Program>,
+}
+
+impl Host {
+    /// Brings a cluster up, and returns when its node is ready.
+    ///
+    /// # Errors
+    /// If it cannot run on this machine, or does not get ready; the text says what to do, or has the last lines of the logs.
+    pub fn start() -> anyhow::Result<Self> {
+        checks::check()?;
+        let kubelet = Assets::find(None)?.program("kubelet");
+        let assets = kubelet.parent().context("a program is in a folder")?.to_owned();
+        for name in ["kubelet", "kube-proxy", "etcd"] {
+            ensure!(
+                assets.join(name).is_file(),
+                "there is no {name} in {}: `hack/assets.sh etcd kubelet kube-proxy` makes it",
+                assets.display()
+            );
+        }
+        let gitcd = match std::env::var("TRISHANKU_E2E_HOST_STORE").as_deref() {
+            Ok("gitcd") => Some(crate::programs::folder()?.join("gitcd")),
+            Ok("etcd" | "") | Err(_) => None,
+            Ok(other) => bail!("TRISHANKU_E2E_HOST_STORE is {other:?}; it can be etcd or gitcd"),
+        };
+        let folder = tempfile::Builder::new().prefix("trishanku-node-").tempdir()?.keep();
+        let keep = std::env::var_os("TRISHANKU_E2E_KEEP").is_some();
+        if keep {
+            eprintln!("the node's folder is {}", folder.display());
+        }
+        let group = folder.file_name().and_then(|name| name.to_str()).context("the folder has a name")?.to_owned();
+        let belongings = belongings(&folder, &group, keep)?;
+        let sandbox = match Sandbox::open(&belongings) {
+            Ok(sandbox) => sandbox,
+            Err(error) => {
+                // There is nobody inside who would do it.
+                init::take_away(&belongings, Instant::now());
+                return Err(error);
+            }
+        };
+        let keys = Keys::make(&folder.join("keys"))?;
+        let blueprint = Blueprint { folder: &folder, keys: &keys, assets: &assets, group: &group, gitcd };
+        if let Some(gitcd) = &blueprint.gitcd {
+            let repository = format!("--repo={}", folder.join("host.git").display());
+            super::kubectl::said(
+                Command::new(gitcd).args(["init", &repository, "--key-prefixes=default=/registry"]),
+                "",
+            )?;
+        }
+        let programs = [
+            blueprint.store(),
+            blueprint.apiserver(),
+            blueprint.containerd()?,
+            blueprint.controller_manager(),
+            blueprint.scheduler(),
+            blueprint.kubelet()?,
+            blueprint.proxy()?,
+        ];
+        let order: Vec<_> = programs.iter().map(|program| program.name.clone()).collect();
+        let programs = programs.into_iter().map(|program| (program.name.clone(), program)).collect();
+        let host = Self { sandbox, folder: folder.clone(), keys, assets, programs };
+        host.bring_up(&order)
+            .map_err(|error| error.context(format!("the node did not get ready\n{}", host.last_words())))?;
+        Ok(host)
+    }
+
+    fn bring_up(&self, order: &[String]) -> anyhow::Result<()> {
+        self.set_up_network()?;
+        for name in order {
+            self.start_program(name)?;
+            if name == "kube-apiserver" {
+                self.until("kube-apiserver", || self.provider().kubectl(["get", "--raw", "/readyz"]).map(Some))?;
+            }
+            if name == "containerd" {
+                self.until("containerd", || self.sandbox.run("ctr", &["--address", SOCKET, "version"]).map(Some))?;
+                self.load(&super::archives()?)?;
+            }
+        }
+        self.until("the node", || {
+            let ready = r#"--output=jsonpath={.status.conditions[?(@.type=="Ready")].status}"#;
+            Ok((self.provider().kubectl(["get", "node", NODE, ready])? == "True").then_some(()))
+        })?;
+        // Without it no pod can be made.
+        self.until("the default service account", || {
+            self.provider().kubectl(["get", "serviceaccount", "default"]).map(Some)
+        })?;
+        Ok(())
+    }
+
+    fn set_up_network(&self) -> anyhow::Result<()> {
+        let plain: [(&str, &[&str]); 8] = [
+            // What containers mount is seen by the node, and what the node mounts by containers.
+            ("mount", &["--make-rshared", "/"]),
+            ("mount", &["-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run"]),
+            ("mount", &["-t", "tmpfs", "-o", "mode=755", "tmpfs", "/var/log"]),
+            ("mount", &["-t", "tmpfs", "-o", "mode=755", "tmpfs", "/var/lib/cni"]),
+            ("ip", &["link", "set", "lo", "up"]),
+            ("ip", &["link", "add", "node0", "type", "veth", "peer", "name", "node1"]),
+            ("ip", &["link", "set", "node1", "up"]),
+            ("ip", &["link", "set", "node0", "up"]),
+        ];
+        for (program, words) in plain {
+            self.sandbox.run(program, words)?;
+        }
+        self.sandbox.run("ip", &["address", "add", &format!("{NODE_ADDRESS}/24"), "dev", "node0"])?;
+        // Without a way out there would be none to services either.
+        self.sandbox.run("ip", &["route", "add", "default", "dev", "node0"])?;
+        self.sandbox.run("sh", &["-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"])?;
+        Ok(())
+    }
+
+    /// Waits, but not for programs that have ended.
+    fn until<T>(&self, what: &str, mut look: impl FnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
+        let found = until_within(what, PATIENCE, || {
+            for name in self.programs.keys() {
+                if let Ok(Some(how)) = self.sandbox.ended(name) {
+                    return Ok(Some(Err(anyhow::anyhow!("{name} ended {how} while waiting for {what}"))));
+                }
+            }
+            Ok(look()?.map(Ok))
+        });
+        found?
+    }
+
+    fn provider(&self) -> &dyn Provider {
+        self
+    }
+
+    /// Rules for both directions, in front of all others.
+    fn rules(&self, what: &str, one: &str, other: &str) -> anyhow::Result<()> {
+        for (from, to) in [(one, other), (other, one)] {
+            let words = ["--wait", what, "FORWARD", "--source", from, "--destination", to, "--jump", "DROP"];
+            self.sandbox.run("iptables", &words)?;
+        }
+        Ok(())
+    }
+}
+
+fn belongings(folder: &Path, group: &str, keep: bool) -> anyhow::Result<Belongings> {
+    let settings = SETTINGS.map(|setting| Path::new("/proc/sys").join(setting)).into_iter();
+    let settings = settings.filter_map(|setting| Some((setting.clone(), fs::read_to_string(setting).ok()?))).collect();
+    // A place to mount something else on.
+    let addresses = PathBuf::from("/var/lib/cni");
+    let made = match fs::create_dir(&addresses) {
+        Ok(()) => vec![addresses],
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Vec::new(),
+        Err(error) => return Err(error).context("cannot make /var/lib/cni"),
+    };
+    let groups = checks::hierarchies()?.into_iter().map(|hierarchy| hierarchy.join(group)).collect();
+    let belongings = Belongings { folder: folder.to_owned(), keep, groups, made, settings };
+    for group in &belongings.groups {
+        fs::create_dir(group).with_context(|| format!("cannot make the control group {}", group.display()))?;
+    }
+    Ok(belongings)
+}
+
+impl Provider for Host {
+    fn load(&self, archives: &[PathBuf]) -> anyhow::Result<()> {
+        for archive in archives {
+            let file = archive.to_str().context("an archive has a name in UTF-8")?;
+            self.sandbox.run("ctr", &["--address", SOCKET, "--namespace", "k8s.io", "images", "import", file])?;
+        }
+        Ok(())
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = self.sandbox.in_network(program);
+        command.env("KUBECACHEDIR", self.folder.join("kubectl-cache"));
+        command
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.keys.kubeconfig_of("admin")
+    }
+
+    fn kubectl_program(&self) -> PathBuf {
+        self.assets.join("kubectl")
+    }
+
+    fn last_words(&self) -> String {
+        let mut words = Vec::new();
+        for name in self.programs.keys() {
+            words.push(name.clone());
+            words.extend(log::tail(&log_of(&self.folder, name), 6).iter().map(|line| format!("  | {line}")));
+        }
+        words.join("\n")
+    }
+
+    fn faults(&self) -> Option<&dyn Faults> {
+        Some(self)
+    }
+}
+
+impl Faults for Host {
+    fn kill_container(&self, id: &str) -> anyhow::Result<()> {
+        let words = ["--address", SOCKET, "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", id];
+        self.sandbox.run("ctr", &words).map(drop)
+    }
+
+    fn cut(&self, one: &str, other: &str) -> anyhow::Result<()> {
+        self.rules("--insert", one, other)
+    }
+
+    fn mend(&self, one: &str, other: &str) -> anyhow::Result<()> {
+        self.rules("--delete", one, other)
+    }
+
+    fn kill_program(&self, name: &str) -> anyhow::Result<()> {
+        self.sandbox.signal(name, Signal::KILL)?;
+        until_within(&format!("{name} to end"), PATIENCE, || self.sandbox.ended(name))?;
+        Ok(())
+    }
+
+    fn start_program(&self, name: &str) -> anyhow::Result<()> {
+        let program = self.programs.get(name).with_context(|| format!("the node has no program {name}"))?;
+        self.sandbox.start(program.clone())
+    }
+}

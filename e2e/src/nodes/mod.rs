@@ -1,0 +1,117 @@
+//! A real Kubernetes cluster of one node, in which pods run: what Trishanku is installed into.
+//!
+//! Scenarios ask for a [`Provider`] and know nothing of how it came about. [`host::Host`] makes one on this machine, of containerd and kubelet
+//! in namespaces of their own, where there is no container engine; [`kind::Kind`] makes one with kind, where there is.
+//!
+//! Environment:
+//! - `TRISHANKU_E2E_CLUSTER`: `host` or `kind`; without it nothing is started.
+//! - `TRISHANKU_E2E_IMAGES`: the folder with the archives that `hack/images.sh` makes.
+//! - `TRISHANKU_E2E_HOST_STORE=gitcd`: the host's own kube-apiserver keeps its objects in gitcd, not in etcd.
+//! - `TRISHANKU_E2E_KEEP`: keep the folder of the node and print its path.
+
+pub mod host;
+pub mod kind;
+pub mod kubectl;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// A cluster that pods run in.
+pub trait Provider: Send + Sync {
+    /// Brings images to the node. An archive is as `docker save` writes it.
+    ///
+    /// # Errors
+    /// If one cannot be read or brought there; the text has which, and what was said.
+    fn load(&self, archives: &[PathBuf]) -> anyhow::Result<()>;
+
+    /// A program at a place from which the cluster's kube-apiserver can be reached, and the ports that `kubectl port-forward` opens.
+    fn command(&self, program: &Path) -> Command;
+
+    /// The kubeconfig of an administrator, for [`Self::command`].
+    fn kubeconfig(&self) -> PathBuf;
+
+    /// kubectl.
+    fn kubectl_program(&self) -> PathBuf;
+
+    /// The ends of the logs of whatever the cluster consists of, for the message of a failed scenario.
+    fn last_words(&self) -> String;
+
+    /// What can be made to go wrong; nothing where there is no way.
+    fn faults(&self) -> Option<&dyn Faults> {
+        None
+    }
+}
+
+/// Ways in which a node goes wrong.
+pub trait Faults {
+    /// Kills a container with SIGKILL. It is for kubelet to start another one.
+    ///
+    /// # Errors
+    /// If there is none of this id.
+    fn kill_container(&self, id: &str) -> anyhow::Result<()>;
+
+    /// From now on nothing gets from one of these addresses of pods to the other.
+    ///
+    /// # Errors
+    /// If the rule cannot be made.
+    fn cut(&self, one: &str, other: &str) -> anyhow::Result<()>;
+
+    /// Takes a [`Self::cut`] back.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn mend(&self, one: &str, other: &str) -> anyhow::Result<()>;
+
+    /// Kills a program of the node itself, such as kubelet or kube-apiserver, and returns when it is gone.
+    ///
+    /// # Errors
+    /// If it does not run.
+    fn kill_program(&self, name: &str) -> anyhow::Result<()>;
+
+    /// Starts it again.
+    ///
+    /// # Errors
+    /// If it runs.
+    fn start_program(&self, name: &str) -> anyhow::Result<()>;
+}
+
+/// Brings up the cluster that the environment asks for.
+///
+/// # Errors
+/// If it cannot run here, or does not get ready; the text says what to do.
+pub fn start() -> anyhow::Result<Box<dyn Provider>> {
+    match wanted().as_deref() {
+        Some("host") => Ok(Box::new(host::Host::start()?)),
+        Some("kind") => Ok(Box::new(kind::Kind::start()?)),
+        Some(other) => bail!("TRISHANKU_E2E_CLUSTER is {other:?}; it can be host or kind"),
+        None => bail!("TRISHANKU_E2E_CLUSTER is not set; `make test-cluster` sets it to host"),
+    }
+}
+
+/// Which cluster the environment asks for.
+#[must_use]
+pub fn wanted() -> Option<String> {
+    std::env::var("TRISHANKU_E2E_CLUSTER").ok().filter(|wanted| !wanted.is_empty())
+}
+
+/// The archives of all images that were made.
+///
+/// # Errors
+/// If there are none.
+pub fn archives() -> anyhow::Result<Vec<PathBuf>> {
+    let folder = std::env::var_os("TRISHANKU_E2E_IMAGES")
+        .context("TRISHANKU_E2E_IMAGES names no folder with images: `hack/images.sh test` makes one")?;
+    let entries =
+        std::fs::read_dir(&folder).with_context(|| format!("cannot read the folder of images {}", folder.display()))?;
+    // Other versions of some, for what is about replacing one by another.
+    let others = std::fs::read_dir(Path::new(&folder).join("next")).into_iter().flatten();
+    let mut archives: Vec<_> = entries.chain(others).filter_map(|entry| Some(entry.ok()?.path())).collect();
+    archives.retain(|path| path.extension().is_some_and(|extension| extension == "tar"));
+    archives.sort();
+    if archives.is_empty() {
+        bail!("there is no image in {}: `hack/images.sh` makes them", folder.display());
+    }
+    Ok(archives)
+}

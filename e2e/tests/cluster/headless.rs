@@ -1,0 +1,253 @@
+//! A headless cluster in pods, from manifests that were published with another implementation.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::world::{Heaven, REPOSITORY, TOKEN, World, until};
+
+const GIT_HOST: &str = include_str!("git-host.yaml");
+/// What kube-scheduler of today asks for in place of a configuration that it knows no more.
+const SCHEDULER: &str = include_str!("../../../examples/published/scheduler.yaml");
+/// The node that pods are bound to. Nothing runs there.
+const NODE: &str = "stand-in";
+const IMAGE: &str = "registry.k8s.io/pause:3.10.1";
+/// The heaven of kube-controller-manager.
+pub(crate) const CONTROLLERS: &str = "sample-k8s-kcm";
+/// That of kube-scheduler.
+pub(crate) const SCHEDULERS: &str = "sample-k8s-kube-scheduler";
+/// The heavens that are run. The others are for machines of a cloud.
+const WANTED: [&str; 3] = ["sample-k8s", CONTROLLERS, SCHEDULERS];
+
+/// A Deployment made on the upstream branch gets its `ReplicaSet` and Pods from one heaven, and their nodes from the other.
+pub(crate) fn the_published_samples_become_a_cluster_whose_controllers_agree(world: &Arc<World>) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    git_host(world)?;
+    for manifest in published()? {
+        world.cluster().apply(&manifest.to_string())?;
+    }
+    world.cluster().apply(SCHEDULER)?;
+    for heaven in WANTED {
+        world.until_condition(&format!("trishankuheaven {heaven}"), "Ready")?;
+    }
+    world.until_condition("automatedmerge sample-k8s-kcm", "Ready")?;
+    eprintln!("from the manifests to a headless cluster: {:?}", begun.elapsed());
+
+    let clone = world.file("clone");
+    std::fs::create_dir(&clone)?;
+    world.git(&clone, &["clone", "--quiet", "--branch=upstream/data", "REMOTE", "."])?;
+    let begun = Instant::now();
+    commit(world, &clone, &[(&format!("minions/{NODE}"), node()), ("deployments/default/hello", deployment(2))])?;
+    let mut kubelet = Kubelet::at(world)?;
+    until("both pods to have a node", || kubelet.work(2, "1"))?;
+    eprintln!("from a commit upstream to two bound pods: {:?}", begun.elapsed());
+
+    // Each did its own part, on its own branch.
+    world.git(&clone, &["fetch", "--quiet", "REMOTE", "upstream/data"])?;
+    let wrote = world.git(
+        &clone,
+        &["log", "--no-merges", "--format=%cn: %s", "FETCH_HEAD", "--", "pods/default", "replicasets/default"],
+    )?;
+    let has = |who: &str, what: &str| wrote.lines().any(|line| line.starts_with(who) && line.contains(what));
+    ensure!(has(CONTROLLERS, "replicasets/default/hello"), "{wrote}");
+    ensure!(has(CONTROLLERS, "create pods/default/hello") || has(CONTROLLERS, "pods"), "{wrote}");
+    ensure!(has(SCHEDULERS, "update pods/default/hello") || has(SCHEDULERS, "pods"), "{wrote}");
+    Ok(())
+}
+
+/// What people do to a Deployment, at one heaven; the other takes part by way of the branches.
+pub(crate) fn a_deployment_is_scaled_updated_set_back_and_deleted(world: &Arc<World>) -> anyhow::Result<()> {
+    let mut kubelet = Kubelet::at(world)?;
+    kubelet.heaven.kubectl("scale deployment hello --replicas=4")?;
+    until("four pods", || kubelet.work(4, "1"))?;
+    kubelet.heaven.kubectl("set image deployment/hello app=registry.k8s.io/pause:next")?;
+    until("four other pods", || kubelet.work(4, "2"))?;
+    kubelet.heaven.kubectl("rollout undo deployment/hello")?;
+    until("four pods as before", || kubelet.work(4, "3"))?;
+    let image = "get deployment hello --output=jsonpath={.spec.template.spec.containers[0].image}";
+    ensure!(kubelet.heaven.kubectl(image)? == IMAGE);
+    kubelet.heaven.kubectl("delete deployment hello --wait=false")?;
+    until("all of it to be gone", || kubelet.gone())?;
+    kubelet.heaven.kubectl(&format!("delete node {NODE}"))?;
+    // And upstream, where it came from.
+    let clone = world.file("clone");
+    until("the branch upstream to be without it", || {
+        world.git(&clone, &["fetch", "--quiet", "REMOTE", "upstream/data"])?;
+        let files = world.git(&clone, &["ls-tree", "-r", "--name-only", "FETCH_HEAD"])?;
+        let left: Vec<_> = files.lines().filter(|file| file.contains("/default/hello")).collect();
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(Some(()))
+    })
+}
+
+/// Does for a node what nobody else does here: says that it is there, that its pods run, and that those to be deleted have ended.
+struct Kubelet<'w> {
+    heaven: Heaven<'w>,
+}
+
+impl<'w> Kubelet<'w> {
+    fn at(world: &'w World) -> anyhow::Result<Self> {
+        Ok(Self { heaven: world.heaven("default", CONTROLLERS, "sample-k8s-admin")? })
+    }
+
+    /// One look: whether the Deployment is at its revision with so many pods, all of them on the node.
+    fn work(&mut self, wanted: usize, revision: &str) -> anyhow::Result<Option<()>> {
+        let pods = self.look_after()?;
+        let bound = pods.iter().filter(|pod| pod["spec"]["nodeName"] == NODE).count();
+        ensure!(pods.len() == wanted && bound == wanted, "{} pods, {bound} of them bound", pods.len());
+        let deployment = self.heaven.object("deployment hello")?;
+        let status = &deployment["status"];
+        let is_at = deployment["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == revision;
+        let all = ["replicas", "updatedReplicas", "readyReplicas"].iter().all(|field| status[field] == wanted);
+        ensure!(is_at && all && status["observedGeneration"] == deployment["metadata"]["generation"], "{status}");
+        Ok(Some(()))
+    }
+
+    fn gone(&mut self) -> anyhow::Result<Option<()>> {
+        let pods = self.look_after()?;
+        let left = self.heaven.kubectl("get deployments,replicasets --output=name")?;
+        ensure!(pods.is_empty() && left.is_empty(), "{} pods, {left}", pods.len());
+        Ok(Some(()))
+    }
+
+    /// Answers with the pods that are to stay.
+    fn look_after(&mut self) -> anyhow::Result<Vec<Value>> {
+        self.patch(&format!("node {NODE}"), &json!({"status": node()["status"]}))?;
+        let pods = self.heaven.object("pods --selector=app=hello")?;
+        let (ends, stays): (Vec<_>, Vec<_>) = pods["items"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+            .into_iter()
+            .partition(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
+        for pod in &ends {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            self.heaven
+                .kubectl(&format!("delete pod {name} --force --grace-period=0 --ignore-not-found --wait=false"))?;
+        }
+        for pod in &stays {
+            if pod["spec"]["nodeName"] == NODE && pod["status"]["phase"] != "Running" {
+                let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": now()});
+                let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+                self.patch(&format!("pod {name}"), &json!({"status": {"phase": "Running", "conditions": [ready]}}))?;
+            }
+        }
+        Ok(stays)
+    }
+
+    fn patch(&self, what: &str, patch: &Value) -> anyhow::Result<()> {
+        let words = format!("patch {what} --subresource=status --type=merge --patch-file=/dev/stdin");
+        self.heaven.kubectl_with(&words, &patch.to_string()).map(drop)
+    }
+}
+
+fn git_host(world: &World) -> anyhow::Result<()> {
+    let tokens = format!("- user: e2e\n  token: {TOKEN}\n  rights:\n  - {{repository: team/*, access: own}}\n");
+    let secrets = [
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "git-tokens"}, "stringData": {"tokens.yaml": tokens}}),
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "git-cred"},
+               "stringData": {"url": REPOSITORY, "username": "e2e", "password": TOKEN}}),
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "gar-cred"}, "type": "kubernetes.io/dockerconfigjson",
+               "stringData": {".dockerconfigjson": r#"{"auths": {}}"#}}),
+    ];
+    for secret in secrets {
+        world.cluster().apply(&secret.to_string())?;
+    }
+    world.cluster().apply(GIT_HOST)?;
+    world.until_condition("deployment git", "Available")
+}
+
+/// The published manifests, with another repository and with images and credentials that are here.
+fn published() -> anyhow::Result<Vec<Value>> {
+    let folder = std::env::var_os("PUBLISHED_SAMPLES")
+        .context("PUBLISHED_SAMPLES names no folder with the published samples")?;
+    let mut manifests = Vec::new();
+    for kind in ["trishankuheaven", "automatedmerge"] {
+        let file = Path::new(&folder).join(format!("controllers.trishanku.org_v1alpha1_{kind}.yaml"));
+        let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        for document in serde_norway::Deserializer::from_str(&text) {
+            let mut manifest: Value = serde::Deserialize::deserialize(document)?;
+            let is_ours = manifest["kind"] == "AutomatedMerge"
+                || manifest["kind"] == "TrishankuHeaven"
+                    && WANTED.iter().any(|name| manifest["metadata"]["name"] == *name);
+            if is_ours {
+                replace(&mut manifest);
+                manifests.push(manifest);
+            }
+        }
+    }
+    if manifests.len() != 4 {
+        bail!("expected three heavens and a merge, and found {}", manifests.len());
+    }
+    Ok(manifests)
+}
+
+fn replace(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            // There is no registry that an image could be pulled from.
+            if fields.get("imagePullPolicy").is_some_and(|policy| policy == "Always") {
+                fields.insert("imagePullPolicy".to_owned(), "IfNotPresent".into());
+            }
+            fields.values_mut().for_each(replace);
+        }
+        Value::Array(values) => values.iter_mut().for_each(replace),
+        Value::String(text) if text == "https://github.com/trishanku-org/sample-k8s" => REPOSITORY.clone_into(text),
+        Value::String(text) if text.starts_with("registry.k8s.io/kube-") => {
+            *text = text.replace(":v1.24.4", ":v1.36.3");
+        }
+        _ => {}
+    }
+}
+
+/// Commits files as a person does, whatever the branch does meanwhile.
+fn commit(world: &World, clone: &Path, files: &[(&str, Value)]) -> anyhow::Result<()> {
+    for (path, content) in files {
+        let file = clone.join(path);
+        std::fs::create_dir_all(file.parent().context("a file is in a folder")?)?;
+        std::fs::write(&file, serde_json::to_string_pretty(content)?)?;
+    }
+    world.git(clone, &["add", "--all"])?;
+    world.git(clone, &["commit", "--quiet", "--message=by hand"])?;
+    until("the push", || {
+        world.git(clone, &["pull", "--quiet", "--rebase", "REMOTE", "upstream/data"])?;
+        world.git(clone, &["push", "--quiet", "REMOTE", "HEAD:upstream/data"]).map(Some)
+    })?;
+    Ok(())
+}
+
+fn node() -> Value {
+    let room = json!({"cpu": "8", "memory": "16Gi", "pods": "110"});
+    let now = now();
+    json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE},
+        "status": {"capacity": room, "allocatable": room, "conditions": [{
+            "type": "Ready", "status": "True", "reason": "StandsIn", "message": "nothing runs here",
+            "lastHeartbeatTime": now, "lastTransitionTime": now,
+        }]},
+    })
+}
+
+fn now() -> String {
+    let now = time::OffsetDateTime::now_utc();
+    format!("{}T{:02}:{:02}:{:02}Z", now.date(), now.hour(), now.minute(), now.second())
+}
+
+fn deployment(replicas: u32) -> Value {
+    let labels = json!({"app": "hello"});
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "hello", "namespace": "default", "labels": labels},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "app", "image": IMAGE}]},
+            },
+        },
+    })
+}

@@ -1,0 +1,42 @@
+//! Trishanku in a cluster whose pods run: what is installed, by what people type.
+//!
+//! The scenarios share one node and follow one another. `make test-cluster` prepares what they need, and sets `TRISHANKU_E2E_CLUSTER`; without it they
+//! are shown as ignored.
+
+mod chaos;
+mod headless;
+mod images;
+mod install;
+mod security;
+mod survives;
+mod world;
+
+use std::process::ExitCode;
+
+use trishanku_e2e::{nodes, run_on, scenarios};
+
+use crate::world::World;
+
+fn main() -> ExitCode {
+    if let Some(code) = nodes::host::init() {
+        return code;
+    }
+    let scenarios = scenarios![
+        images::images_have_no_shell_run_as_nobody_and_list_what_they_consist_of,
+        install::one_command_installs_the_manager,
+        install::a_first_heaven_is_ready_where_pods_have_to_be_restricted,
+        headless::the_published_samples_become_a_cluster_whose_controllers_agree,
+        security::all_that_is_injected_is_restricted_and_the_exceptions_are_those_of_users,
+        headless::a_deployment_is_scaled_updated_set_back_and_deleted,
+        survives::the_pod_of_a_heaven_is_deleted_and_its_branch_goes_on,
+        survives::the_manager_is_killed_upgraded_and_downgraded_and_no_heaven_restarts,
+        survives::a_clone_is_a_backup_from_which_all_begin_again,
+        chaos::whatever_is_killed_or_cut_off_all_agree_soon_after_and_nothing_acknowledged_is_lost,
+        install::uninstalling_leaves_nothing,
+    ];
+    let is_wanted = nodes::wanted().is_some();
+    if !is_wanted {
+        eprintln!("TRISHANKU_E2E_CLUSTER is not set, so nothing is started: `make test-cluster` runs these scenarios");
+    }
+    run_on(World::start, true, scenarios, move |_| !is_wanted)
+}

@@ -1,0 +1,232 @@
+//! What scenarios do to a cluster, in the words of people.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::Value;
+use tempfile::TempDir;
+use trishanku_e2e::nodes::kubectl::{Forward, said};
+use trishanku_e2e::nodes::{self, Provider};
+use trishanku_e2e::{Shared, git};
+
+use crate::headless::{CONTROLLERS, SCHEDULERS};
+
+/// Long enough for anything that does not hang, also on a busy machine: kubelet waits up to 40 s before it tries again what had failed three times.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
+
+/// The repository of a headless cluster, for programs in pods.
+pub(crate) const REPOSITORY: &str = "http://10.96.0.80/team/cluster.git";
+/// Who may push there. It is known to nobody else, and lives as long as the cluster.
+pub(crate) const TOKEN: &str = "e2e-token-of-the-git-host";
+
+const DOCUMENTATION: &str = include_str!("../../../docs/operate.md");
+
+/// Waits for something, and tells how long that took.
+pub(crate) fn until<T>(what: &str, look: impl FnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
+    let begun = Instant::now();
+    let found = trishanku_e2e::wait::until_within(what, PATIENCE, look)?;
+    eprintln!("{what}: {:?}", begun.elapsed());
+    Ok(found)
+}
+
+pub(crate) struct World {
+    provider: Box<dyn Provider>,
+    scratch: TempDir,
+    host: Mutex<Option<Forward>>,
+    /// What was there before anything was installed.
+    before: Mutex<BTreeSet<String>>,
+}
+
+impl World {
+    pub(crate) fn start() -> anyhow::Result<Self> {
+        let begun = Instant::now();
+        let provider = nodes::start()?;
+        eprintln!("the node was ready after {:?}", begun.elapsed());
+        Ok(Self { provider, scratch: tempfile::tempdir()?, host: Mutex::default(), before: Mutex::default() })
+    }
+
+    pub(crate) fn cluster(&self) -> &dyn Provider {
+        self.provider.as_ref()
+    }
+
+    pub(crate) fn kubectl(&self, words: &str) -> anyhow::Result<String> {
+        self.cluster().kubectl(words.split(' '))
+    }
+
+    /// Runs a command of the documentation for operators, as it is there.
+    pub(crate) fn documented(&self, command: &str) -> anyhow::Result<String> {
+        let is_there = DOCUMENTATION.lines().any(|line| line.strip_prefix("$ ") == Some(command));
+        ensure!(is_there, "docs/operate.md does not say `{command}`");
+        let words = command.strip_prefix("kubectl ").context("it is one of kubectl")?;
+        said(self.cluster().kubectl_command().current_dir(Self::source("")).args(words.split(' ')), "")
+    }
+
+    /// Waits for a condition of an object. `of` is split at spaces.
+    pub(crate) fn until_condition(&self, of: &str, condition: &str) -> anyhow::Result<()> {
+        let mut last = String::new();
+        let found = until(&format!("{of} to be {condition}"), || {
+            let object = self.cluster().object(of)?;
+            let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let found = conditions.iter().find(|found| found["type"] == condition);
+            let told = |field: &str| found.map_or("", |found| found[field].as_str().unwrap_or_default());
+            last = format!("{} {}", told("reason"), told("message"));
+            ensure!(told("status") == "True", "{last}");
+            Ok(Some(()))
+        });
+        found.with_context(|| last.clone())
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// Notes every object that there is, to find out later what has come.
+    pub(crate) fn remember_everything(&self) -> anyhow::Result<()> {
+        *self.before.lock().expect("nobody panics while holding it") = self.everything()?;
+        Ok(())
+    }
+
+    /// What was not there when everything was noted.
+    pub(crate) fn new_objects(&self) -> anyhow::Result<Vec<String>> {
+        let before = self.before.lock().expect("nobody panics while holding it").clone();
+        ensure!(!before.is_empty(), "nothing was noted before");
+        Ok(self.everything()?.difference(&before).cloned().collect())
+    }
+
+    /// All objects, but those that come and go by themselves.
+    fn everything(&self) -> anyhow::Result<BTreeSet<String>> {
+        let kinds = self.kubectl("api-resources --verbs=list --output=name")?;
+        let kinds: Vec<_> = kinds
+            .lines()
+            .filter(|kind| {
+                !["events", "leases", "componentstatuses"].contains(&kind.split('.').next().unwrap_or_default())
+            })
+            .collect();
+        let names = "--output=custom-columns=KIND:.kind,NAMESPACE:.metadata.namespace,NAME:.metadata.name";
+        let listed =
+            self.kubectl(&format!("get {} --all-namespaces --no-headers --ignore-not-found {names}", kinds.join(",")))?;
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        Ok(listed.lines().map(words).collect())
+    }
+
+    /// A file of this repository.
+    pub(crate) fn source(path: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+    }
+
+    /// Stock Git at the cluster's repository; `REMOTE` among the words is its address.
+    pub(crate) fn git(&self, folder: &Path, words: &[&str]) -> anyhow::Result<String> {
+        let mut forward = self.host.lock().expect("nobody panics while holding it");
+        let mut run = |anew: bool| {
+            if anew || forward.is_none() {
+                *forward = Some(self.cluster().forward("default", "service/git", 80)?);
+            }
+            let port = forward.as_ref().map_or(0, Forward::port);
+            let remote = format!("http://e2e:{TOKEN}@127.0.0.1:{port}/team/cluster.git");
+            let words = words.iter().map(|word| if *word == "REMOTE" { &remote } else { *word });
+            let mut command = self.cluster().command(Path::new("git"));
+            command.arg("-C").arg(folder).args(["-c", "user.name=e2e", "-c", "user.email=e2e@example.org"]).args(words);
+            git::plain(&mut command);
+            said(&mut command, "")
+        };
+        // A forward ends with its pod.
+        run(false).or_else(|_| run(true))
+    }
+
+    /// Both heavens of the headless cluster.
+    pub(crate) fn heavens(&self) -> anyhow::Result<Vec<Heaven<'_>>> {
+        [CONTROLLERS, SCHEDULERS].iter().map(|name| self.heaven("default", name, "sample-k8s-admin")).collect()
+    }
+
+    /// kubectl at the kube-apiserver of a heaven, as its administrator, whose kubeconfig is in a Secret.
+    pub(crate) fn heaven(&self, namespace: &str, name: &str, admin: &str) -> anyhow::Result<Heaven<'_>> {
+        let secret = self.cluster().object(&format!("secret {admin} --namespace {namespace}"))?;
+        let kubeconfig = secret["data"]["kubeconfig"].as_str().context("the Secret has a kubeconfig")?;
+        let file = self.file(&format!("{namespace}-{name}.kubeconfig"));
+        std::fs::write(&file, BASE64_STANDARD.decode(kubeconfig)?)?;
+        let forward = self.cluster().forward(namespace, &format!("deployment/{name}-heaven"), 6443)?;
+        Ok(Heaven { world: self, name: name.to_owned(), kubeconfig: file, forward })
+    }
+}
+
+impl Shared for World {
+    fn last_words(&self) -> String {
+        let mut words = Vec::new();
+        for look in ["get pods --all-namespaces --output=wide", "get events --all-namespaces --sort-by=.lastTimestamp"]
+        {
+            let printed = self.kubectl(look).unwrap_or_else(|error| format!("{error:#}"));
+            let lines: Vec<_> = printed.lines().collect();
+            words.push(lines[lines.len().saturating_sub(40)..].join("\n"));
+        }
+        words.push(self.logs());
+        words.push(self.cluster().last_words());
+        words.join("\n---\n")
+    }
+}
+
+impl World {
+    /// What containers that are not ready have written last, and the manager.
+    fn logs(&self) -> String {
+        let Ok(pods) = self.cluster().object("pods --all-namespaces") else { return String::new() };
+        let mut words = Vec::new();
+        for pod in pods["items"].as_array().into_iter().flatten() {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let (name, namespace) = (text(&pod["metadata"]["name"]), text(&pod["metadata"]["namespace"]));
+            let of = |list: &str| pod["status"][list].as_array().cloned().unwrap_or_default();
+            for container in [of("initContainerStatuses"), of("containerStatuses")].concat() {
+                let container_name = text(&container["name"]);
+                let is_done = container["state"]["terminated"]["exitCode"] == 0;
+                if (container["ready"] == true || is_done) && container_name != "manager" {
+                    continue;
+                }
+                let printed = self
+                    .kubectl(&format!("logs --namespace {namespace} {name} --container {container_name} --tail=12"));
+                words.push(format!(
+                    "{name} {container_name}:\n{}",
+                    printed.unwrap_or_else(|error| format!("{error:#}"))
+                ));
+            }
+        }
+        words.join("\n")
+    }
+}
+
+/// A heaven, from outside of its pod.
+pub(crate) struct Heaven<'w> {
+    world: &'w World,
+    name: String,
+    kubeconfig: PathBuf,
+    forward: Forward,
+}
+
+impl Heaven<'_> {
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs kubectl there; `words` are split at spaces.
+    pub(crate) fn kubectl(&self, words: &str) -> anyhow::Result<String> {
+        self.kubectl_with(words, "")
+    }
+
+    pub(crate) fn kubectl_with(&self, words: &str, input: &str) -> anyhow::Result<String> {
+        let cluster = self.world.cluster();
+        let mut command = cluster.command(&cluster.kubectl_program());
+        command
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .arg(format!("--server=https://localhost:{}", self.forward.port()))
+            .args(words.split(' '));
+        said(&mut command, input)
+    }
+
+    pub(crate) fn object(&self, what: &str) -> anyhow::Result<Value> {
+        Ok(serde_json::from_str(&self.kubectl(&format!("get --output=json {what}"))?)?)
+    }
+}

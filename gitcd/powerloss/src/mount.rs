@@ -1,0 +1,87 @@
+//! A disk in the tree of folders of this machine.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use fuser::{Config, Session, SessionACL};
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use crate::Disk;
+use crate::fuse::Adapter;
+
+const DEVICE: &str = "/dev/fuse";
+/// What the mount table says, with the process behind it.
+const NAME: &str = "powerloss";
+
+/// Why no disk can be mounted here, if so.
+pub fn why_not() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("only root may mount a file system".to_owned());
+    }
+    File::options().read(true).write(true).open(DEVICE).err().map(|error| format!("{DEVICE}: {error}"))
+}
+
+/// A disk that is mounted. Dropping this takes it away, also from programs that still use it.
+#[derive(Debug)]
+pub struct Mount {
+    at: PathBuf,
+    /// Answers until the kernel has nothing more to ask.
+    session: Option<JoinHandle<()>>,
+}
+
+impl Mount {
+    pub(crate) fn new(disk: &Disk, at: &Path) -> io::Result<Self> {
+        sweep();
+        let device: OwnedFd = File::options().read(true).write(true).open(DEVICE)?.into();
+        let data =
+            format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions", device.as_raw_fd());
+        let data = CString::new(data)?;
+        let flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOATIME;
+        let source = format!("{NAME}-{}", std::process::id());
+        rustix::mount::mount(source, at, format!("fuse.{NAME}"), flags, data.as_c_str())?;
+        let mut mount = Self { at: at.to_owned(), session: None };
+        let session = Session::from_fd(Adapter::new(disk), device, SessionACL::All, Config::default())?;
+        let session = std::thread::Builder::new().name(NAME.to_owned()).spawn(move || {
+            // It ends with an error when the mount is taken away.
+            let _ended = session.run();
+        })?;
+        mount.session = Some(session);
+        Ok(mount)
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.at
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Forced: calls that are under way end with an error. Lazily: nobody has to close anything first.
+        if let Err(error) = rustix::mount::unmount(&self.at, UnmountFlags::FORCE | UnmountFlags::DETACH) {
+            eprintln!("cannot unmount {}: {error}", self.at.display());
+            return;
+        }
+        if let Some(session) = self.session.take() {
+            let _ended = session.join();
+        }
+    }
+}
+
+/// Takes away what a process left that was killed: mounts that nobody answers for.
+fn sweep() {
+    for line in fs::read_to_string("/proc/self/mounts").unwrap_or_default().lines() {
+        let mut words = line.split(' ');
+        let (source, at) = (words.next(), words.next());
+        let owner = source.and_then(|source| source.strip_prefix(NAME)?.strip_prefix('-'));
+        if let (Some(owner), Some(at)) = (owner, at)
+            && !Path::new("/proc").join(owner).exists()
+        {
+            let _gone = rustix::mount::unmount(at, UnmountFlags::DETACH);
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Throws away what nothing has led to for a long time.
+//!
+//! `git rev-list` tells what references, reflogs and work trees lead to. What else is in ordinary packs or files of its own is written down with the
+//! time at which it was seen so first; once that is a grace period ago, and nothing younger leads to it either, its packs are written anew
+//! without it. A crash at any point leaves copies, or what would have been thrown away; never a gap.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::watch;
+
+use super::choose::{self, Pack};
+use super::index::{self, Id};
+use super::join::{BOUNDS, JoinError, Place, make_pack, publish, run, write_commit_graph};
+use super::record::Record;
+use crate::durable;
+use crate::program::Program;
+
+/// Git touches a pack in which it finds what it was about to write: somebody may be about to refer to that.
+const UNTOUCHED: Duration = Duration::from_hours(1);
+/// A line of what `git rev-list` tells: an id and a line feed.
+const LINE_BYTES: usize = 41;
+/// So many ids are compared at a time.
+const AT_A_TIME: usize = 1 << 20;
+/// Everything that is not to be thrown away hangs on these.
+const ROOTS: [&str; 3] = ["--all", "--reflog", "--indexed-objects"];
+
+/// Something that nothing leads to.
+struct Unreachable {
+    /// The packs that it is in, by their number.
+    packs: Vec<usize>,
+    /// When its own file was written or asked for last, if it has one.
+    loose: Option<SystemTime>,
+    /// Nothing has led to it since, as far as is known.
+    since: SystemTime,
+}
+
+fn is_untouched(modified: SystemTime, now: SystemTime) -> bool {
+    now.duration_since(modified).is_ok_and(|age| age >= UNTOUCHED)
+}
+
+/// Throws away what nothing has led to for `grace`, and tells how many objects that were.
+///
+/// Takes as long as `git rev-list --objects --all`, and writes again what is left of the packs that have something of it.
+pub(super) async fn prune(
+    git: &Program,
+    place: &Place,
+    grace: Duration,
+    now: SystemTime,
+    stopped: &watch::Receiver<bool>,
+) -> Result<usize, JoinError> {
+    place.clear()?;
+    let tips = place.draft.join("tips");
+    list(git, place, &["for-each-ref", "--format=^%(objectname)"], Vec::new(), &tips, stopped).await?;
+    let before = fs::read(&tips).map_err(JoinError::Read)?;
+    let reached = place.draft.join("reached");
+    let walk = [&["rev-list", "--objects", "--no-object-names"], &ROOTS[..]].concat();
+    list(git, place, &walk, Vec::new(), &reached, stopped).await?;
+
+    let (here, listed) = (place.clone(), reached.clone());
+    let found = blocking(move || Found::look(&here, &listed, now)).await?;
+    let since = |unreachable: &Unreachable| now.duration_since(unreachable.since).unwrap_or_default();
+    let (mut old, young): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        found.unreachable.iter().partition(|(_, unreachable)| since(unreachable) >= grace);
+    if !old.is_empty() {
+        // What is young may be about to be referred to, with all that it leads to.
+        let led_to = place.draft.join("led-to");
+        let mut input: Vec<u8> = young.keys().flat_map(|id| [id.hex().as_bytes(), b"\n"].concat()).collect();
+        input.extend_from_slice(&before);
+        if !young.is_empty() {
+            let walk = ["rev-list", "--objects", "--no-object-names", "--ignore-missing", "--stdin"];
+            list(git, place, &walk, input, &led_to, stopped).await?;
+            for id in ids(&led_to)? {
+                old.remove(&id?);
+            }
+        }
+    }
+    let old: BTreeSet<Id> = old.into_keys().copied().collect();
+    let (numbers, affected) = found.affected(&old, now);
+    let goes = |id: &Id, unreachable: &Unreachable| {
+        old.contains(id)
+            && unreachable.packs.iter().all(|number| numbers.contains(number))
+            && unreachable.loose.is_none_or(|at| is_untouched(at, now))
+    };
+    let mut record = Record::new(now);
+    found.unreachable.iter().filter(|(id, it)| !goes(id, it)).for_each(|(id, it)| record.add(*id, it.since));
+    let count = found.unreachable.iter().filter(|(id, it)| goes(id, it)).count();
+    if count == 0 {
+        blocking({
+            let place = place.clone();
+            move || Ok(record.write(&place)?)
+        })
+        .await?;
+        return Ok(0);
+    }
+    let named = rest_of(place, &affected, &old).await?;
+    let name = if named.is_empty() { None } else { Some(make_pack(git, place, &[], named, stopped).await?) };
+    // It names commits, also such as go now, and nobody finds them any more then.
+    write_commit_graph(git, place, true, stopped).await?;
+    // Somebody may have referred to something of it meanwhile.
+    let recent = place.draft.join("recent");
+    let walk = [&["rev-list", "--objects", "--no-object-names", "--ignore-missing", "--stdin"], &ROOTS[..]].concat();
+    list(git, place, &walk, before, &recent, stopped).await?;
+    for id in ids(&recent)? {
+        if old.contains(&id?) {
+            return Err(JoinError::Moved);
+        }
+    }
+    let (here, loose) = (place.clone(), found.loose_of(&old));
+    let removed = blocking(move || {
+        if !affected.is_empty() {
+            publish(&here, &affected, name.as_deref(), &old)?;
+        }
+        loose.iter().for_each(|id| remove_loose(&here, id, now));
+        record.write(&here)?;
+        Ok(count)
+    });
+    removed.await
+}
+
+/// How long something has to stay, as the repository's `gc.pruneExpire` says it in one of Git's ways.
+pub(super) async fn grace(
+    git: &Program,
+    place: &Place,
+    stopped: &watch::Receiver<bool>,
+) -> Result<Duration, JoinError> {
+    place.clear()?;
+    let to = place.draft.join("expire");
+    let words = ["config", "--type=expiry-date", "--default=2.weeks.ago", "--get", "gc.pruneExpire"];
+    list(git, place, &words, Vec::new(), &to, stopped).await?;
+    let text = fs::read_to_string(&to).map_err(JoinError::Read)?;
+    let before = text.trim().parse().map_or(Some(SystemTime::UNIX_EPOCH), |seconds| {
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+    });
+    // Beyond the end of time is `now`; the beginning of it is `never`. Git counts from the clock.
+    Ok(before.and_then(|before| SystemTime::now().duration_since(before).ok()).unwrap_or_default())
+}
+
+/// Runs `git` with what it tells going to a file.
+async fn list(
+    git: &Program,
+    place: &Place,
+    words: &[&str],
+    input: Vec<u8>,
+    to: &Path,
+    stopped: &watch::Receiver<bool>,
+) -> Result<(), JoinError> {
+    let file = File::create(to).map_err(durable::Error::of("create", to))?;
+    let mut command = git.command(&[&BOUNDS[..], words].concat());
+    command.stdout(Stdio::from(file));
+    let name = match words[0] {
+        "rev-list" => "rev-list",
+        "config" => "config",
+        _ => "for-each-ref",
+    };
+    run(command, place, name, input, stopped).await.map(drop)
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, JoinError> + Send + 'static,
+) -> Result<T, JoinError> {
+    tokio::task::spawn_blocking(work).await.expect("looking for what can be thrown away does not panic")
+}
+
+/// The ids of a list, one a line.
+fn ids(path: &Path) -> Result<impl Iterator<Item = Result<Id, JoinError>>, JoinError> {
+    let lines = BufReader::new(File::open(path).map_err(JoinError::Read)?).lines();
+    Ok(lines.map(|line| Id::parse(&line.map_err(JoinError::Read)?).ok_or_else(JoinError::listed)))
+}
+
+/// What nothing leads to, and the packs that may be written anew.
+struct Found {
+    packs: Vec<Pack>,
+    unreachable: BTreeMap<Id, Unreachable>,
+    folder: PathBuf,
+}
+
+impl Found {
+    fn look(place: &Place, reached: &Path, now: SystemTime) -> Result<Self, JoinError> {
+        let folder = place.packs();
+        let packs = choose::ordinary(&folder, now);
+        let record = Record::read(place);
+        let mut unreachable: BTreeMap<Id, Unreachable> = BTreeMap::new();
+        let loose = loose(place);
+        let lines = fs::metadata(reached).map_err(JoinError::Read)?.len() / LINE_BYTES as u64;
+        let parts = lines.div_ceil(AT_A_TIME as u64).clamp(1, 256);
+        for part in 0..parts {
+            let is_here = |id: &Id| u64::from(id.first()) * parts / 256 == part;
+            let reached = reached_in(reached, is_here)?;
+            let is_unreachable = |id: &Id| is_here(id) && reached.binary_search(id).is_err();
+            for (number, pack) in packs.iter().enumerate() {
+                let index = folder.join(format!("{}.idx", pack.name));
+                for id in index::ids(&index).map_err(JoinError::Read)? {
+                    let id = id.map_err(JoinError::Read)?;
+                    if is_unreachable(&id) {
+                        let since = record.since(&id);
+                        let found = unreachable.entry(id).or_insert(Unreachable {
+                            packs: Vec::new(),
+                            loose: None,
+                            since: since.unwrap_or(pack.modified),
+                        });
+                        found.packs.push(number);
+                        if since.is_none() {
+                            // It came at some time before the last of its packs did.
+                            found.since = found.since.max(pack.modified);
+                        }
+                    }
+                }
+            }
+            for (id, modified) in loose.iter().filter(|(id, _)| is_unreachable(id)) {
+                let found =
+                    unreachable.entry(*id).or_insert(Unreachable { packs: Vec::new(), loose: None, since: *modified });
+                found.loose = Some(*modified);
+                // Git touches such a file when somebody writes the same again.
+                found.since = found.since.max(*modified);
+            }
+        }
+        Ok(Self { packs, unreachable, folder })
+    }
+
+    /// The packs that have something of it and that nobody has touched for a while, by number and whole.
+    fn affected(&self, old: &BTreeSet<Id>, now: SystemTime) -> (BTreeSet<usize>, Vec<Pack>) {
+        let mut numbers: BTreeSet<usize> =
+            old.iter().flat_map(|id| self.unreachable[id].packs.iter().copied()).collect();
+        numbers.retain(|number| {
+            let path = self.folder.join(format!("{}.pack", self.packs[*number].name));
+            let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
+            modified.is_ok_and(|at| is_untouched(at, now))
+        });
+        let packs = numbers.iter().map(|number| self.packs[*number].clone()).collect();
+        (numbers, packs)
+    }
+
+    fn loose_of(&self, old: &BTreeSet<Id>) -> Vec<Id> {
+        old.iter().filter(|id| self.unreachable[*id].loose.is_some()).copied().collect()
+    }
+}
+
+/// What is to stay of these packs, one id a line.
+async fn rest_of(place: &Place, packs: &[Pack], old: &BTreeSet<Id>) -> Result<Vec<u8>, JoinError> {
+    let (folder, packs, old) = (place.packs(), packs.to_vec(), old.clone());
+    blocking(move || {
+        let mut lines = Vec::new();
+        for pack in packs {
+            for id in index::ids(&folder.join(format!("{}.idx", pack.name))).map_err(JoinError::Read)? {
+                let id = id.map_err(JoinError::Read)?;
+                if !old.contains(&id) {
+                    lines.extend_from_slice(id.hex().as_bytes());
+                    lines.push(b'\n');
+                }
+            }
+        }
+        Ok(lines)
+    })
+    .await
+}
+
+/// The ids of a list that are wanted, in order.
+fn reached_in(path: &Path, is_wanted: impl Fn(&Id) -> bool) -> Result<Vec<Id>, JoinError> {
+    let mut file = BufReader::with_capacity(256 << 10, File::open(path).map_err(JoinError::Read)?);
+    let (mut found, mut line) = (Vec::new(), [0; LINE_BYTES]);
+    loop {
+        match file.read_exact(&mut line) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+            Err(error) => return Err(JoinError::Read(error)),
+        }
+        let id = str::from_utf8(&line[..40]).ok().and_then(Id::parse).ok_or_else(JoinError::listed)?;
+        if is_wanted(&id) {
+            found.push(id);
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Objects in files of their own, and when each was written or asked for last.
+fn loose(place: &Place) -> Vec<(Id, SystemTime)> {
+    let mut found = Vec::new();
+    for first in 0..=u8::MAX {
+        let folder = place.repository.join(format!("objects/{first:02x}"));
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let id = name.to_str().and_then(|name| Id::parse(&format!("{first:02x}{name}")));
+            if let (Some(id), Ok(modified)) = (id, entry.metadata().and_then(|metadata| metadata.modified())) {
+                found.push((id, modified));
+            }
+        }
+    }
+    found
+}
+
+/// Removes an object's file, unless somebody has just asked for it.
+fn remove_loose(place: &Place, id: &Id, now: SystemTime) {
+    let hex = id.hex();
+    let folder = place.repository.join("objects").join(&hex[..2]);
+    let path = folder.join(&hex[2..]);
+    let modified = fs::metadata(&path).and_then(|metadata| metadata.modified());
+    if modified.is_ok_and(|at| is_untouched(at, now)) {
+        // What stays is found again.
+        let _ = fs::remove_file(&path);
+        let _not_empty = fs::remove_dir(&folder);
+    }
+}
+
+#[cfg(test)]
+mod tests;

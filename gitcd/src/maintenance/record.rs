@@ -1,0 +1,109 @@
+//! Since when nothing has led to which objects.
+//!
+//! The file is only about what may be thrown away: without it that takes a grace period longer.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::index::Id;
+use super::join::Place;
+use crate::durable;
+
+const FORMAT: &str = "gitcd unreachable 1";
+
+/// What was found at one time.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    looked: SystemTime,
+    since: BTreeMap<Id, u64>,
+}
+
+impl Record {
+    pub(super) fn new(looked: SystemTime) -> Self {
+        Self { looked, since: BTreeMap::new() }
+    }
+
+    pub(super) fn add(&mut self, id: Id, since: SystemTime) {
+        self.since.insert(id, seconds(since));
+    }
+
+    /// Since when nothing has led to an object, if that is known.
+    pub(super) fn since(&self, id: &Id) -> Option<SystemTime> {
+        self.since.get(id).map(|since| UNIX_EPOCH + Duration::from_secs(*since))
+    }
+
+    /// When somebody looked last; `None` if nobody did or it cannot be told.
+    pub(super) fn looked(repository: &Path) -> Option<SystemTime> {
+        // Most of it is not needed for that, and it is seldom long.
+        parse(&fs::read_to_string(file(repository)).ok()?).map(|record| record.looked)
+    }
+
+    /// What was found last; nothing if nobody has looked or it cannot be told.
+    pub(super) fn read(place: &Place) -> Self {
+        let text = fs::read_to_string(file(&place.repository)).unwrap_or_default();
+        parse(&text).unwrap_or_else(|| Self::new(UNIX_EPOCH))
+    }
+
+    pub(super) fn write(&self, place: &Place) -> Result<(), durable::Error> {
+        let mut text = format!("{FORMAT}\nlooked {}\n", seconds(self.looked));
+        for (id, since) in &self.since {
+            writeln!(text, "{} {since}", id.hex()).expect("a string takes everything");
+        }
+        durable::replace(&file(&place.repository), text.as_bytes())
+    }
+}
+
+fn file(repository: &Path) -> PathBuf {
+    repository.join(super::OWN).join("unreachable")
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn parse(text: &str) -> Option<Record> {
+    let mut lines = text.lines();
+    if lines.next()? != FORMAT {
+        return None;
+    }
+    let looked = lines.next()?.strip_prefix("looked ")?.parse().ok()?;
+    let since = lines.map(|line| {
+        let (id, since) = line.split_once(' ')?;
+        Some((Id::parse(id)?, since.parse().ok()?))
+    });
+    Some(Record { looked: UNIX_EPOCH + Duration::from_secs(looked), since: since.collect::<Option<_>>()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_comes_back_and_what_is_none_is_as_good_as_none() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join(super::super::OWN)).unwrap();
+        let place = Place { repository: folder.path().to_owned(), draft: folder.path().join("draft") };
+        assert_eq!(Record::looked(folder.path()), None);
+        let at = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let mut record = Record::new(at);
+        let id = Id::parse("c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00").unwrap();
+        record.add(id, at - Duration::from_secs(9));
+        record.write(&place).unwrap();
+        assert_eq!(Record::read(&place), record);
+        assert_eq!(Record::looked(folder.path()), Some(at));
+        assert_eq!(record.since(&id), Some(at - Duration::from_secs(9)));
+        for text in [
+            "",
+            "gitcd unreachable 2\nlooked 1\n",
+            "gitcd unreachable 1\nlooked x\n",
+            "gitcd unreachable 1\nlooked 1\nabc 1\n",
+        ] {
+            fs::write(file(folder.path()), text).unwrap();
+            assert_eq!(Record::read(&place), Record::new(UNIX_EPOCH), "{text:?}");
+            assert_eq!(Record::looked(folder.path()), None, "{text:?}");
+        }
+    }
+}

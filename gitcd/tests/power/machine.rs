@@ -1,0 +1,174 @@
+//! A disk that loses power, and the server on it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gitcd_powerloss::{Disk, Moment, Mount, Order, Tally};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::support::{Kind, Launch, Repository, Server};
+
+/// Where the state is while there is power. Each time it is another folder: whatever outlived the power does not find the disk again.
+pub(crate) struct Machine {
+    disk: Disk,
+    mount: Option<Mount>,
+    mounts: TempDir,
+    random: StdRng,
+    pub(crate) told: Told,
+}
+
+/// What was done to it.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) cuts: usize,
+    /// Servers that were killed and lost nothing else.
+    pub(crate) kills: usize,
+    pub(crate) tally: Tally,
+}
+
+impl Machine {
+    pub(crate) fn new(order: Order, seed: u64) -> Self {
+        let mounts = tempfile::tempdir().expect("the temporary folder is writable");
+        let mut machine = Self {
+            disk: Disk::new(order),
+            mount: None,
+            mounts,
+            random: StdRng::seed_from_u64(seed),
+            told: Told::default(),
+        };
+        machine.power_on();
+        machine
+    }
+
+    pub(crate) fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    pub(crate) fn random(&mut self) -> &mut StdRng {
+        &mut self.random
+    }
+
+    /// Where the disk is mounted.
+    pub(crate) fn folder(&self) -> &Path {
+        self.mount.as_ref().expect("there is power").path()
+    }
+
+    pub(crate) fn repository(&self) -> PathBuf {
+        self.folder().join("repo.git")
+    }
+
+    /// A server on an empty repository.
+    pub(crate) async fn serve(&self) -> Server {
+        Repository::init(&self.repository());
+        self.launch().start().await
+    }
+
+    pub(crate) fn launch(&self) -> Launch {
+        Launch::new(Kind::Gitcd)
+            .folder(self.folder())
+            // A journal of many small files, most of which go soon.
+            .argument("--journal-segment-bytes=32768")
+            // What a loss of power has left that nothing leads to goes in the next cycles.
+            .argument("--gc-prune-expire=1h")
+    }
+
+    /// No power for whatever is on the disk, and for the server. Tells at which call it was, and what became of what was not durable.
+    pub(crate) fn power_off(&mut self, server: &mut Server) -> String {
+        let at = self.disk.freeze();
+        // It does not get to see how its calls end.
+        server.signal(Signal::KILL);
+        self.disk.release();
+        server.kill();
+        let said = self.fall_back(&at);
+        server.move_to(self.folder());
+        said
+    }
+
+    /// SIGKILL for the server, at this moment; the disk goes on.
+    pub(crate) fn kill(&mut self, server: &mut Server) {
+        self.disk.freeze();
+        server.signal(Signal::KILL);
+        self.disk.release();
+        server.kill();
+        self.remount();
+        server.move_to(self.folder());
+    }
+
+    /// As if it had been killed that used the disk.
+    pub(crate) fn remount(&mut self) {
+        self.mount = None;
+        self.told.kills += 1;
+        self.power_on();
+    }
+
+    /// The same for a disk that nobody uses.
+    pub(crate) fn fall_back(&mut self, at: &str) -> String {
+        self.mount = None;
+        let (seed, off) = (self.random.random(), [0, 60, 3600, 90_000][self.random.random_range(0..4)]);
+        let tally = self.disk.cut(seed, Duration::from_secs(off));
+        self.told.cuts += 1;
+        self.told.tally += tally;
+        self.power_on();
+        let Tally { kept_writes, dropped_writes, torn_writes, kept_entries, dropped_entries } = tally;
+        format!(
+            "cut at {at}: writes {kept_writes} kept, {dropped_writes} dropped, {torn_writes} torn; \
+             entries {kept_entries} kept, {dropped_entries} dropped; {off} s without power"
+        )
+    }
+
+    /// Starts the server again. Often the power fails while it recovers, or it is killed.
+    pub(crate) async fn restart(&mut self, server: &mut Server) {
+        while self.random.random_bool(0.4) {
+            let count = 1 << self.random.random_range(0..7);
+            let count = self.random.random_range(1..=count);
+            self.disk.arm(Moment::after(count));
+            server.begin_restart();
+            let disk = self.disk.clone();
+            let frozen = async move {
+                while !disk.is_frozen() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            tokio::select! {
+                () = frozen => {}
+                () = server.ready() => {
+                    // A start takes fewer calls, or it froze at this very moment.
+                    if !self.disk.disarm() {
+                        return;
+                    }
+                }
+            }
+            // What it has not made durable before it is killed may still be lost later.
+            if self.random.random_bool(0.3) {
+                self.kill(server);
+                println!("    killed at start-up");
+            } else {
+                let said = self.power_off(server);
+                println!("    again, at start-up: {said}");
+            }
+        }
+        server.restart().await;
+    }
+
+    fn power_on(&mut self) {
+        let at = self.mounts.path().join((self.told.cuts + self.told.kills).to_string());
+        std::fs::create_dir(&at).expect("the temporary folder is writable");
+        self.mount = Some(self.disk.mount(&at).expect("a disk can be mounted here"));
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.disk.release();
+            let to = std::env::temp_dir().join(format!("power-{}", std::process::id()));
+            match self.disk.export(&to) {
+                Ok(()) => eprintln!("--- the disk as it was then: {}", to.display()),
+                Err(error) => eprintln!("--- cannot copy the disk: {error}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,355 @@
+#!/usr/bin/env bash
+# Builds container images without a registry: hack/images.sh [OPTION...] [NAME...]. See usage() below.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly OWN=(gitcd manager trishanku)
+readonly TEST=(pause kube-apiserver kube-controller-manager kube-scheduler etcd)
+readonly SOURCE=https://github.com/trishanku-org/trishanku
+readonly NOBODY=65532
+
+usage() {
+  cat <<EOF
+Usage: hack/images.sh [OPTION...] [NAME...]
+
+Builds images and writes each to an archive, NAME.tar, that \`docker load\`, \`podman load\`,
+\`ctr image import\` and \`kind load image-archive\` take. Prints the folder of the archives, and
+nothing else, on standard output.
+
+NAMEs: ${OWN[*]} (the default), and for tests on a node without
+a registry ${TEST[*]}, under the names that manifests have;
+\`test\` is all of these.
+
+  --programs DIR   take the programs from DIR instead of building them with cargo
+  --registry NAME  what comes before an image's name (ghcr.io/trishanku-org)
+  --tag TAG        (the version of the workspace)
+  --output DIR     (target/images)
+  --builder NAME   buildah, podman or docker (the first that works; buildah is installed by apt-get
+                   where none does, with the right to do so)
+
+The programs are linked against this machine's C library, so the images have it, and what else
+\`ldd\` names, from here: build them on a distribution that you would run. Each image has a list of
+what it consists of, SPDX in JSON: /usr/share/sbom/NAME.spdx.json, and beside its archive.
+EOF
+}
+
+say() { printf 'images: %s\n' "$*" >&2; }
+
+die() {
+  say "$*"
+  exit 1
+}
+
+# ---- Builders ----------------------------------------------------------------
+
+works() { # BUILDER
+  command -v "$1" >/dev/null || return 1
+  case $1 in
+    # Without a daemon the program alone can do nothing.
+    docker) docker info >/dev/null 2>&1 ;;
+    podman) podman info >/dev/null 2>&1 ;;
+    *) : ;;
+  esac
+}
+
+choose_builder() {
+  local candidate
+  if [[ -n $builder ]]; then
+    case $builder in buildah | podman | docker) ;; *) die "unknown builder '$builder'; known are: buildah podman docker" ;; esac
+    works "$builder" || die "$builder does not work here: see \`$builder info\`, or leave --builder out"
+    return
+  fi
+  for candidate in podman docker buildah; do
+    if works "$candidate"; then
+      builder=$candidate
+      return
+    fi
+  done
+  [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null ||
+    die 'there is nothing to build images with: install buildah, podman or docker'
+  say 'installing buildah'
+  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends buildah; } >&2 ||
+    die 'buildah cannot be installed: install buildah, podman or docker'
+  builder=buildah
+}
+
+# Its images go to a folder of their own, and with it: nobody's storage has anything of them afterwards.
+buildah_here() { command buildah --storage-driver vfs --root "$scratch/storage" --runroot "$scratch/run" "$@"; }
+
+assemble() { # CONTEXT REFERENCE ARCHIVE LABEL...
+  local context=$1 reference=$2 archive=$3 label labels=()
+  shift 3
+  for label; do labels+=(--label "$label"); done
+  rm -f "$archive.new"
+  case $builder in
+    buildah)
+      buildah_here bud --quiet --isolation chroot --format docker "${labels[@]}" -t "$reference" -f "$context/Containerfile" "$context" >/dev/null
+      buildah_here push --quiet "$reference" "docker-archive:$archive.new:$reference"
+      buildah_here rmi "$reference" >/dev/null
+      ;;
+    podman)
+      podman build --quiet --format docker "${labels[@]}" -t "$reference" -f "$context/Containerfile" "$context" >/dev/null
+      podman save --quiet --format docker-archive -o "$archive.new" "$reference"
+      ;;
+    docker)
+      docker build --quiet "${labels[@]}" -t "$reference" -f "$context/Containerfile" "$context" >/dev/null
+      docker save -o "$archive.new" "$reference"
+      ;;
+  esac
+}
+
+# ---- What is in an image -----------------------------------------------------
+
+# Copies a program to a path in the image, with what it is linked against, to where the loader looks for that.
+put_program() { # ROOT FILE PATH
+  local root=$1 file=$2 path=$3 library
+  [[ -f $file ]] || die "there is no program $file"
+  install -D -m 0755 "$file" "$root$path"
+  # Tables for debuggers are most of it; a program without any is left as it is.
+  strip --strip-debug "$root$path" 2>/dev/null || :
+  sources+=("$file")
+  while read -r library; do
+    [[ -e $root$library ]] && continue
+    install -D -m 0755 "$(readlink -f "$library")" "$root$library"
+    sources+=("$library")
+  done < <(ldd "$file" 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// { print $3 } $1 ~ /^\// { print $1 }')
+}
+
+put_text() { # ROOT PATH TEXT
+  mkdir -p "$(dirname "$1$2")"
+  printf '%s\n' "$3" >"$1$2"
+}
+
+# What programs expect of any system: names of users, how names of hosts are found, whom to trust.
+put_base() { # ROOT
+  local root=$1 certificates
+  put_text "$root" /etc/passwd "nobody:x:$NOBODY:$NOBODY::/nonexistent:/nonexistent"
+  put_text "$root" /etc/group "nobody:x:$NOBODY:"
+  put_text "$root" /etc/nsswitch.conf 'hosts: files dns'
+  for certificates in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt ''; do
+    [[ -n $certificates ]] || die 'this machine has no certificates of authorities: install ca-certificates'
+    if [[ -f $certificates ]]; then
+      install -D -m 0644 "$certificates" "$root/etc/ssl/certs/ca-certificates.crt"
+      sources+=("$certificates")
+      break
+    fi
+  done
+}
+
+put_git() { # ROOT
+  local root=$1 folder
+  command -v git >/dev/null || die 'this machine has no git, which is in the image of gitcd: install it'
+  folder=$(git --exec-path)
+  put_program "$root" "$(readlink -f "$(command -v git)")" /usr/bin/git
+  mkdir -p "$root/usr/lib/git-core" "$root/usr/share/git-core/templates"
+  ln -s ../../bin/git "$root/usr/lib/git-core/git"
+  put_program "$root" "$folder/git-remote-http" /usr/lib/git-core/git-remote-http
+  ln -s git-remote-http "$root/usr/lib/git-core/git-remote-https"
+  command -v ssh >/dev/null || die 'this machine has no ssh, which is in the image of gitcd: install openssh-client'
+  put_program "$root" "$(readlink -f "$(command -v ssh)")" /usr/bin/ssh
+}
+
+put_programs() { # NAME ROOT
+  local name=$1 root=$2 assets
+  case $name in
+    gitcd)
+      put_base "$root"
+      put_program "$root" "$programs/gitcd" /usr/bin/gitcd
+      put_git "$root"
+      ;;
+    manager)
+      put_base "$root"
+      put_program "$root" "$programs/manager" /manager
+      ;;
+    trishanku)
+      put_base "$root"
+      put_program "$root" "$programs/trishanku" /usr/bin/trishanku
+      put_program "$root" "$programs/gitcd" /usr/bin/gitcd
+      ln -s trishanku "$root/usr/bin/kubectl-trishanku"
+      ;;
+    pause)
+      mkdir -p "$root/usr/local/bin"
+      cc -Os -static -s -Wall -Werror -o "$root/usr/local/bin/pause" deploy/images/test/pause.c ||
+        die 'the C compiler cannot link statically: install the static C library (libc6-dev)'
+      ;;
+    etcd)
+      assets=$(hack/assets.sh etcd etcdctl)
+      put_program "$root" "$assets/etcd" /usr/local/bin/etcd
+      put_program "$root" "$assets/etcdctl" /usr/local/bin/etcdctl
+      ;;
+    *)
+      assets=$(hack/assets.sh "$name")
+      put_program "$root" "$assets/$name" "/usr/local/bin/$name"
+      ;;
+  esac
+  # Libraries that are not where the loader looks by itself.
+  if [[ -e $root/etc/passwd ]] && command -v ldconfig >/dev/null; then
+    mkdir -p "$root/etc"
+    cat /etc/ld.so.conf.d/*.conf 2>/dev/null >"$root/etc/ld.so.conf" || :
+    ldconfig -r "$root" -X 2>/dev/null
+    rm -rf "$root/etc/ld.so.conf" "$root/var"
+  fi
+}
+
+reference_of() { # NAME
+  local versions
+  case $1 in
+    pause) printf 'registry.k8s.io/pause:3.10.1\n' ;;
+    etcd) printf 'registry.k8s.io/etcd:%s\n' "$(sed -n 's|.*registry.k8s.io/etcd:\([^"]*\)".*|\1|p' controllers/sidecars/src/plan/place.rs)" ;;
+    kube-*)
+      versions=$(hack/assets.sh --list)
+      printf 'registry.k8s.io/%s:%s\n' "$1" "$(awk -v name="$1" '$1 == name { print $2 }' <<<"$versions")"
+      ;;
+    *) printf '%s/%s:%s\n' "$registry" "$1" "$tag" ;;
+  esac
+}
+
+# ---- What it consists of -----------------------------------------------------
+
+package_of() { # NAME
+  case $1 in
+    manager) echo trishanku-manager ;;
+    *) echo "$1" ;;
+  esac
+}
+
+# Lines: kind, name, version, license, address, SHA-256.
+components() { # NAME
+  local name=$1 package packages=()
+  packages=("$(package_of "$name")")
+  [[ $name != trishanku ]] || packages+=(gitcd)
+  for package in "${packages[@]}"; do
+    cargo tree --locked --package "$package" --edges normal --prefix none --no-dedupe --format '{p}|{l}|{r}'
+  done | sort -u | awk -F'|' '
+    FNR == NR { if ($1 != "") sum[$1] = $2; next }
+    { split($1, words, " "); version = substr(words[2], 2); key = words[1] " " version
+      print "cargo|" words[1] "|" version "|" $2 "|" $3 "|" sum[key] }' \
+    <(awk '/^name = / { gsub(/"/, "", $3); name = $3 } /^version = / { gsub(/"/, "", $3); version = $3 }
+           /^checksum = / { gsub(/"/, "", $3); print name " " version "|" $3 }' Cargo.lock) -
+  # Files of the distribution: by the packages that brought them.
+  if command -v dpkg-query >/dev/null; then
+    printf '%s\n' "${sources[@]}" | sort -u | while read -r file; do
+      dpkg-query --search "$file" "$(readlink -f "$file")" "/usr$file" 2>/dev/null || :
+    done | sed -n 's/^\([^ ,:]*\).*: .*/\1/p' | sort -u | while read -r package; do
+      dpkg-query --show --showformat 'deb|${Package}|${Version}||${Homepage}|\n' "$package"
+    done
+  fi
+}
+
+sbom() { # NAME REFERENCE
+  components "$1" | sort -u | awk -F'|' -v name="$1" -v reference="$2" -v created="$created" -v source="$SOURCE" -v revision="$revision" '
+    function text(value) { gsub(/\\/, "\\\\", value); gsub(/"/, "\\\"", value); return "\"" value "\"" }
+    function id(kind, name, version) { version = kind "-" name "-" version; gsub(/[^A-Za-z0-9.-]/, "-", version); return "SPDXRef-" version }
+    # A slash was once how a choice was written.
+    function licence(value) { gsub(/\//, " OR ", value); gsub(/  +/, " ", value); return value == "" ? "NOASSERTION" : value }
+    BEGIN {
+      print "{\n  \"spdxVersion\": \"SPDX-2.3\",\n  \"dataLicense\": \"CC0-1.0\",\n  \"SPDXID\": \"SPDXRef-DOCUMENT\","
+      print "  \"name\": " text(reference) ",\n  \"documentNamespace\": " text(source "/sbom/" name "/" revision) ","
+      print "  \"creationInfo\": {\"created\": " text(created) ", \"creators\": [\"Tool: hack/images.sh\"]},"
+      print "  \"packages\": ["
+      print "    {\"SPDXID\": \"SPDXRef-image\", \"name\": " text(reference) ", \"downloadLocation\": \"NOASSERTION\", \"filesAnalyzed\": false, \"primaryPackagePurpose\": \"CONTAINER\"}"
+      relations = "    {\"spdxElementId\": \"SPDXRef-DOCUMENT\", \"relationshipType\": \"DESCRIBES\", \"relatedSpdxElement\": \"SPDXRef-image\"}"
+    }
+    {
+      purl = "pkg:" ($1 == "deb" ? "deb/debian/" : "cargo/") $2 "@" $3
+      gsub(/\+/, "%2B", purl)
+      printf "    ,{\"SPDXID\": %s, \"name\": %s, \"versionInfo\": %s, \"downloadLocation\": %s, \"filesAnalyzed\": false, \"licenseDeclared\": %s", \
+        text(id($1, $2, $3)), text($2), text($3), text($5 == "" ? "NOASSERTION" : $5), text(licence($4))
+      if ($6 != "") printf ", \"checksums\": [{\"algorithm\": \"SHA256\", \"checksumValue\": %s}]", text($6)
+      printf ", \"externalRefs\": [{\"referenceCategory\": \"PACKAGE-MANAGER\", \"referenceType\": \"purl\", \"referenceLocator\": %s}]}\n", text(purl)
+      relations = relations "\n    ,{\"spdxElementId\": \"SPDXRef-image\", \"relationshipType\": \"CONTAINS\", \"relatedSpdxElement\": " text(id($1, $2, $3)) "}"
+    }
+    END { print "  ],\n  \"relationships\": [\n" relations "\n  ]\n}" }'
+}
+
+# ---- Run ---------------------------------------------------------------------
+
+is_own() { [[ " ${OWN[*]} " == *" $1 "* ]]; }
+
+make_image() { # NAME
+  local name=$1 context=$scratch/$1 reference key labels=() archive=$output/$1.tar started=$SECONDS
+  sources=()
+  reference=$(reference_of "$name")
+  mkdir -p "$context/root"
+  put_programs "$name" "$context/root"
+  if is_own "$name"; then
+    cp "deploy/images/$name/Containerfile" "$context/Containerfile"
+    labels=("org.opencontainers.image.version=$tag" "org.opencontainers.image.revision=$revision"
+      "org.opencontainers.image.created=$created" "org.opencontainers.image.source=$SOURCE"
+      org.opencontainers.image.licenses=Apache-2.0 org.opencontainers.image.vendor=Trishanku)
+    mkdir -p "$context/root/usr/share/sbom"
+    sbom "$name" "$reference" >"$context/root/usr/share/sbom/$name.spdx.json"
+  else
+    { cat deploy/images/test/Containerfile && printf 'ENTRYPOINT ["/usr/local/bin/%s"]\n' "$name"; } >"$context/Containerfile"
+  fi
+  # Everybody may read it, whatever the mask of who builds it.
+  chmod -R u=rwX,go=rX "$context/root"
+  # What is the same already is not made again.
+  key=$({ cd "$context" && find . -type f -print0 | sort -z | xargs -0 sha256sum && find . -type l -printf '%p %l\n' | sort &&
+    printf '%s\n' "$reference" "${labels[@]}"; } | sha256sum | cut -d' ' -f1)
+  if [[ -f $archive && $(cat "$archive.key" 2>/dev/null) == "$key" ]]; then
+    say "$reference: as it was"
+    return
+  fi
+  rm -f "$archive.key"
+  assemble "$context" "$reference" "$archive" "${labels[@]}"
+  if is_own "$name"; then cp "$context/root/usr/share/sbom/$name.spdx.json" "$output/$name.spdx.json"; fi
+  mv -f "$archive.new" "$archive"
+  printf '%s\n' "$key" >"$archive.key"
+  say "$reference: $(du -m "$archive" | cut -f1) MiB, $((SECONDS - started)) s"
+}
+
+clean_up() {
+  # Files of images may be others' inside of the storage.
+  rm -rf "$scratch"
+}
+
+main() {
+  local name wanted=()
+  builder='' programs='' registry=ghcr.io/trishanku-org
+  tag=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+  output=${CARGO_TARGET_DIR:-target}/images
+  while (($#)); do
+    case $1 in
+      -h | --help)
+        usage
+        return
+        ;;
+      --programs | --registry | --tag | --output | --builder)
+        (($# > 1)) || die "$1 needs a value"
+        printf -v "${1#--}" %s "$2"
+        shift
+        ;;
+      test) wanted+=("${TEST[@]}") ;;
+      *)
+        [[ " ${OWN[*]} ${TEST[*]} " == *" $1 "* ]] || die "unknown name '$1'; known are: ${OWN[*]} test ${TEST[*]}"
+        wanted+=("$1")
+        ;;
+    esac
+    shift
+  done
+  ((${#wanted[@]})) || wanted=("${OWN[@]}")
+  [[ $(uname -s) == Linux ]] || die 'images are for Linux, with programs that are built there: run this on Linux'
+
+  choose_builder
+  revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+  created=$(TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null || date -u +%FT%TZ)
+  for name in "${wanted[@]}"; do
+    if is_own "$name" && [[ -z $programs ]]; then
+      say 'building the programs'
+      cargo build --release --locked --package gitcd --package trishanku-manager --package trishanku --bins >&2
+      programs=${CARGO_TARGET_DIR:-target}/release
+    fi
+  done
+  mkdir -p "$output"
+  output=$(cd "$output" && pwd)
+  scratch=$(mktemp -d "$output/.scratch.XXXXXX")
+  trap clean_up EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+  for name in "${wanted[@]}"; do make_image "$name"; done
+  printf '%s\n' "$output"
+}
+
+main "$@"
