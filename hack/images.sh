@@ -8,6 +8,8 @@ readonly OWN=(gitcd manager trishanku)
 readonly TEST=(pause kube-apiserver kube-controller-manager kube-scheduler etcd)
 readonly SOURCE=https://github.com/trishanku-org/trishanku
 readonly NOBODY=65532
+# Where distributions have the certificates of authorities.
+readonly CERTIFICATES=(/etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt)
 
 usage() {
   cat <<EOF
@@ -25,8 +27,10 @@ a registry ${TEST[*]}, under the names that manifests have;
   --registry NAME  what comes before an image's name (ghcr.io/trishanku-org)
   --tag TAG        (the version of the workspace)
   --output DIR     (target/images)
-  --builder NAME   buildah, podman or docker (the first that works; buildah is installed by apt-get
-                   where none does, with the right to do so)
+  --builder NAME   buildah, podman or docker (the first that works)
+
+Where there is no builder, or no git, ssh or certificates to put into images, apt-get installs
+them, with the right to do so.
 
 The programs are linked against this machine's C library, so the images have it, and what else
 \`ldd\` names, from here: build them on a distribution that you would run. Each image has a list of
@@ -66,12 +70,25 @@ choose_builder() {
       return
     fi
   done
-  [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null ||
-    die 'there is nothing to build images with: install buildah, podman or docker'
-  say 'installing buildah'
-  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends buildah; } >&2 ||
-    die 'buildah cannot be installed: install buildah, podman or docker'
+  can_install || die 'there is nothing to build images with: install buildah, podman or docker'
+  hack/apt.sh buildah || die 'buildah cannot be installed: install buildah, podman or docker'
   builder=buildah
+}
+
+can_install() { [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; }
+
+# Installs what goes into images from this machine. What is missing all the same is named when an image needs it.
+get_missing() { # NAME...
+  local name packages=()
+  for name; do
+    is_own "$name" || continue
+    [[ -f ${CERTIFICATES[0]} || -f ${CERTIFICATES[1]} ]] || packages+=(ca-certificates)
+    [[ $name == gitcd ]] || continue
+    command -v git >/dev/null || packages+=(git)
+    command -v ssh >/dev/null || packages+=(openssh-client)
+  done
+  ((${#packages[@]})) && can_install || return 0
+  hack/apt.sh "${packages[@]}" || say "${packages[*]} cannot be installed"
 }
 
 # Its images go to a folder of their own, and with it: nobody's storage has anything of them afterwards.
@@ -127,7 +144,7 @@ put_base() { # ROOT
   put_text "$root" /etc/passwd "nobody:x:$NOBODY:$NOBODY::/nonexistent:/nonexistent"
   put_text "$root" /etc/group "nobody:x:$NOBODY:"
   put_text "$root" /etc/nsswitch.conf 'hosts: files dns'
-  for certificates in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt ''; do
+  for certificates in "${CERTIFICATES[@]}" ''; do
     [[ -n $certificates ]] || die 'this machine has no certificates of authorities: install ca-certificates'
     if [[ -f $certificates ]]; then
       install -D -m 0644 "$certificates" "$root/etc/ssl/certs/ca-certificates.crt"
@@ -306,7 +323,7 @@ clean_up() {
 }
 
 main() {
-  local name wanted=()
+  local flag name wanted=()
   builder='' programs='' registry=ghcr.io/trishanku-org
   tag=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
   output=${CARGO_TARGET_DIR:-target}/images
@@ -321,6 +338,10 @@ main() {
         printf -v "${1#--}" %s "$2"
         shift
         ;;
+      --programs=* | --registry=* | --tag=* | --output=* | --builder=*)
+        flag=${1%%=*}
+        printf -v "${flag#--}" %s "${1#*=}"
+        ;;
       test) wanted+=("${TEST[@]}") ;;
       *)
         [[ " ${OWN[*]} ${TEST[*]} " == *" $1 "* ]] || die "unknown name '$1'; known are: ${OWN[*]} test ${TEST[*]}"
@@ -333,6 +354,7 @@ main() {
   [[ $(uname -s) == Linux ]] || die 'images are for Linux, with programs that are built there: run this on Linux'
 
   choose_builder
+  get_missing "${wanted[@]}"
   revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
   created=$(TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null || date -u +%FT%TZ)
   for name in "${wanted[@]}"; do

@@ -21,6 +21,12 @@ impl<S> Scenario<S> {
         Self { name: path.replace(' ', ""), needs_git: false, show }
     }
 
+    /// Its name: the path of the function that shows it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The claim is about Git, so there is nothing to show on another store.
     #[must_use]
     pub fn on_git(mut self) -> Self {

@@ -59,7 +59,7 @@ impl Default for Settings {
 /// A pack is written at this size in any case; it is held in memory until then.
 const MAX_PACK_BYTES: usize = 24 << 20;
 /// Where others follow, a flush takes one part in so many of the time.
-const FLUSH_SHARE: u32 = 5;
+const FLUSH_SHARE: u32 = 3;
 /// Where others follow, a pack goes on over many flushes up to this size.
 const OPEN_PACK_BYTES: usize = 512 << 10;
 /// An idle branch whose ephemeral keys change still moves the start of its journal so often.

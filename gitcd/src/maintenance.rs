@@ -74,6 +74,8 @@ pub struct Maintenance {
     /// Somebody wants it now, and all of it.
     asked: Notify,
     rests_until: Mutex<Option<Instant>>,
+    /// Before that it is not looked again for what nothing leads to, after that has failed.
+    prunes_after: Mutex<Option<Instant>>,
 }
 
 /// Nobody else keeps the repository in order as long as this is there.
@@ -94,7 +96,7 @@ impl Maintenance {
     /// never); without it the repository's `gc.pruneExpire` says when.
     pub fn new(repository: PathBuf, prune_expire: Option<Duration>) -> Self {
         let (counters, since) = (Arc::default(), Instant::now());
-        Self { repository, prune_expire, since, counters, asked: Notify::new(), rests_until: Mutex::default() }
+        Self { repository, prune_expire, since, counters, asked: Notify::new(), rests_until: Mutex::default(), prunes_after: Mutex::default() }
     }
 
     /// What was done so far.
@@ -123,25 +125,29 @@ impl Maintenance {
     }
 
     fn rests(&self) -> bool {
-        let until = self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
-        until.is_some_and(|until| Instant::now() < until)
+        is_before(&self.rests_until)
     }
 
     /// Throws away what nothing leads to, if it is time to look for it; or in any case if somebody wants `all` of it.
     async fn prune(&self, all: bool, now: SystemTime, stopped: &watch::Receiver<bool>) {
-        if self.prune_expire == Some(Duration::MAX) || (self.rests() && !all) {
+        if self.prune_expire == Some(Duration::MAX) || ((self.rests() || is_before(&self.prunes_after)) && !all) {
             return;
         }
+        let failed = |error: &JoinError| {
+            self.failed(error);
+            // It takes long, and what is wrong with a repository stays so, mostly.
+            *self.prunes_after.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + PRUNE_EVERY);
+        };
         let (repository, uptime) = (self.repository.clone(), self.since.elapsed());
         let due = tokio::task::spawn_blocking(move || due(&repository, all, uptime, now));
         let turn = match due.await.unwrap_or_else(|_| Ok(None)) {
             Ok(Some(turn)) => turn,
             Ok(None) => return,
-            Err(error) => return self.failed(&error.into()),
+            Err(error) => return failed(&error.into()),
         };
         let git = match Program::find().await {
             Ok(git) => git,
-            Err(error) => return self.failed(&JoinError::Run(error)),
+            Err(error) => return failed(&JoinError::Run(error)),
         };
         let started = Instant::now();
         let running = Running::of(&self.counters);
@@ -165,7 +171,8 @@ impl Maintenance {
             Err(JoinError::Moved) => {
                 tracing::debug!("somebody refers to what was to be thrown away; the next look knows it");
             }
-            Err(error) => self.failed(&error),
+            Err(JoinError::Stopped) => {}
+            Err(error) => failed(&error),
         }
     }
 
@@ -218,6 +225,11 @@ impl Maintenance {
         let repository = self.repository.display();
         tracing::warn!(%repository, %error, again_in = ?REST, "cannot keep the repository in order; nothing is lost, but reading becomes slower");
     }
+}
+
+/// Whether a time was set that has not come yet.
+fn is_before(until: &Mutex<Option<Instant>>) -> bool {
+    until.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| Instant::now() < until)
 }
 
 /// It is being done, until this is dropped.

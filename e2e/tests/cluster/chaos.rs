@@ -1,7 +1,7 @@
 //! Faults, one after the other, each followed by the same check.
 //!
 //! In each round, objects are made at both heavens while something goes wrong. Then it is put right, and soon after all branches are at one commit and stay there, and every object whose
-//! making was acknowledged is at both. `TRISHANKU_E2E_SEED` repeats a run, `TRISHANKU_E2E_SOAK` makes it go on for so many minutes.
+//! making was acknowledged is at both. `TRISHANKU_E2E_SOAK` makes it go on for so many minutes, in an order that is another one each time; `TRISHANKU_E2E_SEED` repeats one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, ensure};
 use serde_json::Value;
 use trishanku_e2e::nodes::Faults;
+use trishanku_e2e::wait::until_within;
 
-use crate::world::World;
+use crate::world::{PATIENCE, World};
 
 /// So long after a fault all agree at the latest: kubelet's pause before it starts a container again is the most of it.
 const AGREE_WITHIN: Duration = Duration::from_mins(3);
@@ -65,8 +66,10 @@ pub(crate) fn whatever_is_killed_or_cut_off_all_agree_soon_after_and_nothing_ack
         return Ok(());
     };
     let since_1970 = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
-    let seed = std::env::var("TRISHANKU_E2E_SEED").ok().map_or_else(|| Ok(since_1970()), |seed| seed.parse())?;
+    let seed = std::env::var("TRISHANKU_E2E_SEED").ok().map(|seed| seed.parse::<u64>()).transpose()?;
     let soak = std::env::var("TRISHANKU_E2E_SOAK").ok().map(|minutes| minutes.parse::<u64>()).transpose()?;
+    // What runs with everything else does the same each time.
+    let seed = seed.unwrap_or_else(|| if soak.is_some() { since_1970() } else { 1 });
     let until = Instant::now() + Duration::from_mins(soak.unwrap_or(0));
     eprintln!("TRISHANKU_E2E_SEED={seed}");
     let mut dice = Dice(seed.max(1));
@@ -98,13 +101,17 @@ pub(crate) fn whatever_is_killed_or_cut_off_all_agree_soon_after_and_nothing_ack
 fn round(world: &World, faults: &dyn Faults, fault: Fault, ledger: &mut Ledger) -> anyhow::Result<Duration> {
     ledger.write(world);
     match fault {
-        Fault::Killed(label, container) => faults.kill_container(&container_id(&pod(world, label)?, container)?)?,
-        Fault::Deleted(label) => {
-            let name = pod(world, label)?["metadata"]["name"].as_str().context("a pod has a name")?.to_owned();
-            world.kubectl(&format!("delete pod {name} --wait=false"))?;
+        Fault::Killed(label, container) => {
+            retried("a container to kill", || faults.kill_container(&container_id(&pod(world, label)?, container)?))?
         }
+        Fault::Deleted(label) => retried("a pod to delete", || {
+            let pod = pod(world, label)?;
+            let name = pod["metadata"]["name"].as_str().context("a pod has a name")?;
+            world.kubectl(&format!("delete pod {name} --wait=false")).map(drop)
+        })?,
         Fault::CutOff(label) => {
-            let (one, host) = (address(&pod(world, label)?)?, address(&pod(world, OF_HOST)?)?);
+            let address_of = |label| retried("a pod with an address", || address(&pod(world, label)?));
+            let (one, host) = (address_of(label)?, address_of(OF_HOST)?);
             faults.cut(&one, &host)?;
             // They work on, each for itself.
             ledger.write(world);
@@ -128,7 +135,7 @@ fn round(world: &World, faults: &dyn Faults, fault: Fault, ledger: &mut Ledger) 
 /// Waits until all is as it should be, and stays so.
 fn agree(world: &World, ledger: &Ledger) -> anyhow::Result<()> {
     let (mut before, mut since) = (String::new(), Instant::now());
-    trishanku_e2e::wait::until_within("all to agree", AGREE_WITHIN + QUIET, || {
+    until_within("all to agree", AGREE_WITHIN + QUIET, || {
         let folder = world.file("heads");
         if !folder.exists() {
             std::fs::create_dir(&folder)?;
@@ -177,6 +184,12 @@ impl Ledger {
         }
         Ok(())
     }
+}
+
+/// Does something to a pod as soon as it can be done: one that has just replaced another has no address and no containers at first, and what is said of a
+/// container that has just ended is not true any more.
+fn retried<T>(what: &str, mut act: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    until_within(what, PATIENCE, || act().map(Some))
 }
 
 fn pod(world: &World, label: &str) -> anyhow::Result<Value> {

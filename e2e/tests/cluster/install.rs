@@ -58,9 +58,9 @@ pub(crate) fn uninstalling_leaves_nothing(world: &Arc<World>) -> anyhow::Result<
         "kubectl delete trishankuheavens,automatedmerges,githubrepositories --all --all-namespaces --timeout=5m",
     )?;
     world.documented("kubectl delete --kustomize deploy/kustomize/default --timeout=4m")?;
-    // What people have made for it, they take away.
-    world.kubectl("delete deployment,service git --timeout=2m")?;
-    world.kubectl("delete secret git-tokens git-cred gar-cred")?;
+    // What people have made for it, they take away; without the published manifests they have made nothing.
+    world.kubectl("delete deployment,service git --ignore-not-found --timeout=2m")?;
+    world.kubectl("delete secret git-tokens git-cred gar-cred --ignore-not-found")?;
     world.kubectl("delete configmap sample-k8s-kube-scheduler --ignore-not-found")?;
     until("nothing to be left", || {
         let left = world.new_objects()?;

@@ -1,7 +1,7 @@
 //! Trishanku in a cluster whose pods run: what is installed, by what people type.
 //!
 //! The scenarios share one node and follow one another. `make test-cluster` prepares what they need, and sets `TRISHANKU_E2E_CLUSTER`; without it they
-//! are shown as ignored.
+//! are shown as ignored. So are those about the cluster that published manifests make, where `PUBLISHED_SAMPLES` names no folder with these.
 
 mod chaos;
 mod headless;
@@ -16,6 +16,9 @@ use std::process::ExitCode;
 use trishanku_e2e::{nodes, run_on, scenarios};
 
 use crate::world::World;
+
+/// What is shown without the published manifests.
+const ALONE: [&str; 2] = ["images::", "install::"];
 
 fn main() -> ExitCode {
     if let Some(code) = nodes::host::init() {
@@ -38,5 +41,12 @@ fn main() -> ExitCode {
     if !is_wanted {
         eprintln!("TRISHANKU_E2E_CLUSTER is not set, so nothing is started: `make test-cluster` runs these scenarios");
     }
-    run_on(World::start, true, scenarios, move |_| !is_wanted)
+    let has_samples = std::env::var_os("PUBLISHED_SAMPLES").is_some_and(|folder| !folder.is_empty());
+    if is_wanted && !has_samples {
+        eprintln!("PUBLISHED_SAMPLES names no folder with published samples, so what is shown with those is ignored");
+    }
+    run_on(World::start, true, scenarios, move |scenario| {
+        let is_alone = ALONE.iter().any(|module| scenario.name().starts_with(module));
+        !(is_wanted && (has_samples || is_alone))
+    })
 }

@@ -65,8 +65,8 @@ pub(crate) fn a_clone_is_a_backup_from_which_all_begin_again(world: &Arc<World>)
     let all = [("trishankuheaven", CONTROLLERS), ("trishankuheaven", SCHEDULERS), ("automatedmerge", "sample-k8s-kcm")];
     let suspend = |is: bool| {
         all.iter().try_for_each(|(kind, name)| {
-            let patch = format!("--patch={{\"spec\":{{\"suspend\":{is}}}}}");
-            world.kubectl(&format!("patch {kind} {name} --type=merge {patch}")).map(drop)
+            let patch = format!(r#"--patch='{{"spec":{{"suspend":{is}}}}}'"#);
+            world.documented_for(&format!("kubectl patch {kind} NAME --type=merge {patch}"), name).map(drop)
         })
     };
     suspend(true)?;
@@ -88,7 +88,8 @@ pub(crate) fn a_clone_is_a_backup_from_which_all_begin_again(world: &Arc<World>)
     }
     eprintln!("restored after {:?}", begun.elapsed());
     for heaven in world.heavens()? {
-        let after = heaven.object("configmap kept")?;
+        // The other one gets it by way of the merge, a moment after it is ready.
+        let after = until("it to be there", || heaven.object("configmap kept").map(Some))?;
         ensure!(after["metadata"]["uid"] == before["metadata"]["uid"] && after["data"] == before["data"], "{after}");
         if heaven.name() == CONTROLLERS {
             let now = revision(&heaven)?;

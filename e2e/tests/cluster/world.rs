@@ -16,7 +16,7 @@ use trishanku_e2e::{Shared, git};
 
 use crate::headless::{CONTROLLERS, SCHEDULERS};
 
-/// Long enough for anything that does not hang, also on a busy machine: kubelet waits up to 40 s before it tries again what had failed three times.
+/// Long enough for anything that does not hang, also on a busy machine: kubelet waits longer each time before it tries again what has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
 
 /// The repository of a headless cluster, for programs in pods.
@@ -32,6 +32,32 @@ pub(crate) fn until<T>(what: &str, look: impl FnMut() -> anyhow::Result<Option<T
     let found = trishanku_e2e::wait::until_within(what, PATIENCE, look)?;
     eprintln!("{what}: {:?}", begun.elapsed());
     Ok(found)
+}
+
+/// What a shell makes of a line whose only quotes are single ones.
+fn words(line: &str) -> anyhow::Result<Vec<String>> {
+    let (mut words, mut word, mut is_quoted) = (Vec::new(), None::<String>, false);
+    for character in line.chars() {
+        match character {
+            '\'' => {
+                is_quoted = !is_quoted;
+                // Quotes around nothing are a word too.
+                word.get_or_insert_default();
+            }
+            ' ' if !is_quoted => words.extend(word.take()),
+            _ => {
+                let is_plain = is_quoted || !"\"\\$`|&;<>()*?[]}{#~!".contains(character);
+                ensure!(
+                    is_plain,
+                    "a shell makes something else of the {character} in `{line}`: put it between single quotes"
+                );
+                word.get_or_insert_default().push(character);
+            }
+        }
+    }
+    ensure!(!is_quoted, "a quote is not closed in `{line}`");
+    words.extend(word);
+    Ok(words)
 }
 
 pub(crate) struct World {
@@ -60,10 +86,16 @@ impl World {
 
     /// Runs a command of the documentation for operators, as it is there.
     pub(crate) fn documented(&self, command: &str) -> anyhow::Result<String> {
+        self.documented_for(command, "NAME")
+    }
+
+    /// The same with a name in place of `NAME`.
+    pub(crate) fn documented_for(&self, command: &str, name: &str) -> anyhow::Result<String> {
         let is_there = DOCUMENTATION.lines().any(|line| line.strip_prefix("$ ") == Some(command));
         ensure!(is_there, "docs/operate.md does not say `{command}`");
-        let words = command.strip_prefix("kubectl ").context("it is one of kubectl")?;
-        said(self.cluster().kubectl_command().current_dir(Self::source("")).args(words.split(' ')), "")
+        let typed = command.replace("NAME", name);
+        let words = words(typed.strip_prefix("kubectl ").context("it is one of kubectl")?)?;
+        said(self.cluster().kubectl_command().current_dir(Self::source("")).args(words), "")
     }
 
     /// Waits for a condition of an object. `of` is split at spaces.

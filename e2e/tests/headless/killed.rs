@@ -44,13 +44,16 @@ fn each_is_killed(cluster: &Cluster, count: usize) -> anyhow::Result<()> {
     let expected: BTreeSet<String> = written.into_iter().flatten().collect();
     ensure!(expected.len() > 20, "hardly anything was written: {expected:?}");
     cluster.wait_agreed()?;
-    for heaven in ["desk", "kube-controller-manager", "kube-scheduler"] {
-        let found = cluster.kubectl_at(heaven, ["get", "configmaps", "-o", "name"])?;
-        let found: BTreeSet<String> = found.lines().map(|line| line.replace("configmap/", "")).collect();
-        let lost: Vec<_> = expected.difference(&found).collect();
-        ensure!(lost.is_empty(), "{heaven} has lost {lost:?}");
-    }
-    Ok(())
+    // They may have agreed before the last of it was pushed.
+    wait::until("all that was acknowledged at every heaven", || {
+        for heaven in ["desk", "kube-controller-manager", "kube-scheduler"] {
+            let found = cluster.kubectl_at(heaven, ["get", "configmaps", "-o", "name"])?;
+            let found: BTreeSet<String> = found.lines().map(|line| line.replace("configmap/", "")).collect();
+            let lost: Vec<_> = expected.difference(&found).collect();
+            ensure!(lost.is_empty(), "{heaven} has lost {lost:?}");
+        }
+        Ok(Some(()))
+    })
 }
 
 /// Makes objects one after the other; answers with those that were acknowledged.

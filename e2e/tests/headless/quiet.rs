@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use time::OffsetDateTime;
 use trishanku::demo::{Kubectl, StandIn};
-use trishanku_e2e::{Cluster, git};
+use trishanku_e2e::{Cluster, git, is_long, wait};
 
 pub(crate) fn no_branch_moves_for_a_minute(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     stays(cluster, Duration::from_mins(1))
@@ -62,8 +62,8 @@ fn renew(kubectl: &Kubectl) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A node that renews its lease `every` so often: every branch gets exactly these commits, of this key alone, and merges at most
-/// between them.
+/// A node that renews its lease `every` so often: every branch gets these commits, of this key alone, and merges at most
+/// between them. On a busy machine two renewals may become one commit; the long form, which has the machine for itself, counts.
 fn lives(cluster: &Cluster, every: Duration, span: Duration) -> anyhow::Result<()> {
     let desk = cluster.plain_kubectl();
     let node = StandIn::ensure(&desk)?;
@@ -74,22 +74,31 @@ fn lives(cluster: &Cluster, every: Duration, span: Duration) -> anyhow::Result<(
     while since.elapsed() < span {
         renew(&desk)?;
         renewals += 1;
-        std::thread::sleep((every * renewals).saturating_sub(since.elapsed()));
+        // None that was missed is made up for: those would come too close to one another.
+        std::thread::sleep(every);
     }
+    let took = since.elapsed();
     cluster.wait_agreed()?;
-    for ((heaven, from), (_, to)) in before.iter().zip(&cluster.heads()?) {
-        let repository = cluster.heaven(heaven)?.repository;
-        let range = format!("{from}..{to}");
-        let changed = git::run(&repository, &["diff", "--name-only", from, to])?;
-        let told = || git::run(&repository, &["log", "--stat", "--format=%h %cn %s", &range]).unwrap_or_default();
-        ensure!(changed.trim() == format!("leases/{LEASE}"), "{heaven} has changes of {changed}:\n{}", told());
-        let count = |what: &str| -> anyhow::Result<u32> {
-            Ok(git::run(&repository, &["rev-list", "--count", what, &range])?.trim().parse()?)
-        };
-        let (own, merges) = (count("--no-merges")?, count("--merges")?);
-        println!("{heaven}: {renewals} renewals in {span:?} made {own} commits and {merges} merges");
-        ensure!(own == renewals && merges <= renewals, "{heaven}: {own} commits, {merges} merges:\n{}", told());
-    }
+    // They may have agreed before the last of them came.
+    let counted = wait::until("the renewals, and nothing else", || {
+        let mut counted = Vec::new();
+        for ((heaven, from), (_, to)) in before.iter().zip(&cluster.heads()?) {
+            let repository = cluster.heaven(heaven)?.repository;
+            let range = format!("{from}..{to}");
+            let changed = git::run(&repository, &["diff", "--name-only", from, to])?;
+            let told = || git::run(&repository, &["log", "--stat", "--format=%h %cn %s", &range]).unwrap_or_default();
+            ensure!(changed.trim() == format!("leases/{LEASE}"), "{heaven} has changes of {changed}:\n{}", told());
+            let count = |what: &str| -> anyhow::Result<u32> {
+                Ok(git::run(&repository, &["rev-list", "--count", what, &range])?.trim().parse()?)
+            };
+            let (own, merges) = (count("--no-merges")?, count("--merges")?);
+            let is_all = if is_long() { own == renewals } else { own > 0 && own <= renewals };
+            ensure!(is_all && merges <= renewals, "{heaven}: {own} commits, {merges} merges:\n{}", told());
+            counted.push(format!("{heaven}: {renewals} renewals in {took:?} made {own} commits and {merges} merges"));
+        }
+        Ok(Some(counted))
+    })?;
+    println!("{}", counted.join("\n"));
     desk.run(&["delete", "lease", "--namespace=kube-node-lease", "stand-in"])?;
     node.remove(&desk)?;
     Ok(())

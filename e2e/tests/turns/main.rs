@@ -13,13 +13,15 @@ use std::time::{Duration, Instant};
 
 use trishanku::plane::state::Condition;
 use trishanku::status::Health;
-use trishanku_e2e::git;
+use trishanku_e2e::{git, is_long};
 
 use crate::load::Load;
 use crate::machine::{Machine, PATIENCE};
 
 /// From the beginning of a trouble until clients of the heaven are told of writes by the other kube-apiserver.
 const TAKEOVER: Duration = Duration::from_secs(5);
+/// The same on a machine that does other things meanwhile.
+const TAKEOVER_WHEN_BUSY: Duration = Duration::from_secs(20);
 
 /// What ends the turn of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +124,8 @@ fn trouble(kind: Trouble, replicas: &mut [Replica; 2], now: usize, load: &Load) 
         println!(
             "{kind:?}: the first acknowledgement of the other one came after {first:?}, its controller was there after {acts:?}"
         );
-        assert!(first <= TAKEOVER, "{kind:?}: the first acknowledgement came after {first:?}");
+        let within = if is_long() { TAKEOVER } else { TAKEOVER_WHEN_BUSY };
+        assert!(first <= within, "{kind:?}: the first acknowledgement came after {first:?}");
     });
     if kind == Trouble::CutOff {
         old.reconnect();

@@ -80,6 +80,10 @@ impl Maintenance for Backend {
     type SnapshotStream = Pin<Box<dyn Stream<Item = Result<pb::SnapshotResponse, Status>> + Send>>;
 
     async fn snapshot(&self, _: Request<pb::SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
+        // It does not know all that the writer knows, such as leases.
+        if self.store.is_standby() {
+            return Err(status::from_store(Error::Standby));
+        }
         let timed = Timed::begin(self.store.counters.work.clone(), |work| &work.snapshots);
         let (store, repository) = (self.store.clone(), self.repository.clone());
         let written = tokio::task::spawn_blocking(move || -> io::Result<(File, u64)> {

@@ -260,7 +260,7 @@ impl Refs {
     }
 
     /// Renames the lock over the reference and syncs the folders.
-    fn publish(&self, name: &str, lock: Lock, after: After) -> Result<(), RefError> {
+    fn publish(&self, name: &str, mut lock: Lock, after: After) -> Result<(), RefError> {
         let path = self.file(name);
         let folder = parent(&path).to_owned();
         let is_new = !path.is_file();
@@ -285,6 +285,7 @@ impl Refs {
                 break;
             }
         }
+        lock.unmark();
         if let Some(identity) = identity {
             let mut settled = SETTLED.lock();
             if settled.len() >= MOST_SETTLED {

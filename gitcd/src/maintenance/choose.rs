@@ -1,7 +1,7 @@
 //! Which packs become one.
 
-use std::collections::HashMap;
-use std::path::Path;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// A pack that was written a moment ago may be the one that its branch goes on with.
@@ -48,6 +48,19 @@ pub(super) fn ordinary(folder: &Path, now: SystemTime) -> Vec<Pack> {
         settled.filter(|_| has_index && !is_apart).map(|(bytes, modified)| Pack { name, bytes, modified })
     });
     ordinary.collect()
+}
+
+/// The indexes of all packs but these.
+pub(super) fn others(folder: &Path, packs: &[Pack]) -> Vec<PathBuf> {
+    let known: HashSet<&str> = packs.iter().map(|pack| pack.name.as_str()).collect();
+    let found = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_other = |path: &PathBuf| {
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        path.extension().is_some_and(|extension| extension == "idx")
+            && stem.starts_with("pack-")
+            && !known.contains(stem)
+    };
+    found.filter(is_other).collect()
 }
 
 /// Those that become one: the small ones, so that what is left are packs each of which is at least twice as large as all smaller ones together.

@@ -183,9 +183,15 @@ pub(super) fn publish(place: &Place, packs: &[Pack], name: Option<&str>, but: &B
         durable::sync(&folder)?;
     }
     for pack in packs.iter().filter(|pack| Some(pack.name.as_str()) != name) {
+        let of = |extension: &str| folder.join(format!("{}.{extension}", pack.name));
+        let modified = of("pack").metadata().and_then(|metadata| metadata.modified());
+        // Somebody has found something in it meanwhile, or written it again, or wants to keep it: it stays, as a copy.
+        if modified.is_ok_and(|at| at != pack.modified) || of("keep").exists() {
+            continue;
+        }
         // The index first: nobody begins to use a pack without one.
         for extension in ["idx", "pack", "rev", "bitmap"] {
-            remove(&folder.join(format!("{}.{extension}", pack.name)));
+            remove(&of(extension));
         }
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! Throws away what nothing has led to for a long time.
 //!
 //! `git rev-list` tells what references, reflogs and work trees lead to. What else is in ordinary packs or files of its own is written down with the
-//! time at which it was seen so first; once that is a grace period ago, and nothing younger leads to it either, its packs are written anew
-//! without it. A crash at any point leaves copies, or what would have been thrown away; never a gap.
+//! time at which it was seen so first, however old it is: a branch may have been moved back a moment ago. Once that is a grace period ago, and
+//! nothing younger leads to it either, its packs are written anew without it. A crash at any point leaves copies, or what would have been thrown away; never a gap.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -37,6 +37,22 @@ struct Unreachable {
     loose: Option<SystemTime>,
     /// Nothing has led to it since, as far as is known.
     since: SystemTime,
+    /// Somebody wrote it a moment ago, or was about to.
+    is_touched: bool,
+}
+
+impl Unreachable {
+    fn since(since: SystemTime) -> Self {
+        Self { packs: Vec::new(), loose: None, since, is_touched: false }
+    }
+
+    /// It is in a file that was written, or asked for, at this time.
+    fn touch(&mut self, at: SystemTime, now: SystemTime) {
+        if !is_untouched(at, now) {
+            self.is_touched = true;
+            self.since = now;
+        }
+    }
 }
 
 fn is_untouched(modified: SystemTime, now: SystemTime) -> bool {
@@ -56,22 +72,23 @@ pub(super) async fn prune(
     place.clear()?;
     let tips = place.draft.join("tips");
     list(git, place, &["for-each-ref", "--format=^%(objectname)"], Vec::new(), &tips, stopped).await?;
-    let before = fs::read(&tips).map_err(JoinError::Read)?;
     let reached = place.draft.join("reached");
     let walk = [&["rev-list", "--objects", "--no-object-names"], &ROOTS[..]].concat();
     list(git, place, &walk, Vec::new(), &reached, stopped).await?;
 
     let (here, listed) = (place.clone(), reached.clone());
-    let found = blocking(move || Found::look(&here, &listed, now)).await?;
+    let (before, found) =
+        blocking(move || Ok((known_tips(&tips, &listed)?, Found::look(&here, &listed, now)?))).await?;
     let since = |unreachable: &Unreachable| now.duration_since(unreachable.since).unwrap_or_default();
     let (mut old, young): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        found.unreachable.iter().partition(|(_, unreachable)| since(unreachable) >= grace);
+        found.unreachable.iter().partition(|(_, it)| since(it) >= grace && !it.is_touched);
     if !old.is_empty() {
         // What is young may be about to be referred to, with all that it leads to.
         let led_to = place.draft.join("led-to");
-        let mut input: Vec<u8> = young.keys().flat_map(|id| [id.hex().as_bytes(), b"\n"].concat()).collect();
-        input.extend_from_slice(&before);
-        if !young.is_empty() {
+        let roots = young.keys().copied().chain(&found.apart);
+        let mut input: Vec<u8> = roots.flat_map(|id| [id.hex().as_bytes(), b"\n"].concat()).collect();
+        if !input.is_empty() {
+            input.extend_from_slice(&before);
             let walk = ["rev-list", "--objects", "--no-object-names", "--ignore-missing", "--stdin"];
             list(git, place, &walk, input, &led_to, stopped).await?;
             for id in ids(&led_to)? {
@@ -152,6 +169,8 @@ async fn list(
     let file = File::create(to).map_err(durable::Error::of("create", to))?;
     let mut command = git.command(&[&BOUNDS[..], words].concat());
     command.stdout(Stdio::from(file));
+    // Before 2.34 a reference to something that is missing would be passed over, with all that is behind it.
+    command.env("GIT_REF_PARANOIA", "1");
     let name = match words[0] {
         "rev-list" => "rev-list",
         "config" => "config",
@@ -172,10 +191,20 @@ fn ids(path: &Path) -> Result<impl Iterator<Item = Result<Id, JoinError>>, JoinE
     Ok(lines.map(|line| Id::parse(&line.map_err(JoinError::Read)?).ok_or_else(JoinError::listed)))
 }
 
+/// The tips that were reached, as `^id` lines. What a reference led to only before or behind the walk was not: a walk must not end there.
+fn known_tips(tips: &Path, reached: &Path) -> Result<Vec<u8>, JoinError> {
+    let text = fs::read_to_string(tips).map_err(JoinError::Read)?;
+    let tips: BTreeSet<Id> = text.lines().filter_map(|line| Id::parse(line.strip_prefix('^')?)).collect();
+    let known = reached_in(reached, |id| tips.contains(id))?;
+    Ok(known.iter().flat_map(|id| ["^", &id.hex(), "\n"].concat().into_bytes()).collect())
+}
+
 /// What nothing leads to, and the packs that may be written anew.
 struct Found {
     packs: Vec<Pack>,
     unreachable: BTreeMap<Id, Unreachable>,
+    /// The same in packs that stay as they are. Somebody may be about to refer to them.
+    apart: Vec<Id>,
     folder: PathBuf,
 }
 
@@ -183,8 +212,9 @@ impl Found {
     fn look(place: &Place, reached: &Path, now: SystemTime) -> Result<Self, JoinError> {
         let folder = place.packs();
         let packs = choose::ordinary(&folder, now);
+        let others = choose::others(&folder, &packs);
         let record = Record::read(place);
-        let mut unreachable: BTreeMap<Id, Unreachable> = BTreeMap::new();
+        let (mut unreachable, mut apart): (BTreeMap<Id, Unreachable>, Vec<Id>) = Default::default();
         let loose = loose(place);
         let lines = fs::metadata(reached).map_err(JoinError::Read)?.len() / LINE_BYTES as u64;
         let parts = lines.div_ceil(AT_A_TIME as u64).clamp(1, 256);
@@ -197,29 +227,28 @@ impl Found {
                 for id in index::ids(&index).map_err(JoinError::Read)? {
                     let id = id.map_err(JoinError::Read)?;
                     if is_unreachable(&id) {
-                        let since = record.since(&id);
-                        let found = unreachable.entry(id).or_insert(Unreachable {
-                            packs: Vec::new(),
-                            loose: None,
-                            since: since.unwrap_or(pack.modified),
-                        });
+                        let since = record.since(&id).unwrap_or(now);
+                        let found = unreachable.entry(id).or_insert_with(|| Unreachable::since(since));
                         found.packs.push(number);
-                        if since.is_none() {
-                            // It came at some time before the last of its packs did.
-                            found.since = found.since.max(pack.modified);
-                        }
+                        found.touch(pack.modified, now);
                     }
                 }
             }
             for (id, modified) in loose.iter().filter(|(id, _)| is_unreachable(id)) {
-                let found =
-                    unreachable.entry(*id).or_insert(Unreachable { packs: Vec::new(), loose: None, since: *modified });
+                let since = record.since(id).unwrap_or(*modified);
+                let found = unreachable.entry(*id).or_insert_with(|| Unreachable::since(since));
                 found.loose = Some(*modified);
                 // Git touches such a file when somebody writes the same again.
                 found.since = found.since.max(*modified);
+                found.touch(*modified, now);
+            }
+            for index in &others {
+                for id in index::ids(index).map_err(JoinError::Read)? {
+                    apart.extend(Some(id.map_err(JoinError::Read)?).filter(is_unreachable));
+                }
             }
         }
-        Ok(Self { packs, unreachable, folder })
+        Ok(Self { packs, unreachable, apart, folder })
     }
 
     /// The packs that have something of it and that nobody has touched for a while, by number and whole.

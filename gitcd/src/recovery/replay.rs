@@ -108,7 +108,8 @@ impl<'a> Replay<'a> {
                 self.write(write, replayed);
             }
             Record::Grant { id, ttl } => self.leases.grant(*id, *ttl, Instant::now()),
-            Record::Revoke { id } => drop(self.leases.remove(*id)),
+            // Keys that it had may have to be committed with it.
+            Record::Revoke { id } => drop(self.leases.end(*id, self.index.revision().next())),
             Record::Compact(revision) => self.index.compact(*revision),
             Record::Committed { revision, metadata } if *revision > self.base => {
                 self.bases.push((*revision, *metadata));

@@ -108,7 +108,8 @@ impl Store {
         };
         self.progress.lock().committed = to;
         let is_long = size.total - size.live > HISTORY_BYTES.max(size.live);
-        let keep = if is_long { to } else { compacted };
+        // The writer may have compacted what it has not pushed: the next step has it.
+        let keep = if is_long { to } else { compacted.min(to) };
         if keep > self.compacted() {
             self.index.write().compact(keep);
             self.hub.compacted();

@@ -101,9 +101,6 @@ async fn trouble(kind: Trouble, nodes: &mut [Node; 2], now: usize, load: &Load) 
     new.serves().await;
     println!("{kind:?}: the other one serves after {:?}", start.elapsed());
     within("a takeover", start.elapsed(), Duration::from_secs(5));
-    if matches!(kind, Trouble::HandedOver) {
-        within("a hand-over", stopped.elapsed(), Duration::from_secs(2));
-    }
     let count = |by: usize| load.acknowledged.lock().iter().filter(|one| one.by == by && one.at > stopped).count();
     eventually("acknowledgements of the new writer", async || (count(1 - now) > 20).then_some(())).await;
     // The old one finds out, and ends; what only it had is left for the new one.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use gitcd::proto::etcdserverpb::LeaseGrantRequest;
+use gitcd::proto::etcdserverpb::maintenance_client::MaintenanceClient;
+use gitcd::proto::etcdserverpb::{LeaseGrantRequest, SnapshotRequest};
 use gitcd::proto::mvccpb::event::EventType;
 use rustix::process::Signal;
 use tonic::Code;
@@ -60,6 +61,9 @@ async fn a_hot_standby_shows_what_was_pushed_with_the_writers_revisions_and_take
     ] {
         assert!(refused.contains("this one is its hot standby"), "{refused}");
     }
+    let mut maintenance = MaintenanceClient::new(second.server.channel().await);
+    let refused = maintenance.snapshot(SnapshotRequest {}).await.expect_err("it does not know the leases");
+    assert_eq!(refused.code(), Code::Unavailable);
     let pages = ["/health", "/readyz", "/livez", "/startupz"];
     let mut answers = Vec::new();
     for page in pages {
@@ -72,7 +76,7 @@ async fn a_hot_standby_shows_what_was_pushed_with_the_writers_revisions_and_take
 
     // Its turn: who was shown something has to list again, and finds all of it, at later revisions.
     first.server.terminate().await;
-    within("a hand-over", second.serves().await, Duration::from_secs(2));
+    within("a hand-over", second.serves().await, Duration::from_secs(5));
     let ended = watching.end().await;
     assert!(ended.is_some(), "a watch of before ends");
     let reader = second.server.client().await;
@@ -128,7 +132,8 @@ async fn a_standby_follows_the_next_writer_too_and_nobody_sees_a_revision_twice(
 async fn who_has_written_last_shows_nothing_while_it_waits() {
     // Clients may have seen more of it than it has pushed.
     let upstream = Upstream::new();
-    let mut node = Node::first(&upstream, HOT);
+    // Long enough to look before it has its turn again.
+    let mut node = Node::first(&upstream, &["--writer-lease=8s", "--hot-standby"]);
     node.serves().await;
     write(&node.server.client().await, "a", "{}").await;
     pushed(&node).await;

@@ -112,11 +112,13 @@ async fn figures_count_the_same_things() {
     let mut said = Vec::new();
     for server in [&etcd, &gitcd] {
         load(server).await;
-        // Versions go a little later.
-        let page = eventually("the end of the compaction", async || {
+        // Versions go a little later, and gitcd defragments after it has answered.
+        let page = eventually("the end of compaction and defragmentation", async || {
             let page = server.page("/metrics").await;
             let last = samples(&page, "etcd_debugging_mvcc_db_compaction_last");
-            last.values().any(|last| *last > 1e9).then_some(page)
+            let defragments = samples(&page, "etcd_disk_defrag_inflight");
+            let is_over = last.values().any(|last| *last > 1e9) && defragments.values().all(|running| *running == 0.0);
+            is_over.then_some(page)
         })
         .await;
         let exactly = [

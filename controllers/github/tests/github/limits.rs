@@ -15,12 +15,13 @@ async fn a_secondary_limit_stops_everybody_with_the_token_and_is_no_news_of_what
     world.is_ready("settled").await;
     let version = async || world.objects().get("settled").await.unwrap().metadata.resource_version;
     let before = version().await;
+    // Much longer than it is looked at, so that it is not over by then on a busy machine.
     world.fake.refuse(
         &Method::POST,
         "/user/repos",
         1,
         403,
-        &[("retry-after", "4")],
+        &[("retry-after", "15")],
         "You have exceeded a secondary rate limit. ECHO",
     );
     world.apply("next", json!({})).await;

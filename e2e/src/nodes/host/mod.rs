@@ -42,6 +42,9 @@ const API_ADDRESS: &str = "10.96.0.1";
 /// Long enough for anything that does not hang, also on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
 
+/// Folders that programs write to, whatever they are told: network plugins, and kubelet, where plugins for devices register.
+const PLACES: [&str; 2] = ["/var/lib/cni", "/var/lib/kubelet"];
+
 /// What kubelet sets for the whole machine, and with it for everybody.
 const SETTINGS: [&str; 6] = [
     "vm/overcommit_memory",
@@ -147,12 +150,12 @@ impl Host {
     }
 
     fn set_up_network(&self) -> anyhow::Result<()> {
-        let plain: [(&str, &[&str]); 8] = [
-            // What containers mount is seen by the node, and what the node mounts by containers.
-            ("mount", &["--make-rshared", "/"]),
-            ("mount", &["-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run"]),
-            ("mount", &["-t", "tmpfs", "-o", "mode=755", "tmpfs", "/var/log"]),
-            ("mount", &["-t", "tmpfs", "-o", "mode=755", "tmpfs", "/var/lib/cni"]),
+        // What containers mount is seen by the node, and what the node mounts by containers.
+        self.sandbox.run("mount", &["--make-rshared", "/"])?;
+        for place in ["/run", "/var/log"].into_iter().chain(PLACES) {
+            self.sandbox.run("mount", &["-t", "tmpfs", "-o", "mode=755", "tmpfs", place])?;
+        }
+        let plain: [(&str, &[&str]); 4] = [
             ("ip", &["link", "set", "lo", "up"]),
             ("ip", &["link", "add", "node0", "type", "veth", "peer", "name", "node1"]),
             ("ip", &["link", "set", "node1", "up"]),
@@ -198,19 +201,30 @@ impl Host {
 fn belongings(folder: &Path, group: &str, keep: bool) -> anyhow::Result<Belongings> {
     let settings = SETTINGS.map(|setting| Path::new("/proc/sys").join(setting)).into_iter();
     let settings = settings.filter_map(|setting| Some((setting.clone(), fs::read_to_string(setting).ok()?))).collect();
-    // A place to mount something else on.
-    let addresses = PathBuf::from("/var/lib/cni");
-    let made = match fs::create_dir(&addresses) {
-        Ok(()) => vec![addresses],
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Vec::new(),
-        Err(error) => return Err(error).context("cannot make /var/lib/cni"),
-    };
-    let groups = checks::hierarchies()?.into_iter().map(|hierarchy| hierarchy.join(group)).collect();
-    let belongings = Belongings { folder: folder.to_owned(), keep, groups, made, settings };
-    for group in &belongings.groups {
-        fs::create_dir(group).with_context(|| format!("cannot make the control group {}", group.display()))?;
+    let mut belongings = Belongings { folder: folder.to_owned(), keep, groups: Vec::new(), made: Vec::new(), settings };
+    if let Err(error) = make(&mut belongings, group) {
+        init::take_away(&belongings, Instant::now());
+        return Err(error);
     }
     Ok(belongings)
+}
+
+/// Makes what is outside of the node's folder, and notes each as it is made.
+fn make(belongings: &mut Belongings, group: &str) -> anyhow::Result<()> {
+    // To mount something else on.
+    for place in PLACES {
+        match fs::create_dir(place) {
+            Ok(()) => belongings.made.push(place.into()),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).with_context(|| format!("cannot make {place}")),
+        }
+    }
+    for hierarchy in checks::hierarchies()? {
+        let group = hierarchy.join(group);
+        fs::create_dir(&group).with_context(|| format!("cannot make the control group {}", group.display()))?;
+        belongings.groups.push(group);
+    }
+    Ok(())
 }
 
 impl Provider for Host {

@@ -113,6 +113,8 @@ root = "{root}"
 state = "/run/containerd"
 [grpc]
   address = "{SOCKET}"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{opt}"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "registry.k8s.io/pause:3.10.1"
   restrict_oom_score_adj = true
@@ -121,6 +123,7 @@ state = "/run/containerd"
     conf_dir = "{networks}"
 "#,
             root = self.folder.join("containerd").display(),
+            opt = self.folder.join("opt").display(),
             plugins = plugins.display(),
             networks = networks.display(),
         );
@@ -157,6 +160,9 @@ state = "/run/containerd"
             // Nobody could bring an image back.
             "imageGCHighThresholdPercent": 100,
             "imageMaximumGCAge": "0s",
+            // What is killed again and again is not away for minutes. Kubelets from 1.35 on need not be told that they may.
+            "featureGates": {"KubeletCrashLoopBackOffMax": true},
+            "crashLoopBackOff": {"maxContainerRestartPeriod": "20s"},
             "podLogsDir": self.folder.join("pods"),
             "volumePluginDir": self.folder.join("volume-plugins"),
             "resolvConf": self.folder.join("resolv.conf"),

@@ -51,8 +51,8 @@ fn is_free(path: &Path) -> io::Result<bool> {
 
 /// What [`init`] makes in its folder.
 const PARTS: [&str; 9] = ["HEAD", "branches", "config", "description", "gitcd", "hooks", "info", "objects", "refs"];
-/// In the repository's folder: where [`init`] makes all of it first.
-const DRAFT: &str = "gitcd/new.git";
+/// In the repository's folder: where [`init`] makes all of it first. No branch is called so: their names begin with no dot.
+const DRAFT: &str = "gitcd/.new.git";
 /// What makes a folder a repository.
 const HEAD: &str = "HEAD";
 
@@ -134,11 +134,11 @@ mod tests {
     #[test]
     fn what_a_crash_left_of_a_new_repository_is_made_again_and_what_others_made_is_not() {
         let parts: [&[&str]; 5] = [
-            &["gitcd/new.git/objects/", "gitcd/new.git/HEAD"],
-            &["gitcd/new.git/", "objects/pack/", "objects/info/"],
-            &["gitcd/new.git/HEAD", "objects/", "refs/tags/", "description", "config"],
-            &["gitcd/new.git/", "info/exclude", "hooks/", "gitcd/default/lock"],
-            &["gitcd/new.git/refs/heads/", "gitcd/new.git/_git2_488837e3de73a8b4", "gitcd/new.git/HEAD.lock"],
+            &["gitcd/.new.git/objects/", "gitcd/.new.git/HEAD"],
+            &["gitcd/.new.git/", "objects/pack/", "objects/info/"],
+            &["gitcd/.new.git/HEAD", "objects/", "refs/tags/", "description", "config"],
+            &["gitcd/.new.git/", "info/exclude", "hooks/", "gitcd/default/lock"],
+            &["gitcd/.new.git/refs/heads/", "gitcd/.new.git/_git2_488837e3de73a8b4", "gitcd/.new.git/HEAD.lock"],
         ];
         let folder = tempfile::tempdir().unwrap();
         let made = |number: usize, parts: &[&str]| {
@@ -167,10 +167,10 @@ mod tests {
         let others: [&[&str]; 6] = [
             &["config"],
             &["objects/", "refs/"],
-            &["gitcd/new.git/", "thesis.tex"],
-            &["gitcd/new.git/", "objects/ab/cdef"],
-            &["gitcd/new.git/", "refs/heads/main"],
-            &["gitcd/new.git/", "HEAD"],
+            &["gitcd/.new.git/", "thesis.tex"],
+            &["gitcd/.new.git/", "objects/ab/cdef"],
+            &["gitcd/.new.git/", "refs/heads/main"],
+            &["gitcd/.new.git/", "HEAD"],
         ];
         for (number, parts) in others.into_iter().enumerate() {
             let path = made(10 + number, parts);

@@ -87,15 +87,18 @@ impl Lock {
     }
 
     /// Makes the lock the reference.
-    pub(super) fn rename_to(mut self, path: &Path) -> Result<(), RefError> {
+    pub(super) fn rename_to(&mut self, path: &Path) -> Result<(), RefError> {
         durable::rename(&self.path, path)?;
         self.is_held = false;
-        // It is a lock no more. If that is lost, it has a bit that means nothing.
+        Ok(())
+    }
+
+    /// It is a reference, and no loss of power makes it a lock again. A mark that stays means nothing.
+    pub(super) fn unmark(&self) {
         let lives = &self.staged.lives;
         if let Ok(found) = lives.metadata() {
             let _as_good = lives.set_permissions(fs::Permissions::from_mode(found.mode() & 0o777));
         }
-        Ok(())
     }
 
     /// Removes the lock on `name` if it was made by [`Lock::acquire`] in a process that has ended, and what else is left of it.

@@ -8,6 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
@@ -114,9 +115,12 @@ impl Quarantine {
             durable::sync_all(&files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
             for file in files {
                 let target = to.join(file.file_name().unwrap_or_default());
-                // A pack's name says what is in it.
-                if !target.exists() {
-                    durable::rename(&file, &target)?;
+                // A pack's name says what is in it. Maintenance throws away nothing that was asked for a moment ago.
+                let asked = || File::open(&target)?.set_modified(SystemTime::now());
+                match asked() {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => durable::rename(&file, &target)?,
+                    Err(error) => tracing::debug!(file = %target.display(), %error, "cannot touch a pack"),
                 }
             }
             durable::sync(&to)?;

@@ -84,6 +84,15 @@ impl Bare {
         }
     }
 
+    /// Lets all objects be old, and what nothing leads to known as such for so long.
+    async fn age_unreachable(&self, age: Duration) {
+        self.age(age + DAY);
+        let maintenance = Maintenance::new(self.folder().to_owned(), None);
+        let (_going_on, stopped) = watch::channel(false);
+        maintenance.prune(true, SystemTime::now() - age, &stopped).await;
+        assert_eq!(maintenance.counters.pruned.load(Ordering::Relaxed), 0, "nobody knew of it before");
+    }
+
     fn packs(&self) -> usize {
         let names = fs::read_dir(self.folder().join("objects/pack")).unwrap().flatten().map(|entry| entry.path());
         names.filter(|path| path.extension().is_some_and(|extension| extension == "pack")).count()
@@ -113,7 +122,7 @@ async fn what_nothing_has_led_to_for_two_weeks_goes_and_everything_else_stays() 
     bare.git(&["commit-graph", "write", "--reachable", "--split"]);
     bare.git(&["update-ref", "refs/heads/main", &line[1]]);
     let loose = bare.blob("nobody's");
-    bare.age(20 * DAY);
+    bare.age_unreachable(20 * DAY).await;
     let young = bare.blob("nobody's, and young");
     assert_eq!(bare.prune(None, Duration::ZERO).await, (7, 0), "two commits with a tree and a blob each, and a blob");
     for gone in [&line[2], &line[3], &loose] {
@@ -135,7 +144,7 @@ async fn a_pack_that_holds_both_is_written_anew_with_what_is_left() {
     let line = bare.line(&["1", "2", "3", "4"]);
     bare.git(&["repack", "-a", "-d", "-q"]);
     bare.git(&["update-ref", "refs/heads/main", &line[2]]);
-    bare.age(20 * DAY);
+    bare.age_unreachable(20 * DAY).await;
     let before = bare.git(&["rev-list", "--objects", "--all"]);
     assert_eq!(bare.prune(None, Duration::ZERO).await, (3, 0));
     assert_eq!((bare.packs(), bare.has(&line[3])), (1, false));
@@ -149,13 +158,13 @@ async fn it_is_known_since_when_also_after_packs_were_joined() {
     let line = bare.line(&["1", "2", "3"]);
     bare.git(&["update-ref", "refs/heads/main", &line[1]]);
     bare.age(DAY);
-    assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0), "it has been there for a day only");
+    assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0), "it has been so for a moment only");
     let maintenance = Maintenance::new(bare.folder().to_owned(), None);
     let (_going_on, stopped) = watch::channel(false);
     maintenance.round(true, &stopped).await;
     assert_eq!(bare.packs(), 1, "there is one new pack");
-    assert_eq!(bare.prune(None, 12 * DAY).await, (0, 0));
-    assert_eq!(bare.prune(None, 13 * DAY + Duration::from_hours(1)).await, (3, 0));
+    assert_eq!(bare.prune(None, 13 * DAY).await, (0, 0));
+    assert_eq!(bare.prune(None, 14 * DAY + Duration::from_hours(1)).await, (3, 0));
     assert!(!bare.has(&line[2]) && bare.has(&line[1]));
     bare.is_sound();
 }
@@ -165,7 +174,7 @@ async fn what_somebody_may_be_about_to_refer_to_stays_with_all_that_it_leads_to(
     let bare = Bare::new();
     let line = bare.line(&["1", "2"]);
     bare.git(&["update-ref", "refs/heads/main", &line[0]]);
-    bare.age(20 * DAY);
+    bare.age_unreachable(20 * DAY).await;
     // Its parent is old, and nothing else leads there.
     let young = bare.commit("3", &[&line[1]]);
     assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0));
@@ -183,6 +192,47 @@ async fn what_somebody_may_be_about_to_refer_to_stays_with_all_that_it_leads_to(
     assert_eq!(bare.prune(Some(Duration::ZERO), Duration::ZERO).await, (0, 0));
     assert!(bare.prune(Some(Duration::ZERO), Duration::from_hours(2)).await.0 >= 3);
     assert!(bare.has(&line[0]) && !bare.has(&line[1]) && !bare.has(&young));
+    bare.is_sound();
+}
+
+#[tokio::test]
+async fn what_was_led_to_until_a_moment_ago_stays_however_old_it_is() {
+    let bare = Bare::new();
+    let line = bare.line(&["1", "2"]);
+    bare.age(20 * DAY);
+    assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0));
+    bare.git(&["update-ref", "refs/heads/main", &line[0]]);
+    assert_eq!(bare.prune(None, DAY).await, (0, 0), "nobody has looked since the branch was moved back");
+    bare.git(&["update-ref", "refs/heads/main", &line[1]]);
+    bare.is_sound();
+    assert_eq!(bare.prune(None, 10 * DAY).await, (0, 0));
+    bare.git(&["update-ref", "refs/heads/main", &line[0]]);
+    assert_eq!(bare.prune(None, 20 * DAY).await, (0, 0), "it was led to again meanwhile");
+    assert_eq!(bare.prune(None, 35 * DAY).await, (3, 0));
+}
+
+#[tokio::test]
+async fn what_is_in_a_pack_that_somebody_keeps_stays_with_all_that_it_leads_to() {
+    let bare = Bare::new();
+    let line = bare.line(&["1", "2", "3"]);
+    bare.git(&["update-ref", "refs/heads/main", &line[0]]);
+    bare.age_unreachable(20 * DAY).await;
+    let has_last = |path: &Path| {
+        let listed = Command::new("git").arg("show-index").stdin(File::open(path).unwrap()).output().unwrap();
+        String::from_utf8(listed.stdout).unwrap().contains(&line[2])
+    };
+    let names = fs::read_dir(bare.folder().join("objects/pack")).unwrap().flatten().map(|entry| entry.path());
+    let index = names.filter(|path| path.extension().is_some_and(|extension| extension == "idx")).find(|path| has_last(path));
+    let keep = index.unwrap().with_extension("keep");
+    fs::write(&keep, "").unwrap();
+    assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0), "a commit leads to the one before it");
+    bare.git(&["update-ref", "refs/heads/main", &line[2]]);
+    bare.is_sound();
+    // Without it all of it goes.
+    bare.git(&["update-ref", "refs/heads/main", &line[0]]);
+    fs::remove_file(keep).unwrap();
+    bare.age_unreachable(20 * DAY).await;
+    assert_eq!(bare.prune(None, Duration::ZERO).await, (6, 0));
     bare.is_sound();
 }
 
