@@ -96,7 +96,15 @@ impl Maintenance {
     /// never); without it the repository's `gc.pruneExpire` says when.
     pub fn new(repository: PathBuf, prune_expire: Option<Duration>) -> Self {
         let (counters, since) = (Arc::default(), Instant::now());
-        Self { repository, prune_expire, since, counters, asked: Notify::new(), rests_until: Mutex::default(), prunes_after: Mutex::default() }
+        Self {
+            repository,
+            prune_expire,
+            since,
+            counters,
+            asked: Notify::new(),
+            rests_until: Mutex::default(),
+            prunes_after: Mutex::default(),
+        }
     }
 
     /// What was done so far.

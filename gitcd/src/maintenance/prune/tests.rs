@@ -222,7 +222,8 @@ async fn what_is_in_a_pack_that_somebody_keeps_stays_with_all_that_it_leads_to()
         String::from_utf8(listed.stdout).unwrap().contains(&line[2])
     };
     let names = fs::read_dir(bare.folder().join("objects/pack")).unwrap().flatten().map(|entry| entry.path());
-    let index = names.filter(|path| path.extension().is_some_and(|extension| extension == "idx")).find(|path| has_last(path));
+    let index =
+        names.filter(|path| path.extension().is_some_and(|extension| extension == "idx")).find(|path| has_last(path));
     let keep = index.unwrap().with_extension("keep");
     fs::write(&keep, "").unwrap();
     assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0), "a commit leads to the one before it");
