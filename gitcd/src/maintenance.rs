@@ -171,7 +171,7 @@ impl Maintenance {
         let took = started.elapsed();
         self.counters.milliseconds.fetch_add(u64::try_from(took.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         match pruned {
-            Ok(0) => {}
+            Ok(0) | Err(JoinError::Stopped) => {}
             Ok(objects) => {
                 self.counters.pruned.fetch_add(objects as u64, Ordering::Relaxed);
                 tracing::info!(repository = %self.repository.display(), objects, ?took, "threw away what nothing leads to");
@@ -179,7 +179,6 @@ impl Maintenance {
             Err(JoinError::Moved) => {
                 tracing::debug!("somebody refers to what was to be thrown away; the next look knows it");
             }
-            Err(JoinError::Stopped) => {}
             Err(error) => failed(&error),
         }
     }

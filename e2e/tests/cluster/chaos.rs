@@ -102,7 +102,7 @@ fn round(world: &World, faults: &dyn Faults, fault: Fault, ledger: &mut Ledger) 
     ledger.write(world);
     match fault {
         Fault::Killed(label, container) => {
-            retried("a container to kill", || faults.kill_container(&container_id(&pod(world, label)?, container)?))?
+            retried("a container to kill", || faults.kill_container(&container_id(&pod(world, label)?, container)?))?;
         }
         Fault::Deleted(label) => retried("a pod to delete", || {
             let pod = pod(world, label)?;
