@@ -96,7 +96,11 @@ pub fn init_with(
         let is_of_go = metadata.is_some_and(|metadata| go::is_metadata(&repository, metadata).unwrap_or(false));
         let made = match (metadata, data) {
             (Some(_), _) if is_of_go && !beginning.force => convert(config, &incarnation, progress)?,
-            (Some(_), _) if !beginning.force => return Ok(Initialized::Present),
+            // The metadata comes first: one that was killed in between is completed.
+            (Some(_), None) if !beginning.force => {
+                return Ok(Branch::open(config.clone())?.map_or(Initialized::Present, |_| Initialized::Created));
+            }
+            (Some(_), Some(_)) if !beginning.force => return Ok(Initialized::Present),
             (_, Some(_)) => adopt(config, beginning, state, progress)?,
             (_, None) => (create()?, Initialized::Created),
         };
