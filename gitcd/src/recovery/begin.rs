@@ -98,7 +98,8 @@ pub fn init_with(
             (Some(_), _) if is_of_go && !beginning.force => convert(config, &incarnation, progress)?,
             // The metadata comes first: one that was killed in between is completed.
             (Some(_), None) if !beginning.force => {
-                return Ok(Branch::open(config.clone())?.map_or(Initialized::Present, |_| Initialized::Created));
+                let opened = Branch::open(config.clone()).map_err(Box::new)?;
+                return Ok(opened.map_or(Initialized::Present, |_| Initialized::Created));
             }
             (Some(_), Some(_)) if !beginning.force => return Ok(Initialized::Present),
             (_, Some(_)) => adopt(config, beginning, state, progress)?,
