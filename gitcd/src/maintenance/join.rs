@@ -186,7 +186,7 @@ pub(super) fn publish(place: &Place, packs: &[Pack], name: Option<&str>, but: &B
         let of = |extension: &str| folder.join(format!("{}.{extension}", pack.name));
         let modified = of("pack").metadata().and_then(|metadata| metadata.modified());
         // Somebody has found something in it meanwhile, or written it again, or wants to keep it: it stays, as a copy.
-        if modified.is_ok_and(|at| at != pack.modified) || of("keep").exists() {
+        if modified.is_ok_and(|at| at > pack.modified) || of("keep").exists() {
             continue;
         }
         // The index first: nobody begins to use a pack without one.

@@ -21,6 +21,8 @@ fn age(repository: &Path) {
     packs.retain(|(_, path)| path.extension().is_some_and(|extension| extension == "pack"));
     packs.sort();
     packs.pop();
+    // What is old enough stays as it is: a pack that is touched while it is being joined stays, too.
+    packs.retain(|(at, _)| at.is_none_or(|at| at > old + Duration::from_mins(1)));
     for (_, path) in packs {
         // One may go at this moment.
         if let Ok(file) = std::fs::File::open(path) {
