@@ -22,6 +22,7 @@ use kube::runtime::{Controller, PredicateConfig, WatchStreamExt, predicates, wat
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use tokio::sync::OnceCell;
 use trishanku_framework_bench::options::Options;
 use trishanku_framework_bench::pair::{MANAGER, Pair, PairStatus};
 
@@ -29,6 +30,7 @@ struct Context {
     client: Client,
     settings: Store<ConfigMap>,
     keys: Store<Secret>,
+    are_ready: OnceCell<()>,
     reconciled: AtomicU64,
     failed: AtomicU64,
 }
@@ -44,9 +46,13 @@ enum Error {
 }
 
 async fn reconcile(pair: Arc<Pair>, context: Arc<Context>) -> Result<Action, Error> {
-    // Else nothing is there, and everything is applied once more.
-    context.settings.wait_until_ready().await?;
-    context.keys.wait_until_ready().await?;
+    // Else nothing is there, and everything is applied once more. One waits for all: of several that do at the same time, kube-runtime 5
+    // forgets to wake all but one.
+    let are_filled = || async {
+        context.settings.wait_until_ready().await?;
+        context.keys.wait_until_ready().await
+    };
+    context.are_ready.get_or_try_init(are_filled).await?;
     let namespace = pair.namespace().ok_or(Error::NoNamespace)?;
     let owner = Some(pair.controller_owner_ref(&()).into_iter().collect());
     let parameters = PatchParams::apply(MANAGER).force();
@@ -151,7 +157,7 @@ async fn main() -> Result<()> {
     let (settings, settings_events) = watched::<ConfigMap>(&client);
     let (keys, key_events) = watched::<Secret>(&client);
     let (reconciled, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-    let context = Arc::new(Context { client, settings, keys, reconciled, failed });
+    let context = Arc::new(Context { client, settings, keys, are_ready: OnceCell::new(), reconciled, failed });
     tokio::spawn(serve(options.metrics_bind_address, context.clone()));
     let changed = pair_events.applied_objects().predicate_filter(predicates::generation, PredicateConfig::default());
     Controller::for_stream(changed, pairs)
