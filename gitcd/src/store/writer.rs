@@ -176,7 +176,8 @@ impl Writer {
             }
             if let Some(reply) = stop {
                 inbox.close();
-                while let Ok(command) = inbox.try_recv() {
+                // Until the last of those who had a place in the queue already has taken it: nobody would answer one that came later.
+                while let Some(command) = inbox.blocking_recv() {
                     commands.push_back(command);
                 }
                 while !commands.is_empty() {

@@ -174,6 +174,27 @@ impl Disk {
     }
 }
 
+/// A thread may be put aside by the system between the moment when it gets a place in the queue and that when it takes it.
+#[test]
+fn who_had_a_place_in_the_queue_when_the_writer_stopped_is_answered() {
+    let Disk { writer, inbox, folder: _folder } = Disk::new();
+    let store = writer.store().clone();
+    let thread = writer.spawn(inbox).unwrap();
+    let place = store.commands.try_reserve().unwrap();
+    let (reply, mut stopped) = oneshot::channel();
+    store.commands.try_send(Command::Stop { reply }).unwrap();
+    // A writer that does not wait for it is gone by then.
+    let begun = Instant::now();
+    while !thread.is_finished() && begun.elapsed() < Duration::from_millis(300) {
+        std::thread::yield_now();
+    }
+    let (command, mut outcome) = write(put(key(1), Bytes::new(), 0));
+    place.send(command);
+    thread.join().unwrap();
+    assert_eq!(outcome(), Some(Ok(())));
+    assert!(stopped.try_recv().is_ok());
+}
+
 #[test]
 fn nobody_hears_that_a_lease_is_gone_while_its_keys_are_there() {
     let mut disk = Disk::new();
