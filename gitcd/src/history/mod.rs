@@ -89,12 +89,22 @@ pub enum HistoryError {
         /// What is wrong.
         problem: String,
     },
-    /// Nothing is known of that time.
+    /// There was no such branch then.
     #[error("{asked} is before the first revision in Git, {first}")]
     TooEarly {
         /// What was asked for.
         asked: String,
         /// The first one.
+        first: i64,
+    },
+    /// There was data then, of which no revisions are known.
+    #[error(
+        "{asked} is before revision {first}, at which `gitcd init` took over the history of this branch; `gitcd log -p KEY` tells what was before"
+    )]
+    BeforeInit {
+        /// What was asked for.
+        asked: String,
+        /// That of the branch when it was taken over.
         first: i64,
     },
     /// It has not happened yet, or is not committed yet.

@@ -9,6 +9,7 @@ use super::line::Step;
 use super::versions::local;
 use super::{CommitInfo, History, HistoryError, Revisions};
 use crate::git::changes::{self, Changes};
+use crate::git::join::Join;
 use crate::git::lookup::{Known, Lookup};
 
 /// When.
@@ -84,7 +85,7 @@ impl History {
     /// The last state of the branch that is not after a moment.
     ///
     /// # Errors
-    /// [`HistoryError::TooEarly`], [`HistoryError::TooLate`], and if the history cannot be read so far back.
+    /// [`HistoryError::TooEarly`], [`HistoryError::BeforeInit`], [`HistoryError::TooLate`], and if the history cannot be read so far back.
     pub fn at(&self, when: When) -> Result<Moment, HistoryError> {
         let odb = self.odb()?;
         let is_after = |flush: &Flush| match when {
@@ -219,6 +220,7 @@ impl History {
 }
 
 fn too_early(when: When, first: &Flush) -> HistoryError {
+    let is_adopted = first.joins.iter().any(|join| matches!(join, Join::Adopted { .. }));
     let asked = match when {
         When::Revision(revision) => format!("revision {revision}"),
         When::Time(time) => {
@@ -227,7 +229,8 @@ fn too_early(when: When, first: &Flush) -> HistoryError {
         }
         When::Now => "now".into(),
     };
-    HistoryError::TooEarly { asked, first: first.revision }
+    let first = first.revision;
+    if is_adopted { HistoryError::BeforeInit { asked, first } } else { HistoryError::TooEarly { asked, first } }
 }
 
 #[cfg(test)]

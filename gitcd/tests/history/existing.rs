@@ -199,6 +199,27 @@ async fn merges_empty_trees_and_what_was_no_key_once_are_taken_as_they_come() {
     assert_eq!(served(empty.path()).await, (Keys::new(), 2));
 }
 
+#[test]
+fn what_was_before_init_is_not_taken_for_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let repository = bare(&folder.path().join("repo.git"));
+    let mut stream = Stream::default();
+    for value in [b"1", b"2", b"3"] {
+        stream.commit(DATA, "by hand").file(b"a", value);
+    }
+    stream.import(&repository);
+    assert!(init(&repository).status.success());
+    let asked = [&["diff", "--since=2"][..], &["diff", "--since=1999-01-01"], &["at", "2", "get", "a"]];
+    for (arguments, code) in asked.into_iter().zip([2, 2, 1]) {
+        let output = gitcd(repository.path(), arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(code), true), "{arguments:?}: {output:?}");
+        assert!(said.contains("is before revision 3, at which `gitcd init` took over the history"), "{said}");
+    }
+    let same = gitcd(repository.path(), &["diff", "--since=3"]);
+    assert_eq!(same.status.code(), Some(0), "{same:?}");
+}
+
 /// Mode, path and value of a file, and what is said of it.
 type Case<'c> = (&'c str, &'c [u8], &'c [u8], &'c [&'c str]);
 
