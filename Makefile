@@ -11,7 +11,7 @@ help: ## Show this help
 build: ## Build gitcd and trishanku
 	$(CARGO) build --release -p gitcd -p trishanku
 
-up: build ## Bring up a headless Kubernetes cluster on this machine (Ctrl-C ends it); ARGS=--central for one control plane
+up: build ## Bring up a headless Kubernetes cluster on this machine (Ctrl-C ends it); ARGS="--name b --central" for one control plane
 	@assets="$$(hack/assets.sh)" && exec target/release/trishanku up --assets "$$assets" $(ARGS)
 
 down: ## End what `make up ARGS=--detach` left running
@@ -101,12 +101,14 @@ images: ## Build container images without a registry, as archives in target/imag
 
 # The programs are those that `make test` has built: with all that debuggers need they would be large, so the images have them without.
 .PHONY: test-cluster
-test-cluster: ## Install it into a cluster of one real node on this machine, and see it work in pods (Linux, root)
+test-cluster: ## Install it into a cluster of one real node on this machine, and see it work in pods (Linux, root); PREVIOUS=commit upgrades the manager from there, too
 	@hack/node.sh
 	@$(CARGO) build --workspace --locked --bins --test cluster
 	@assets="$$(unset KUBEBUILDER_ASSETS; hack/assets.sh etcd etcdctl kube-apiserver kubectl kube-controller-manager kube-scheduler kubelet kube-proxy)" && \
 	programs="$${CARGO_TARGET_DIR:-target}/debug" && images="$$(hack/images.sh --programs "$$programs" gitcd manager trishanku test)" && \
 	hack/images.sh --programs "$$programs" --tag next --output "$$images/next" manager >/dev/null && \
+	rm -rf "$$images/previous" && \
+	$(if $(PREVIOUS),previous="$$(hack/previous.sh $(PREVIOUS))" && hack/images.sh --programs "$$previous" --tag previous --output "$$images/previous" manager >/dev/null && )\
 	export KUBEBUILDER_ASSETS="$$assets" TRISHANKU_E2E_IMAGES="$$images" TRISHANKU_E2E_CLUSTER="$${TRISHANKU_E2E_CLUSTER:-host}" && \
 	$(CARGO) test --workspace --locked --test cluster -- $(ARGS)
 

@@ -1,4 +1,4 @@
-//! What the supervisor makes of servers that take turns. The programs are scripts here; real ones are in `e2e/tests/turns/`.
+//! What the supervisor makes of servers that take turns. The programs are scripts here; real ones are in `e2e/tests/processes/turns/`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -52,7 +52,7 @@ pub trait Faults {
     /// If there is none of this id.
     fn kill_container(&self, id: &str) -> anyhow::Result<()>;
 
-    /// From now on nothing gets from one of these addresses of pods to the other.
+    /// From now on nothing gets from one of these addresses to the other. They are those of pods, or one is the node's.
     ///
     /// # Errors
     /// If the rule cannot be made.
@@ -64,7 +64,22 @@ pub trait Faults {
     /// If there is none.
     fn mend(&self, one: &str, other: &str) -> anyhow::Result<()>;
 
-    /// Kills a program of the node itself, such as kubelet or kube-apiserver, and returns when it is gone.
+    /// The address at which pods find the cluster's kube-apiserver, for [`Self::cut`].
+    fn node_address(&self) -> &str;
+
+    /// From now on nothing more can be written to the disk that the volumes of all pods are on.
+    ///
+    /// # Errors
+    /// If it cannot be filled.
+    fn fill_disk(&self) -> anyhow::Result<()>;
+
+    /// Takes [`Self::fill_disk`] back.
+    ///
+    /// # Errors
+    /// If it is not full.
+    fn free_disk(&self) -> anyhow::Result<()>;
+
+    /// Kills a program of the node itself, such as kubelet, kube-apiserver or the store of that, and returns when it is gone.
     ///
     /// # Errors
     /// If it does not run.
@@ -96,6 +111,16 @@ pub fn wanted() -> Option<String> {
     std::env::var("TRISHANKU_E2E_CLUSTER").ok().filter(|wanted| !wanted.is_empty())
 }
 
+/// Folders of images of other versions, below that of all others.
+const OTHERS: [&str; 2] = ["next", "previous"];
+
+/// Whether there is an image of this name among those of another version.
+#[must_use]
+pub fn has_other(version: &str, name: &str) -> bool {
+    let folder = std::env::var_os("TRISHANKU_E2E_IMAGES").unwrap_or_default();
+    Path::new(&folder).join(version).join(format!("{name}.tar")).is_file()
+}
+
 /// The archives of all images that were made.
 ///
 /// # Errors
@@ -106,8 +131,8 @@ pub fn archives() -> anyhow::Result<Vec<PathBuf>> {
     let entries =
         std::fs::read_dir(&folder).with_context(|| format!("cannot read the folder of images {}", folder.display()))?;
     // Other versions of some, for what is about replacing one by another.
-    let others = std::fs::read_dir(Path::new(&folder).join("next")).into_iter().flatten();
-    let mut archives: Vec<_> = entries.chain(others).filter_map(|entry| Some(entry.ok()?.path())).collect();
+    let others = OTHERS.into_iter().filter_map(|other| std::fs::read_dir(Path::new(&folder).join(other)).ok());
+    let mut archives: Vec<_> = entries.chain(others.flatten()).filter_map(|entry| Some(entry.ok()?.path())).collect();
     archives.retain(|path| path.extension().is_some_and(|extension| extension == "tar"));
     archives.sort();
     if archives.is_empty() {

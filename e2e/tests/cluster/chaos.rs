@@ -1,7 +1,7 @@
 //! Faults, one after the other, each followed by the same check.
 //!
-//! In each round, objects are made at both heavens while something goes wrong. Then it is put right, and soon after all branches are at one commit and stay there, and every object whose
-//! making was acknowledged is at both. `TRISHANKU_E2E_SOAK` makes it go on for so many minutes, in an order that is another one each time; `TRISHANKU_E2E_SEED` repeats one.
+//! In each round, objects are made at both heavens while something goes wrong. Then it is put right, and soon after all branches are at one commit and stay there, every object whose
+//! making was acknowledged is at both, and the manager says of all that they are ready. `TRISHANKU_E2E_SOAK` makes it go on for so many minutes, in an order that is another one each time; `TRISHANKU_E2E_SEED` repeats one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,12 +12,15 @@ use serde_json::Value;
 use trishanku_e2e::nodes::Faults;
 use trishanku_e2e::wait::until_within;
 
+use crate::headless::{CONTROLLERS, SCHEDULERS};
 use crate::world::{PATIENCE, World};
 
 /// So long after a fault all agree at the latest: kubelet's pause before it starts a container again is the most of it.
 const AGREE_WITHIN: Duration = Duration::from_mins(3);
 /// Branches that agreed and then do not move for so long do not flap.
 const QUIET: Duration = Duration::from_secs(3);
+/// The merge of their branches.
+const MERGE: &str = "sample-k8s-kcm";
 /// How many faults there are without `TRISHANKU_E2E_SOAK`: each once.
 const ROUNDS: usize = FAULTS.len();
 
@@ -28,27 +31,58 @@ enum Fault {
     Killed(&'static str, &'static str),
     /// A pod is deleted.
     Deleted(&'static str),
-    /// A pod is cut off from the Git host.
-    CutOff(&'static str),
+    /// Two of them are cut off from one another.
+    Cut(Part, Part),
     /// A program of the node is away for a while.
     Away(&'static str),
+    /// The disk is full that all pods have their volumes on.
+    DiskFull,
+}
+
+/// Whom a network can cut off.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    /// A pod with this label, in the namespace of the heavens.
+    Pod(&'static str),
+    Manager,
+    /// The host cluster's kube-apiserver.
+    Apiserver,
 }
 
 const OF_CONTROLLERS: &str = "controllers.trishanku.org/heaven=sample-k8s-kcm";
 const OF_SCHEDULERS: &str = "controllers.trishanku.org/heaven=sample-k8s-kube-scheduler";
 const OF_MERGE: &str = "controllers.trishanku.org/automated-merge=sample-k8s-kcm";
 const OF_HOST: &str = "app.kubernetes.io/name=git-host";
+const OF_MANAGER: &str = "app.kubernetes.io/name=trishanku-manager --namespace trishanku-system";
 
-const FAULTS: [Fault; 8] = [
+/// All pairs of them that speak with one another over the network are among these: heavens do so by way of the Git host alone.
+const FAULTS: [Fault; 14] = [
     Fault::Killed(OF_CONTROLLERS, "gitcd"),
-    Fault::CutOff(OF_SCHEDULERS),
     Fault::Killed(OF_SCHEDULERS, "kube-apiserver"),
-    Fault::Away("kube-apiserver"),
     Fault::Killed(OF_MERGE, "gitcd"),
-    Fault::Deleted(OF_MERGE),
     Fault::Killed(OF_HOST, "gitcd"),
+    Fault::Deleted(OF_MERGE),
+    Fault::Cut(Part::Pod(OF_SCHEDULERS), Part::Pod(OF_HOST)),
+    Fault::Cut(Part::Pod(OF_CONTROLLERS), Part::Pod(OF_HOST)),
+    Fault::Cut(Part::Pod(OF_MERGE), Part::Pod(OF_HOST)),
+    Fault::Cut(Part::Manager, Part::Apiserver),
+    Fault::Away("kube-apiserver"),
+    Fault::Away("store"),
     Fault::Away("kubelet"),
+    Fault::Away("containerd"),
+    Fault::DiskFull,
 ];
+
+impl Part {
+    fn address(self, world: &World, faults: &dyn Faults) -> anyhow::Result<String> {
+        let label = match self {
+            Self::Pod(label) => label,
+            Self::Manager => OF_MANAGER,
+            Self::Apiserver => return Ok(faults.node_address().to_owned()),
+        };
+        retried("a pod with an address", || address(&pod(world, label)?))
+    }
+}
 
 /// What was acknowledged, and has to be there in the end.
 #[derive(Default)]
@@ -109,14 +143,13 @@ fn round(world: &World, faults: &dyn Faults, fault: Fault, ledger: &mut Ledger) 
             let name = pod["metadata"]["name"].as_str().context("a pod has a name")?;
             world.kubectl(&format!("delete pod {name} --wait=false")).map(drop)
         })?,
-        Fault::CutOff(label) => {
-            let address_of = |label| retried("a pod with an address", || address(&pod(world, label)?));
-            let (one, host) = (address_of(label)?, address_of(OF_HOST)?);
-            faults.cut(&one, &host)?;
+        Fault::Cut(one, other) => {
+            let (one, other) = (one.address(world, faults)?, other.address(world, faults)?);
+            faults.cut(&one, &other)?;
             // They work on, each for itself.
             ledger.write(world);
             ledger.write(world);
-            faults.mend(&one, &host)?;
+            faults.mend(&one, &other)?;
         }
         Fault::Away(name) => {
             // What runs, runs on; nobody can look at it by way of the host's kube-apiserver.
@@ -124,6 +157,14 @@ fn round(world: &World, faults: &dyn Faults, fault: Fault, ledger: &mut Ledger) 
             faults.kill_program(name)?;
             ledger.write_at(&heavens);
             faults.start_program(name)?;
+        }
+        Fault::DiskFull => {
+            let heavens = world.heavens()?;
+            faults.fill_disk()?;
+            // What is acknowledged now has found room all the same: in what a journal took before.
+            ledger.write_at(&heavens);
+            ledger.write_at(&heavens);
+            faults.free_disk()?;
         }
     }
     let begun = Instant::now();
@@ -148,8 +189,22 @@ fn agree(world: &World, ledger: &Ledger) -> anyhow::Result<()> {
         ensure!(heads.lines().count() == 3 && ids.len() == 1, "the branches are at\n{heads}");
         ensure!(since.elapsed() >= QUIET, "the branches have just moved");
         ledger.check(world)?;
+        is_told(world)?;
         Ok(Some(()))
     })
+}
+
+/// Whether the manager says of everybody that all is well.
+fn is_told(world: &World) -> anyhow::Result<()> {
+    let all = [("trishankuheaven", CONTROLLERS), ("trishankuheaven", SCHEDULERS), ("automatedmerge", MERGE)];
+    for (kind, name) in all {
+        let object = world.cluster().object(&format!("{kind} {name}"))?;
+        let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
+        let told = ready.map_or("nothing", |ready| ready["message"].as_str().unwrap_or_default());
+        ensure!(ready.is_some_and(|ready| ready["status"] == "True"), "of {kind} {name} is told: {told}");
+    }
+    Ok(())
 }
 
 impl Ledger {

@@ -13,8 +13,8 @@ const GIT_HOST: &str = include_str!("git-host.yaml");
 /// What kube-scheduler of today asks for in place of a configuration that it knows no more.
 const SCHEDULER: &str = include_str!("../../../examples/published/scheduler.yaml");
 /// The node that pods are bound to. Nothing runs there.
-const NODE: &str = "stand-in";
-const IMAGE: &str = "registry.k8s.io/pause:3.10.1";
+pub(crate) const NODE: &str = "stand-in";
+pub(crate) const IMAGE: &str = "registry.k8s.io/pause:3.10.1";
 /// The heaven of kube-controller-manager.
 pub(crate) const CONTROLLERS: &str = "sample-k8s-kcm";
 /// That of kube-scheduler.
@@ -219,11 +219,12 @@ fn commit(world: &World, clone: &Path, files: &[(&str, Value)]) -> anyhow::Resul
     Ok(())
 }
 
-fn node() -> Value {
+/// What there is of the node.
+pub(crate) fn node() -> Value {
     let room = json!({"cpu": "8", "memory": "16Gi", "pods": "110"});
     let now = now();
     json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE},
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": {"kubernetes.io/hostname": NODE}},
         "status": {"capacity": room, "allocatable": room, "conditions": [{
             "type": "Ready", "status": "True", "reason": "StandsIn", "message": "nothing runs here",
             "lastHeartbeatTime": now, "lastTransitionTime": now,

@@ -3,6 +3,7 @@
 //! The scenarios share one node and follow one another. `make test-cluster` prepares what they need, and sets `TRISHANKU_E2E_CLUSTER`; without it they
 //! are shown as ignored. So are those about the cluster that published manifests make, where `PUBLISHED_SAMPLES` names no folder with these.
 
+mod beside;
 mod chaos;
 mod headless;
 mod images;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         headless::the_published_samples_become_a_cluster_whose_controllers_agree,
         security::all_that_is_injected_is_restricted_and_the_exceptions_are_those_of_users,
         headless::a_deployment_is_scaled_updated_set_back_and_deleted,
+        beside::ten_replicas_are_bound_in_pods_as_in_one_control_plane,
         survives::the_pod_of_a_heaven_is_deleted_and_its_branch_goes_on,
         survives::the_manager_is_killed_upgraded_and_downgraded_and_no_heaven_restarts,
         survives::a_clone_is_a_backup_from_which_all_begin_again,

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
+use trishanku_e2e::nodes::has_other;
 
 use crate::headless::{CONTROLLERS, SCHEDULERS};
 use crate::world::{Heaven, World, until};
@@ -119,8 +120,11 @@ pub(crate) fn the_manager_is_killed_upgraded_and_downgraded_and_no_heaven_restar
     ))?;
     let rollout = format!("rollout status deployment/trishanku-manager {manager} --timeout=2m");
     until("a manager in its place", || world.kubectl(&rollout).map(Some))?;
-    // Another version is another pod with another image; its objects are written by the same program here.
-    for step in ["ghcr.io/trishanku-org/manager:next", "ghcr.io/trishanku-org/manager:0.1.0"] {
+    // Another version is another pod with another image. That of `next` is the same program; `previous` is an older build, where one was asked for.
+    let steps =
+        ["next", "previous", "0.1.0"].into_iter().filter(|step| *step != "previous" || has_other(step, "manager"));
+    for step in steps {
+        let step = &format!("ghcr.io/trishanku-org/manager:{step}");
         world.kubectl(&format!("set image deployment/trishanku-manager {manager} manager={step}"))?;
         until(step, || world.kubectl(&rollout).map(Some))?;
         // It works when it has done something; what it found at its beginning it has looked at before that.

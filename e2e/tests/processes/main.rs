@@ -2,8 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
 
 mod certificates;
-#[allow(dead_code, reason = "every test program uses another part of it")]
 mod machine;
+mod turns;
 
 use std::path::{Path, PathBuf};
 

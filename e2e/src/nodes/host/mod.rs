@@ -45,6 +45,9 @@ const PATIENCE: Duration = Duration::from_mins(3);
 /// Folders that programs write to, whatever they are told: network plugins, and kubelet, where plugins for devices register.
 const PLACES: [&str; 2] = ["/var/lib/cni", "/var/lib/kubelet"];
 
+/// Room for the volumes of all pods, in bytes: of the machine's memory as much is taken as is written.
+const DISK: &str = "2G";
+
 /// What kubelet sets for the whole machine, and with it for everybody.
 const SETTINGS: [&str; 6] = [
     "vm/overcommit_memory",
@@ -155,6 +158,11 @@ impl Host {
         for place in ["/run", "/var/log"].into_iter().chain(PLACES) {
             self.sandbox.run("mount", &["-t", "tmpfs", "-o", "mode=755", "tmpfs", place])?;
         }
+        // A disk of its own for pods, so that it can be filled.
+        let state = state_of_pods(&self.folder);
+        fs::create_dir(&state).with_context(|| format!("cannot make {}", state.display()))?;
+        let size = format!("mode=755,size={DISK}");
+        self.sandbox.run("mount", &["-t", "tmpfs", "-o", &size, "tmpfs", &state.display().to_string()])?;
         let plain: [(&str, &[&str]); 4] = [
             ("ip", &["link", "set", "lo", "up"]),
             ("ip", &["link", "add", "node0", "type", "veth", "peer", "name", "node1"]),
@@ -188,14 +196,26 @@ impl Host {
         self
     }
 
-    /// Rules for both directions, in front of all others.
+    /// Rules for both directions, in front of all others: for what goes through the node, comes to it, and comes from it.
     fn rules(&self, what: &str, one: &str, other: &str) -> anyhow::Result<()> {
         for (from, to) in [(one, other), (other, one)] {
-            let words = ["--wait", what, "FORWARD", "--source", from, "--destination", to, "--jump", "DROP"];
-            self.sandbox.run("iptables", &words)?;
+            for chain in ["FORWARD", "INPUT", "OUTPUT"] {
+                let words = ["--wait", what, chain, "--source", from, "--destination", to, "--jump", "DROP"];
+                self.sandbox.run("iptables", &words)?;
+            }
         }
         Ok(())
     }
+
+    /// What takes all the room there is.
+    fn ballast(&self) -> String {
+        state_of_pods(&self.folder).join("ballast").display().to_string()
+    }
+}
+
+/// Where kubelet keeps what it knows of pods, and their volumes.
+fn state_of_pods(folder: &Path) -> PathBuf {
+    folder.join("kubelet")
 }
 
 fn belongings(folder: &Path, group: &str, keep: bool) -> anyhow::Result<Belongings> {
@@ -276,6 +296,23 @@ impl Faults for Host {
 
     fn mend(&self, one: &str, other: &str) -> anyhow::Result<()> {
         self.rules("--delete", one, other)
+    }
+
+    fn node_address(&self) -> &str {
+        NODE_ADDRESS
+    }
+
+    fn fill_disk(&self) -> anyhow::Result<()> {
+        let ballast = self.ballast();
+        // It ends with the last byte that there is room for, and says so.
+        let said = self.sandbox.run("dd", &["if=/dev/zero", &format!("of={ballast}"), "bs=64K", "status=none"]);
+        let why = said.err().map(|error| format!("{error:#}")).unwrap_or_default();
+        ensure!(why.contains("No space left"), "{ballast} did not fill the disk: {why}");
+        Ok(())
+    }
+
+    fn free_disk(&self) -> anyhow::Result<()> {
+        self.sandbox.run("rm", &[&self.ballast()]).map(drop)
     }
 
     fn kill_program(&self, name: &str) -> anyhow::Result<()> {

@@ -13,6 +13,9 @@ use super::{NODE, NODE_ADDRESS, POD_RANGE, SERVICE_RANGE};
 /// Where containerd listens, in the mounts of the node.
 pub(super) const SOCKET: &str = "/run/containerd/containerd.sock";
 
+/// By which etcd, or gitcd in its place, is spoken of.
+const STORE: &str = "store";
+
 /// What the flags are made of.
 pub(super) struct Blueprint<'b> {
     pub(super) folder: &'b Path,
@@ -36,7 +39,7 @@ impl Blueprint<'_> {
                 format!("--listen-urls=default={url}"),
                 format!("--advertise-client-urls=default={url}"),
             ];
-            return self.program("gitcd", gitcd.clone(), words);
+            return self.program(STORE, gitcd.clone(), words);
         }
         let words = [
             format!("--data-dir={}", self.folder.join("etcd").display()),
@@ -45,7 +48,7 @@ impl Blueprint<'_> {
             // What is kept here is of no use after a crash of the machine.
             "--unsafe-no-fsync".to_owned(),
         ];
-        self.program("etcd", self.assets.join("etcd"), words)
+        self.program(STORE, self.assets.join("etcd"), words)
     }
 
     pub(super) fn apiserver(&self) -> Program {
@@ -133,7 +136,7 @@ state = "/run/containerd"
     }
 
     pub(super) fn kubelet(&self) -> anyhow::Result<Program> {
-        let state = self.folder.join("kubelet");
+        let state = super::state_of_pods(self.folder);
         // Kubelet answers on a path below it, and such paths are short.
         ensure!(
             state.as_os_str().len() < 80,

@@ -1,10 +1,6 @@
 //! Two replicas of one heaven at one branch, blue and green, each run by a `trishanku run` of its own: one writes, the other waits for its turn.
-#![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
 
 mod load;
-#[path = "../processes/machine.rs"]
-#[allow(dead_code, reason = "every test program uses another part of it")]
-mod machine;
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
@@ -15,7 +11,7 @@ use trishanku::plane::state::Condition;
 use trishanku::status::Health;
 use trishanku_e2e::{git, is_long};
 
-use crate::load::Load;
+use self::load::Load;
 use crate::machine::{Machine, PATIENCE};
 
 /// From the beginning of a trouble until clients of the heaven are told of writes by the other kube-apiserver.
