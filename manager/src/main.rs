@@ -3,6 +3,7 @@
 mod args;
 mod metrics;
 
+use std::io::Write as _;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -22,7 +23,8 @@ const NAME: &str = "trishanku-manager";
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if let Some(Command::Crds) = args.command {
-        print!("{}", trishanku_api::definitions());
+        // Who reads may have seen enough.
+        write!(std::io::stdout(), "{}", trishanku_api::definitions())?;
         return Ok(());
     }
     let telemetry = telemetry::Settings::new(NAME).init()?;

@@ -83,7 +83,8 @@ enum Command {
     ///
     /// Prints a line for each branch, and below it one for each of its remotes.
     ///
-    /// Ends with code 1 if a server cannot be reached, refuses writes, or has a remote that is not synced; else with 0.
+    /// Ends with code 1 if a server cannot be reached, refuses writes, has a file that it rejects or a commit that it cannot merge, or
+    /// has a remote that is not synced; else with 0.
     Status(Box<status::Args>),
     /// Ask a server that is being served on this machine whether it is ready, for a probe where nothing else can ask it
     ///

@@ -103,7 +103,7 @@ impl Default for Limits {
 #[non_exhaustive]
 pub enum StartError {
     /// No usable `git`.
-    #[error("cannot run git; install Git (2.31 or later: the package is called git) or put its folder on the PATH")]
+    #[error("cannot run git; install Git (2.32 or later: the package is called git) or put its folder on the PATH")]
     NoGit(#[source] io::Error),
     /// No usable root.
     #[error("cannot serve {path:?}; give an existing folder with --root")]
