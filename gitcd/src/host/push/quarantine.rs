@@ -8,7 +8,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
@@ -108,20 +107,15 @@ impl Quarantine {
                 continue;
             }
             durable::make_folder(&to)?;
-            keeps.push(kept.keep(&to, &path)?);
+            let keep = kept.keep(&to, &path)?;
+            let target = keep.path.clone();
+            keeps.push(keep);
             // The index comes last: a reader that sees it finds its pack.
             let mut files = ["pack", "rev", "idx"].map(|extension| path.with_extension(extension)).to_vec();
             files.retain(|file| file.exists());
             durable::sync_all(&files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
             for file in files {
-                let target = to.join(file.file_name().unwrap_or_default());
-                // A pack's name says what is in it. Maintenance throws away nothing that was asked for a moment ago.
-                let asked = || File::open(&target)?.set_modified(SystemTime::now());
-                match asked() {
-                    Ok(()) => {}
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => durable::rename(&file, &target)?,
-                    Err(error) => tracing::debug!(file = %target.display(), %error, "cannot touch a pack"),
-                }
+                durable::rename(&file, &target.with_extension(file.extension().unwrap_or_default()))?;
             }
             durable::sync(&to)?;
         }
@@ -151,9 +145,9 @@ fn quoted(path: &Path) -> OsString {
     OsString::from_vec(quoted)
 }
 
-/// The files that keep packs, with the number of pushes that need each: the same objects may be pushed twice at a time.
+/// The files that keep packs, each locked as long as a push needs it.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct Kept(Arc<Mutex<HashMap<PathBuf, (usize, File)>>>);
+pub(in super::super) struct Kept(Arc<Mutex<HashMap<PathBuf, File>>>);
 
 /// Keeps a pack from being thrown away. Dropped when references lead to its objects.
 #[derive(Debug)]
@@ -163,40 +157,63 @@ pub(super) struct Keep {
 }
 
 impl Kept {
+    /// Keeps a pack that is about to come into a folder, under its own name or, where a pack has that already, under another one.
+    ///
+    /// A pack that is there must not be kept: `git repack -d` asks once, when it begins, which packs are kept, and throws the others away in the end. If one of these is kept
+    /// meanwhile, `git pack-objects` leaves its objects out of the joined pack, and they are lost.
     fn keep(&self, folder: &Path, pack: &Path) -> Result<Keep, durable::Error> {
-        let name = Path::new(pack.file_name().unwrap_or_default()).with_extension("keep");
-        let path = folder.join(name);
+        let mut path = folder.join(pack.file_name().unwrap_or_default()).with_extension("keep");
         let mut kept = self.0.lock();
-        if let Some((count, _file)) = kept.get_mut(&path) {
-            *count += 1;
-        } else {
+        loop {
             let error = |action| durable::Error::of(action, &path);
-            // Somebody else may keep it already, and then this is not ours to remove.
+            let is_there = path.with_extension("pack").exists() || path.with_extension("idx").exists();
             // Nobody needs it after a crash.
-            match File::create_new(&path).and_then(|mut file| file.write_all(KEEP.as_bytes()).map(|()| file)) {
+            let made = if is_there { Err(io::ErrorKind::AlreadyExists.into()) } else { File::create_new(&path) };
+            match made.and_then(|mut file| file.write_all(KEEP.as_bytes()).map(|()| file)) {
                 Ok(file) => {
                     rustix::fs::flock(&file, FlockOperation::LockExclusive)
                         .map_err(|errno| error("lock")(errno.into()))?;
-                    kept.insert(path.clone(), (1, file));
+                    kept.insert(path.clone(), file);
+                    return Ok(Keep { kept: self.clone(), path });
                 }
-                Err(found) if found.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(found) if found.kind() == io::ErrorKind::AlreadyExists => {
+                    let name = rand::random::<[u8; 20]>().map(|byte| format!("{byte:02x}")).concat();
+                    path = folder.join(format!("pack-{name}.keep"));
+                }
                 Err(found) => return Err(error("create")(found)),
             }
         }
-        drop(kept);
-        Ok(Keep { kept: self.clone(), path })
     }
 }
 
 impl Drop for Keep {
     fn drop(&mut self) {
-        let mut kept = self.kept.0.lock();
-        let Some((count, _file)) = kept.get_mut(&self.path) else { return };
-        *count -= 1;
-        if *count == 0 {
-            kept.remove(&self.path);
+        if self.kept.0.lock().remove(&self.path).is_some() {
             // A file that stays costs room: the pack is never merged. The next start removes it.
             let _gone = fs::remove_file(&self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pack_that_is_there_already_is_not_kept_but_comes_under_another_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let (to, pack) = (folder.path(), Path::new("/elsewhere/pack-12.pack"));
+        let kept = Kept::default();
+        let first = kept.keep(to, pack).unwrap();
+        assert_eq!(first.path, to.join("pack-12.keep"));
+        // At the same time, and once it is there.
+        let second = kept.keep(to, pack).unwrap();
+        File::create(to.join("pack-12.pack")).unwrap();
+        drop(first);
+        let third = kept.keep(to, pack).unwrap();
+        assert!(!to.join("pack-12.keep").exists());
+        assert!(second.path != third.path && second.path.exists() && third.path.exists());
+        drop((second, third));
+        assert_eq!(fs::read_dir(to).unwrap().count(), 1);
     }
 }
