@@ -11,11 +11,10 @@ commit="$(git rev-parse --verify --quiet "${1:-}^{commit}")" || {
 folder="${CARGO_TARGET_DIR:-$PWD/target}/previous"
 source="$folder/source"
 mkdir -p "$folder"
-if [[ ! -e $source/.git ]]; then
-  git worktree prune
-  git worktree add --quiet --detach "$source" "$commit"
-fi
-git -C "$source" checkout --quiet --detach "$commit"
+# Only the files: a work tree would stay registered here.
+rm -rf "$source"
+mkdir -p "$source"
+git archive "$commit" | tar -x -m -C "$source"
 echo "previous.sh: building the manager of $(git log -1 --format='%h, %cs' "$commit")" >&2
 CARGO_TARGET_DIR="$folder/build" cargo build --locked --manifest-path "$source/Cargo.toml" --package trishanku-manager --bin manager >&2
 echo "$folder/build/debug"

@@ -19,8 +19,8 @@ const NAMESPACE: &str = "default";
 const PREFIX: &str = "/registry";
 /// The definitions of kinds.
 const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions/";
-/// Before everything: the state of now as a difference from nothing.
-const EVER: &str = "--since=1970-01-01";
+/// The state of now as a difference from nothing.
+const EVER: &str = "--since=nothing";
 /// So many objects are named to who looked for another one.
 const NAMED: usize = 10;
 

@@ -50,7 +50,7 @@ pub(crate) fn demo(outcome: &Outcome, options: &args::Demo) -> anyhow::Result<()
     }
     let replicas = options.replicas;
     writeln!(out, "A Deployment of {replicas} pods is made at the desk. By the commits of the branches:\n")?;
-    let width = story.chapters.iter().map(|chapter| chapter.heaven.len()).max().unwrap_or(0).max(6);
+    let width = story.chapters.iter().map(|chapter| chapter.heaven.len()).max().unwrap_or(0).max("BRANCH OF".len());
     let what = story.chapters.iter().map(|chapter| chapter.what.len()).max().unwrap_or(0).max(4);
     writeln!(
         out,
@@ -146,9 +146,9 @@ fn details(out: &mut impl Write, report: &Report) -> std::io::Result<()> {
 }
 
 fn heavens(out: &mut impl Write, report: &Report) -> std::io::Result<()> {
-    let width = report.heavens.iter().map(|heaven| heaven.name.len()).max().unwrap_or(0);
+    let width = report.heavens.iter().map(|heaven| heaven.name.len()).max().unwrap_or(0).max("HEAVEN".len());
     let short = |heaven: &HeavenReport| heaven.branch.trim_start_matches("refs/heads/").to_owned();
-    let branches = report.heavens.iter().map(|heaven| short(heaven).len()).max().unwrap_or(0).max(6);
+    let branches = report.heavens.iter().map(|heaven| short(heaven).len()).max().unwrap_or(0).max("BRANCH".len());
     writeln!(
         out,
         "\n{STRONG}{:<width$}  {:<branches$}  {:<10}  {:>8}  {:>6}  {:>11}  {:>9}  {:>8}{STRONG:#}",

@@ -18,7 +18,7 @@ case "$*" in
 *--limit=1\ *) echo '[]' ;;
 at*deployments/shop/*) echo '{"keys":["/registry/deployments/shop/api","/registry/deployments/shop/web"]}' ;;
 at*) echo '{"keys":[]}' ;;
-*--since=1970*) echo '{"keys":[{"fields":[{"path":"spec","from":null,"to":{"group":"rain.org","scope":"Namespaced",
+*--since=nothing*) echo '{"keys":[{"fields":[{"path":"spec","from":null,"to":{"group":"rain.org","scope":"Namespaced",
   "names":{"plural":"raingauges","singular":"raingauge","kind":"RainGauge","shortNames":["rg"]}}}]}]}'; exit 1 ;;
 *) printf '%s\n' "$@"; exit 1 ;;
 esac

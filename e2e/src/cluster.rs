@@ -1,6 +1,7 @@
 //! A control plane that belongs to one test binary.
 
 use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,6 +29,8 @@ pub struct Options {
     pub shape: Shape,
     /// More arguments for `trishanku up`.
     pub arguments: Vec<String>,
+    /// Whether its gitcd serves the repository to Git clients, too.
+    pub git_host: bool,
 }
 
 /// What a control plane consists of.
@@ -48,6 +51,7 @@ pub struct Cluster {
     assets: Assets,
     programs: PathBuf,
     options: Options,
+    git_host: Option<SocketAddr>,
     supervisor: Mutex<Option<Supervisor>>,
     dir: TempDir,
 }
@@ -68,7 +72,9 @@ impl Cluster {
         let programs = programs::folder()?;
         let mut dir = tempfile::Builder::new().prefix("trishanku-e2e-").tempdir()?;
         dir.disable_cleanup(std::env::var_os("TRISHANKU_E2E_KEEP").is_some());
+        let free_port = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr();
         let cluster = Self {
+            git_host: options.git_host.then(free_port).transpose()?,
             home: Home::at(&dir.path().join("plane")),
             assets,
             programs,
@@ -114,6 +120,7 @@ impl Cluster {
             })
             .args(&options.arguments)
             .args(options.storage_media_type.map(|t| format!("--storage-media-type={t}")))
+            .envs(self.git_host.map(|address| ("GITCD_HOST_LISTEN_URLS", format!("http://{address}"))))
             .stdin(Stdio::piped())
             .stdout(output.try_clone()?)
             .stderr(output)
@@ -203,6 +210,17 @@ impl Cluster {
     #[must_use]
     pub fn home(&self) -> &Home {
         &self.home
+    }
+
+    /// Where the repository is served to Git clients.
+    ///
+    /// # Errors
+    /// If it is not to be.
+    pub fn git_url(&self) -> anyhow::Result<String> {
+        let address = self.git_host.context("the options ask for no Git host")?;
+        let repository = self.home.repository();
+        let name = repository.file_name().and_then(|name| name.to_str()).context("a repository has a name")?;
+        Ok(format!("http://{address}/{name}"))
     }
 
     /// A folder for files of the tests.

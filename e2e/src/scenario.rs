@@ -1,7 +1,7 @@
 //! Scenarios: claims about one control plane that they share.
 
 use std::process::ExitCode;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -55,38 +55,90 @@ impl Shared for Cluster {
     }
 }
 
+/// Which scenarios run when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// As many at once as there are cores.
+    AtOnce,
+    /// In the given order, each alone. Its name is printed when it begins.
+    OneByOne,
+    /// The same beside other runs: each line is printed as a whole, when a scenario has ended.
+    InTurns,
+}
+
 /// The main function of a test binary: runs the scenarios that the command line selects, on one control plane.
 ///
-/// The control plane is brought up by the first scenario, and ended when all are done. With `one_at_a_time` the scenarios run in the given
-/// order, each alone; otherwise as many at once as there are cores.
+/// The control plane is brought up by the first scenario, and ended when all are done.
 #[must_use]
-pub fn run(options: &Options, one_at_a_time: bool, scenarios: Vec<Scenario>) -> ExitCode {
+pub fn run(options: &Options, order: Order, scenarios: Vec<Scenario>) -> ExitCode {
     let options = options.clone();
     let is_ignored = |scenario: &Scenario| scenario.needs_git && !Cluster::is_on_git();
-    run_on(move || Cluster::start(options.clone()), one_at_a_time, scenarios, is_ignored)
+    run_on(move || Cluster::start(options.clone()), order, scenarios, is_ignored)
 }
 
 /// [`run`] on anything that scenarios can share.
 #[must_use]
 pub fn run_on<S: Shared>(
     start: impl Fn() -> anyhow::Result<S> + Send + Sync + 'static,
-    one_at_a_time: bool,
+    order: Order,
     scenarios: Vec<Scenario<S>>,
     is_ignored: impl Fn(&Scenario<S>) -> bool,
 ) -> ExitCode {
     let mut arguments = Arguments::from_args();
-    if one_at_a_time {
-        arguments.test_threads = Some(1);
+    let in_turns = order == Order::InTurns && !arguments.ignored;
+    match order {
+        Order::AtOnce => {}
+        Order::InTurns if in_turns => arguments.test_threads = Some(2),
+        Order::InTurns | Order::OneByOne => arguments.test_threads = Some(1),
     }
-    let (shared, start) = (Arc::new(OnceLock::new()), Arc::new(start));
+    let (shared, start, turns) = (Arc::new(OnceLock::new()), Arc::new(start), Arc::new(Turns::default()));
+    let mut number = 0;
     let trials = scenarios.into_iter().map(|scenario| {
         let is_ignored = is_ignored(&scenario);
-        trial(&scenario, start.clone(), shared.clone()).with_ignored_flag(is_ignored)
+        let is_run = is_selected(&arguments, &scenario.name) && (!is_ignored || arguments.include_ignored);
+        let turn = (in_turns && is_run).then(|| Turn { turns: turns.clone(), number });
+        number += usize::from(is_run);
+        trial(&scenario, start.clone(), shared.clone(), turn).with_ignored_flag(is_ignored)
     });
-    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    let trials = trials.collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
     // Ends what was shared: the trials, which had the only other handles, are done.
     drop(shared);
     conclusion.exit_code()
+}
+
+/// Whether the command line asks for a scenario.
+fn is_selected(arguments: &Arguments, name: &str) -> bool {
+    let is_meant = |filter: &String| if arguments.exact { name == filter } else { name.contains(filter) };
+    arguments.filter.as_ref().is_none_or(is_meant) && !arguments.skip.iter().any(is_meant)
+}
+
+/// How many scenarios have ended.
+#[derive(Default)]
+struct Turns(Mutex<usize>, Condvar);
+
+/// The place of a scenario among those that are run.
+struct Turn {
+    turns: Arc<Turns>,
+    number: usize,
+}
+
+impl Turn {
+    /// Waits until all before it have ended. It ends when this is dropped.
+    fn wait(&self) -> Ended<'_> {
+        let ended = self.turns.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ended = self.turns.1.wait_while(ended, |ended| *ended < self.number);
+        Ended(&self.turns)
+    }
+}
+
+struct Ended<'t>(&'t Turns);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.1.notify_all();
+    }
 }
 
 type Once<S> = Arc<OnceLock<Result<Arc<S>, String>>>;
@@ -95,9 +147,11 @@ fn trial<S: Shared>(
     scenario: &Scenario<S>,
     start: Arc<impl Fn() -> anyhow::Result<S> + Send + Sync + 'static>,
     shared: Once<S>,
+    turn: Option<Turn>,
 ) -> Trial {
     let show = scenario.show;
     Trial::test(scenario.name.clone(), move || {
+        let _ended = turn.as_ref().map(Turn::wait);
         let shared = shared
             .get_or_init(|| start().map(Arc::new).map_err(|error| format!("{error:#}")))
             .as_ref()

@@ -287,8 +287,9 @@ impl Committer {
         let (changes, clients) = self.changes(entries)?;
         let count = changes.len();
         if count > 0 {
-            let started = Instant::now();
             let time = UNIX_EPOCH + Duration::from_millis(last.time_ms.max(0) as u64);
+            self.join_first(&changes, time)?;
+            let started = Instant::now();
             let revisions =
                 Revisions { first: first.revision.get(), last: last.revision.get(), time, clients, changes };
             let span = self.trace.commit(first.revision, last.revision, count);

@@ -1,4 +1,4 @@
-//! Keeps the repository of a served branch in order, in the background.
+//! Keeps repositories in order, in the background: that of a served branch, and, as far as packs are joined, those of a Git host.
 //!
 //! Every flush brings a pack, and each makes what is read later a little slower. When there are more than Git's own `gc.autoPackLimit`, the small ones become
 //! one ([`choose`]), with deltas across all of them ([`join`]): a value or a directory that was whole at the beginning of each pack becomes a small change. Then Git's
@@ -6,7 +6,8 @@
 //!
 //! Once a day it is looked for what nothing leads to; what has been so for a grace period is thrown away ([`prune`]).
 //!
-//! `git` does the work in a process of its own that comes after everybody else; writes never wait for it. `gc.auto = 0` in the repository's configuration turns it off.
+//! `git` does the work in a process of its own that comes after everybody else; writes never wait for it. `gc.auto = 0` in the repository's configuration turns it off, but
+//! for what somebody asks for ([`Maintenance::ask`], `etcdctl defrag`): then all packs become one, and it is looked for what nothing leads to.
 
 mod choose;
 pub(crate) mod graph;
@@ -25,13 +26,16 @@ use rustix::fs::FlockOperation;
 use tokio::sync::{Notify, watch};
 
 use self::choose::Pack;
-use self::join::{JoinError, Place};
+pub(crate) use self::join::JoinError;
+use self::join::Place;
 use self::record::Record;
 use crate::durable;
 use crate::program::Program;
 
 /// How often the packs are counted.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// A pack that was written a moment ago may be the one that its branch goes on with.
+const SETTLED: Duration = Duration::from_secs(30);
 /// How often it is looked for what nothing leads to.
 const PRUNE_EVERY: Duration = Duration::from_hours(24);
 /// A repository that was never looked at is left in peace for so long: whoever starts has other things to do.
@@ -188,7 +192,7 @@ impl Maintenance {
             return;
         }
         let repository = self.repository.clone();
-        let look = tokio::task::spawn_blocking(move || look(&repository, all)).await;
+        let look = tokio::task::spawn_blocking(move || look(&repository, all, SETTLED)).await;
         let (turn, packs) = match look.unwrap_or_else(|_| Ok(None)) {
             Ok(Some(found)) => found,
             Ok(None) => return,
@@ -216,7 +220,7 @@ impl Maintenance {
                 tracing::info!(repository = %self.repository.display(), packs = count, ?took, "joined packs");
             }
             Err(JoinError::Stopped) => {}
-            Err(error) if packs.iter().any(|pack| !turn.place.packs().join(format!("{}.pack", pack.name)).exists()) => {
+            Err(error) if turn.place.lacks_any(&packs) => {
                 tracing::debug!(%error, "a pack went while it was to be joined; the next round does not know it");
             }
             Err(error) => self.failed(&error),
@@ -231,6 +235,28 @@ impl Maintenance {
         *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REST);
         let repository = self.repository.display();
         tracing::warn!(%repository, %error, again_in = ?REST, "cannot keep the repository in order; nothing is lost, but reading becomes slower");
+    }
+}
+
+/// Joins the small packs of a repository that nobody serves as a branch, if they are too many for it; tells how many were joined. All
+/// packs count that no push is about to refer to: whoever pushes next brings a pack of its own.
+///
+/// # Errors
+/// [`JoinError`]; the packs are as they were.
+pub(crate) async fn join_pushed(
+    git: &Program,
+    repository: &Path,
+    stopped: &watch::Receiver<bool>,
+) -> Result<Option<usize>, JoinError> {
+    let folder = repository.to_owned();
+    let looked = tokio::task::spawn_blocking(move || look(&folder, false, Duration::ZERO)).await;
+    let Some((turn, packs)) = looked.unwrap_or_else(|_| Ok(None))? else { return Ok(None) };
+    match join::join(git, &turn.place, &packs, stopped).await {
+        Ok(()) => Ok(Some(packs.len())),
+        Err(JoinError::Stopped) => Ok(None),
+        // The next push finds the others.
+        Err(_) if turn.place.lacks_any(&packs) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -255,10 +281,10 @@ impl Drop for Running {
     }
 }
 
-/// What is to be done, if there is something, and nobody else does it.
-fn look(repository: &Path, all: bool) -> Result<Option<(Turn, Vec<Pack>)>, durable::Error> {
+/// What is to be done, if there is something, and nobody else does it. Packs count that are older than `settled`.
+fn look(repository: &Path, all: bool, settled: Duration) -> Result<Option<(Turn, Vec<Pack>)>, durable::Error> {
     let folder = repository.join("objects/pack");
-    let mut packs = choose::ordinary(&folder, SystemTime::now());
+    let mut packs = choose::ordinary(&folder, SystemTime::now(), settled);
     if !all {
         let Some(limit) = limit(repository) else { return Ok(None) };
         if packs.len() <= limit.max(FEW) {
@@ -295,7 +321,7 @@ fn is_partial(repository: &Path) -> bool {
 }
 
 /// Removes what was left by a process that was killed, unless another one is at it.
-fn clear(repository: &Path) -> Result<(), durable::Error> {
+pub(crate) fn clear(repository: &Path) -> Result<(), durable::Error> {
     if !repository.join(OWN).is_dir() {
         return Ok(());
     }
@@ -339,7 +365,7 @@ fn is_being_collected(repository: &Path, now: SystemTime) -> bool {
 
 /// Removes what a program that was killed has not finished. Git itself removes such files only when somebody runs `git prune`, and some of
 /// them not even then.
-pub(crate) fn sweep(folder: &Path) {
+fn sweep(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let is_unfinished = [".tmp-", "tmp_"].iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()));

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -116,4 +118,18 @@ pub(crate) async fn complaint(mut stream: impl AsyncRead + Unpin) -> String {
         kept.extend_from_slice(&buffer[..read.min(room)]);
     }
     String::from_utf8_lossy(&kept).trim().to_owned()
+}
+
+/// A folder for a variable that has several (`GIT_ALTERNATE_OBJECT_DIRECTORIES`): Git separates them by colons, and takes those as they are that are quoted.
+pub(crate) fn quoted(path: &Path) -> OsString {
+    let mut quoted = vec![b'"'];
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'"' | b'\\' => quoted.extend_from_slice(&[b'\\', byte]),
+            b'\n' => quoted.extend_from_slice(b"\\n"),
+            _ => quoted.push(byte),
+        }
+    }
+    quoted.push(b'"');
+    OsString::from_vec(quoted)
 }

@@ -248,13 +248,16 @@ impl Server {
             // With a lease that is a part of handing it over.
             self.puller.push_last(LAST_PUSH).await;
         }
-        // Writes that were accepted are answered before streams end.
-        self.store.stop().await;
+        // Writes that were accepted are answered before streams end; a client that takes no answers keeps nobody from ending, with its place among them.
+        let answered = tokio::time::timeout(DRAIN, self.store.stop()).await;
         for listener in self.listeners {
             let abort = listener.abort_handle();
             if tokio::time::timeout(DRAIN, listener).await.is_err() {
                 abort.abort();
             }
+        }
+        if answered.is_err() {
+            self.store.stop().await;
         }
         let (writer, committer) = (self.writer, self.committer);
         let ended = tokio::task::spawn_blocking(move || {

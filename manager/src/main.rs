@@ -3,7 +3,6 @@
 mod args;
 mod metrics;
 
-use std::io::Write as _;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -23,9 +22,7 @@ const NAME: &str = "trishanku-manager";
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if let Some(Command::Crds) = args.command {
-        // Who reads may have seen enough.
-        write!(std::io::stdout(), "{}", trishanku_api::definitions())?;
-        return Ok(());
+        return Ok(trishanku_api::definitions().print()?);
     }
     let telemetry = telemetry::Settings::new(NAME).init()?;
     let addresses = Addresses {

@@ -103,7 +103,9 @@ mod tests {
         forever.args(["-c", r#"echo $$ >"$0"; exec sleep 600"#]).arg(file("pid"));
         let program = Program::start(&forever, &file("log"), &file("ended")).unwrap();
         until(|| std::fs::read_to_string(file("pid")).is_ok_and(|pid| pid.ends_with('\n')));
-        assert!(runs(&file("pid")) && !file("ended").exists());
+        // In the middle of an `exec` it has no command line either.
+        until(|| runs(&file("pid")));
+        assert!(!file("ended").exists());
         drop(program);
         assert!(!runs(&file("pid")));
         assert_eq!(std::fs::read_to_string(file("ended")).unwrap(), "137\n");

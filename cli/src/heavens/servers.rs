@@ -34,7 +34,10 @@ pub(super) fn components(workshop: &Workshop<'_>, site: &Site, plan: &Plan) -> R
     for step in &plan.steps {
         mount(workshop, site, plan, step)?;
         let program = workshop.program(&step.program, &step.image.name);
-        let run = Workshop::invocation(site, program, step.arguments.clone(), step.environment.clone());
+        let mut environment = step.environment.clone();
+        // The supervisor tries again, and tells meanwhile why it has to.
+        environment.remove("GITCD_WAIT");
+        let run = Workshop::invocation(site, program, step.arguments.clone(), environment);
         let (port, probe, alive) = match &step.run {
             Run::Once => {
                 prepare.push(run);

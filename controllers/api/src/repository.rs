@@ -30,7 +30,7 @@ use trishanku_framework::status::{Conditions, conditions_schema};
 #[x_kube(validation = Rule::new("has(self.organization) == has(oldSelf.organization) && (!has(self.organization) || self.organization == oldSelf.organization)").message("a repository is not moved to another owner: make another GitHubRepository, or move it on GitHub first"))]
 #[x_kube(validation = Rule::new("!has(self.archived) || !self.archived || !has(self.deletionPolicy) || self.deletionPolicy != 'Archive'").message("it is archived already: deletionPolicy Archive does nothing, use Retain"))]
 pub struct GitHubRepositorySpec {
-    /// The Secret with the token.
+    /// The Secret with the token (and `url`, if it is for one server only: for github.com, `https://github.com`).
     #[schemars(length(min = 1, max = 253))]
     pub credentials_secret_name: String,
     /// The key of the token in that Secret.

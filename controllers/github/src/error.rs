@@ -95,6 +95,7 @@ impl Failure for Error {
             Self::Call(error) => error.reason(),
             Self::Access(AccessError::Token) => "TokenInvalid",
             Self::Access(AccessError::Server(_) | AccessError::Clear(_)) => "ServerNotAllowed",
+            Self::Access(AccessError::Elsewhere { .. }) => "SecretForOtherServer",
             Self::Access(_) => "AccessInvalid",
             Self::Missing(_) => "SecretNotFound",
             Self::Exists(_) => "AlreadyExists",

@@ -25,6 +25,8 @@ use crate::{Error, FINALIZER, Terms};
 
 /// In whose name fields are managed.
 const MANAGER: &str = "trishanku-github";
+/// The key of a Secret that says which server its token is for. gitcd takes it for remotes.
+const FOR_SERVER: &str = "url";
 /// That a repository was looked at is told no more often, if there is nothing else to tell.
 const TOLD: i64 = 60 * 60;
 /// How long after a request to make a repository one that appears may be what came of it.
@@ -82,14 +84,16 @@ impl Repositories {
         self.secrets_used.note(key, [named.as_str()]);
         let secret = self.secrets.get(&Key::namespaced(key.namespace().unwrap_or_default(), named));
         let secret = secret.ok_or_else(|| Error::Missing(format!("Secret {named:?}")))?;
-        let value = |field: &str| {
-            let value = secret.data.as_ref().and_then(|data| data.get(field));
-            value.ok_or_else(|| Error::Missing(format!("key {field:?} in Secret {named:?}")))
-        };
+        let found = |field: &str| secret.data.as_ref().and_then(|data| data.get(field));
+        let value =
+            |field: &str| found(field).ok_or_else(|| Error::Missing(format!("key {field:?} in Secret {named:?}")));
         let authorities = spec.credentials_secret_ca_key.as_deref().map(value).transpose()?;
         let token = value(&spec.credentials_secret_token_key)?;
         let authorities = authorities.map(|found| found.0.as_slice());
         let access = Access::new(spec.api_url.as_deref(), &token.0, authorities, &self.terms.servers)?;
+        if let Some(url) = found(FOR_SERVER) {
+            access.check(named, &url.0)?;
+        }
         let (by, client) = self.clients.of(key, access)?;
         client.check().map_err(CallError::from)?;
         let organization = spec.organization.clone().filter(|organization| !organization.is_empty());

@@ -1,7 +1,7 @@
 //! To which servers tokens are sent.
 //!
 //! The URL is in an object and the token in a Secret, and whoever may write the one may not read the other. So it is the operator of the manager who says which servers
-//! there are.
+//! there are. Whoever made the Secret may say in it which one its token is for.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -85,6 +85,47 @@ impl Servers {
     }
 }
 
+/// The server that the key `url` of a Secret names. A user and a path do not matter, and without a scheme it is HTTPS: as gitcd takes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Purpose {
+    scheme: String,
+    host: Host,
+}
+
+impl Purpose {
+    /// `None` if that is no server.
+    pub(crate) fn of(url: &str) -> Option<Self> {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
+        let authority = rest.split('/').next().unwrap_or_default();
+        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        Some(Self { scheme: scheme.to_ascii_lowercase(), host: host.parse().ok()? })
+    }
+
+    /// Whether what is for this server is for an API, too.
+    pub(crate) fn covers(&self, api: &Uri) -> bool {
+        let scheme = api.scheme_str().unwrap_or_default();
+        let port = |own: Option<u16>| own.unwrap_or(if scheme == "https" { 443 } else { 80 });
+        let name = api.host().unwrap_or_default().to_ascii_lowercase();
+        self.scheme == scheme
+            && port(self.host.port) == port(api.port_u16())
+            && [name.as_str(), web(&name)].contains(&self.host.name.as_str())
+    }
+
+    /// The host, unless it may be something else than a host that somebody has put there.
+    pub(crate) fn shown(&self) -> Option<String> {
+        let name = &self.host.name;
+        (name.contains(['.', ':']) || name == "localhost").then(|| self.host.to_string())
+    }
+}
+
+/// The host of pages and repositories: GitHub itself has another one for the API, a GitHub Enterprise server has not.
+fn web(api: &str) -> &str {
+    match api.strip_prefix("api.") {
+        Some(web) if web == "github.com" || web.ends_with(".ghe.com") => web,
+        _ => api,
+    }
+}
+
 fn is_loopback(name: &str) -> bool {
     let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     address.map_or_else(|_| name.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
@@ -133,6 +174,48 @@ mod tests {
             };
             assert_eq!(found, expected, "{url}");
         }
+    }
+
+    #[test]
+    fn a_secret_is_for_the_server_that_it_names_and_for_its_api() {
+        let (github, residency) = ("https://api.github.com", "https://api.octocorp.ghe.com");
+        let (enterprise, local) = ("https://github.example.org/api/v3", "http://127.0.0.1:8080");
+        for (url, api, expected) in [
+            ("https://github.com", github, true),
+            ("github.com", github, true),
+            ("https://someone:secret@GitHub.com:443/example-org/cluster.git", github, true),
+            ("https://api.github.com/", github, true),
+            ("https://github.com", "https://API.github.com:443", true),
+            ("http://github.com", github, false),
+            ("ssh://git@github.com", github, false),
+            ("https://github.com:8443", github, false),
+            ("https://gist.github.com", github, false),
+            ("https://git.example.org", github, false),
+            ("https://github.com.example.org", github, false),
+            ("https://github.com@git.example.org/x", github, false),
+            ("https://octocorp.ghe.com", residency, true),
+            ("https://other.ghe.com", residency, false),
+            ("https://github.com", residency, false),
+            ("https://github.example.org", enterprise, true),
+            ("https://example.org", "https://api.example.org", false),
+            ("https://github.com", enterprise, false),
+            ("https://github.example.org", github, false),
+            ("http://127.0.0.1:8080/x", local, true),
+            ("http://127.0.0.1", local, false),
+            ("https://127.0.0.1:8080", local, false),
+        ] {
+            let purpose = Purpose::of(url).unwrap();
+            assert_eq!(purpose.covers(&api.parse().unwrap()), expected, "{url} {api}");
+        }
+        for none in
+            ["https://", "ghp_TokenInTheWrongPlace", "https:// github.com", "https://github.com?x", "//github.com"]
+        {
+            assert_eq!(Purpose::of(none), None, "{none}");
+        }
+        let shown = |url| Purpose::of(url).unwrap().shown();
+        assert_eq!(shown("https://someone:secret@git.example.org:8443/x").as_deref(), Some("git.example.org:8443"));
+        assert_eq!(shown("https://[::1]/x").as_deref(), Some("[::1]"));
+        assert_eq!(shown("0123456789abcdef0123456789abcdef01234567"), None, "it may be a token");
     }
 
     #[test]

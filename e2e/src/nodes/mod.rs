@@ -7,7 +7,8 @@
 //! - `TRISHANKU_E2E_CLUSTER`: `host` or `kind`; without it nothing is started.
 //! - `TRISHANKU_E2E_IMAGES`: the folder with the archives that `hack/images.sh` makes.
 //! - `TRISHANKU_E2E_HOST_STORE=gitcd`: the host's own kube-apiserver keeps its objects in gitcd, not in etcd.
-//! - `TRISHANKU_E2E_KEEP`: keep the folder of the node and print its path.
+//! - `TRISHANKU_E2E_KEEP`: keep the folder of the node and print its path. The volumes of pods do not stay: they are on a disk of memory (`kubelet` in that folder),
+//!   which goes with the namespaces. What is wanted of them is copied while the node runs.
 
 pub mod host;
 pub mod kind;
@@ -58,6 +59,12 @@ pub trait Faults {
     /// If the rule cannot be made.
     fn cut(&self, one: &str, other: &str) -> anyhow::Result<()>;
 
+    /// How many packets a [`Self::cut`] has kept from getting from one to the other, both ways together.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn dropped(&self, one: &str, other: &str) -> anyhow::Result<u64>;
+
     /// Takes a [`Self::cut`] back.
     ///
     /// # Errors
@@ -70,7 +77,7 @@ pub trait Faults {
     /// From now on nothing more can be written to the disk that the volumes of all pods are on.
     ///
     /// # Errors
-    /// If it cannot be filled.
+    /// If it cannot be filled; what was written is taken away again.
     fn fill_disk(&self) -> anyhow::Result<()>;
 
     /// Takes [`Self::fill_disk`] back.

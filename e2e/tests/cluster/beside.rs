@@ -8,10 +8,14 @@ use serde_json::{Value, json};
 use trishanku_e2e::nodes::kubectl::said;
 use trishanku_e2e::wait::until_within;
 
-use crate::headless::{CONTROLLERS, IMAGE, NODE, node};
+use crate::headless::{CONTROLLERS, NODE, deployment, node};
 use crate::world::{PATIENCE, World};
 
 const REPLICAS: usize = 10;
+/// On the node where nothing runs: nobody but these replicas may be bound there, above all no pod of the cluster beside.
+const TAINT: &str = "e2e.trishanku.org/beside";
+/// On all that is made here.
+const LABEL: &str = "beside";
 /// Odd, so that one of them is the middle.
 const TRIES: usize = 5;
 
@@ -23,25 +27,54 @@ pub(crate) fn ten_replicas_are_bound_in_pods_as_in_one_control_plane(world: &Arc
     let heaven = world.heaven("default", CONTROLLERS, "sample-k8s-admin")?;
     let headless: Kubectl<'_> = &|words, input| heaven.kubectl_with(words, input);
     let central: Kubectl<'_> = &|words, input| said(world.cluster().kubectl_command().args(words.split(' ')), input);
-    let mut sides = [("headless", headless, Vec::new()), ("central", central, Vec::new())];
-    for (_, kubectl, _) in &sides {
-        kubectl("apply --filename=-", &node().to_string())?;
-    }
+    let sides = [StandIn::make("headless", headless)?, StandIn::make("central", central)?];
+    let mut took = [Vec::new(), Vec::new()];
     for number in 0..TRIES {
-        for (_, kubectl, took) in &mut sides {
-            took.push(bound(*kubectl, number)?);
+        for (side, took) in sides.iter().zip(&mut took) {
+            took.push(bound(side.kubectl, number)?);
         }
     }
-    let [headless, central] = sides.map(|(side, kubectl, mut took)| {
-        kubectl(&format!("delete node {NODE}"), "")?;
+    let [headless, central] = [0, 1].map(|side| {
+        let took = &mut took[side];
         took.sort();
-        eprintln!("from a Deployment to {REPLICAS} bound pods, {side}: {took:?}");
-        Ok::<_, anyhow::Error>(took[TRIES / 2])
+        eprintln!("from a Deployment to {REPLICAS} bound pods, {}: {took:?}", sides[side].name);
+        took[TRIES / 2]
     });
-    let (headless, central) = (headless?, central?);
     let times = headless.as_secs_f64() / central.as_secs_f64();
     eprintln!("p50 headless {headless:?}, central {central:?}: {times:.1} times");
     Ok(())
+}
+
+/// A node without kubelet. However the scenario ends, it goes, with all that was made for it: the scenarios after this one have pods in the same cluster.
+struct StandIn<'k> {
+    name: &'static str,
+    kubectl: Kubectl<'k>,
+}
+
+impl<'k> StandIn<'k> {
+    fn make(name: &'static str, kubectl: Kubectl<'k>) -> anyhow::Result<Self> {
+        // Before it is known that it is there: an answer may get lost.
+        let stand_in = Self { name, kubectl };
+        let mut node = node();
+        node["spec"] = json!({"taints": [{"key": TAINT, "effect": "NoSchedule"}]});
+        kubectl("apply --filename=-", &node.to_string())?;
+        Ok(stand_in)
+    }
+}
+
+impl Drop for StandIn<'_> {
+    fn drop(&mut self) {
+        // As long as there is a ReplicaSet it makes others; and no pod ends by itself where nothing runs.
+        for words in [
+            format!("delete deployments,replicasets --selector={LABEL} --timeout=30s"),
+            format!("delete pods --selector={LABEL} --force --grace-period=0 --wait=false"),
+            format!("delete node {NODE} --ignore-not-found --timeout=30s"),
+        ] {
+            if let Err(error) = (self.kubectl)(&words, "") {
+                eprintln!("{}: cannot tidy up: {error:#}", self.name);
+            }
+        }
+    }
 }
 
 /// How long it takes until all replicas of a Deployment have a node. It is deleted afterwards.
@@ -50,7 +83,14 @@ fn bound(kubectl: Kubectl<'_>, number: usize) -> anyhow::Result<Duration> {
     let status = json!({"status": node()["status"]}).to_string();
     kubectl(&format!("patch node {NODE} --subresource=status --type=merge --patch-file=/dev/stdin"), &status)?;
     let (name, begun) = (format!("ten-{number}"), Instant::now());
-    kubectl("create --filename=-", &deployment(&name).to_string())?;
+    let mut deployment = deployment(&name, REPLICAS);
+    let template = &mut deployment["spec"]["template"];
+    // The cluster that the pods run in has a node where it could run.
+    template["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": NODE});
+    template["spec"]["tolerations"] = json!([{"key": TAINT, "operator": "Exists"}]);
+    template["metadata"]["labels"][LABEL] = "yes".into();
+    deployment["metadata"]["labels"][LABEL] = "yes".into();
+    kubectl("create --filename=-", &deployment.to_string())?;
     let list = format!("get pods --selector=app={name} --output=json");
     until_within("all to have a node", PATIENCE, || {
         let pods: Value = serde_json::from_str(&kubectl(&list, "")?)?;
@@ -69,23 +109,4 @@ fn bound(kubectl: Kubectl<'_>, number: usize) -> anyhow::Result<Duration> {
         Ok(Some(()))
     })?;
     Ok(took)
-}
-
-fn deployment(name: &str) -> Value {
-    let labels = json!({"app": name});
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default", "labels": labels},
-        "spec": {
-            "replicas": REPLICAS,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "nodeSelector": {"kubernetes.io/hostname": NODE},
-                    "containers": [{"name": "app", "image": IMAGE}],
-                },
-            },
-        },
-    })
 }

@@ -1,7 +1,13 @@
 //! Faults, one after the other, each followed by the same check.
 //!
-//! In each round, objects are made at both heavens while something goes wrong. Then it is put right, and soon after all branches are at one commit and stay there, every object whose
-//! making was acknowledged is at both, and the manager says of all that they are ready. `TRISHANKU_E2E_SOAK` makes it go on for so many minutes, in an order that is another one each time; `TRISHANKU_E2E_SEED` repeats one.
+//! In each round something goes wrong while objects are made at both heavens. Whom a fault leaves alone has to take them meanwhile; a [cut](Fault::Cut) lasts until it has kept something from
+//! getting through, a [full disk](full) until a write is refused. Then it is put right, and soon after both heavens take writes, all branches are at one commit and stay there, every object
+//! whose making was acknowledged is at both, and the manager says of all that they are ready, as they were changed after the fault.
+//!
+//! `TRISHANKU_E2E_SOAK` makes it go on for so many minutes, in an order that is another one each time; `TRISHANKU_E2E_SEED` repeats one.
+
+mod full;
+mod ledger;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,17 +18,35 @@ use serde_json::Value;
 use trishanku_e2e::nodes::Faults;
 use trishanku_e2e::wait::until_within;
 
+use self::ledger::Ledger;
 use crate::headless::{CONTROLLERS, SCHEDULERS};
-use crate::world::{PATIENCE, World};
+use crate::world::{Heaven, PATIENCE, World};
 
-/// So long after a fault all agree at the latest: kubelet's pause before it starts a container again is the most of it.
+/// So long after a fault is put right all agree at the latest: kubelet's pause before it starts a container again is the most of it.
 const AGREE_WITHIN: Duration = Duration::from_mins(3);
 /// Branches that agreed and then do not move for so long do not flap.
 const QUIET: Duration = Duration::from_secs(3);
+/// Those who speak with one another do so within this time: the manager asks a gitcd every ten seconds or so, and nobody pulls less often than every fifteen.
+const SPEAK_WITHIN: Duration = Duration::from_secs(30);
 /// The merge of their branches.
 const MERGE: &str = "sample-k8s-kcm";
 /// How many faults there are without `TRISHANKU_E2E_SOAK`: each once.
 const ROUNDS: usize = FAULTS.len();
+
+/// When all that is waited for after a fault has to be: one moment for everything, so that no wait has a patience of its own.
+#[derive(Clone, Copy, Debug)]
+struct Deadline(Instant);
+
+impl Deadline {
+    fn of(begun: Instant) -> Self {
+        Self(begun + AGREE_WITHIN)
+    }
+
+    /// How long there is to wait.
+    fn left(self) -> Duration {
+        self.0.saturating_duration_since(Instant::now())
+    }
+}
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +79,9 @@ const OF_MERGE: &str = "controllers.trishanku.org/automated-merge=sample-k8s-kcm
 const OF_HOST: &str = "app.kubernetes.io/name=git-host";
 const OF_MANAGER: &str = "app.kubernetes.io/name=trishanku-manager --namespace trishanku-system";
 
-/// All pairs of them that speak with one another over the network are among these: heavens do so by way of the Git host alone.
-const FAULTS: [Fault; 14] = [
+/// Each kind of conversation over the network is cut once at least: heavens and the merge speak with the Git host alone, the manager with kube-apiserver and with the gitcd
+/// of each of them.
+const FAULTS: [Fault; 15] = [
     Fault::Killed(OF_CONTROLLERS, "gitcd"),
     Fault::Killed(OF_SCHEDULERS, "kube-apiserver"),
     Fault::Killed(OF_MERGE, "gitcd"),
@@ -66,6 +91,7 @@ const FAULTS: [Fault; 14] = [
     Fault::Cut(Part::Pod(OF_CONTROLLERS), Part::Pod(OF_HOST)),
     Fault::Cut(Part::Pod(OF_MERGE), Part::Pod(OF_HOST)),
     Fault::Cut(Part::Manager, Part::Apiserver),
+    Fault::Cut(Part::Manager, Part::Pod(OF_CONTROLLERS)),
     Fault::Away("kube-apiserver"),
     Fault::Away("store"),
     Fault::Away("kubelet"),
@@ -84,12 +110,33 @@ impl Part {
     }
 }
 
-/// What was acknowledged, and has to be there in the end.
-#[derive(Default)]
-struct Ledger {
-    acknowledged: BTreeSet<String>,
-    refused: usize,
-    next: usize,
+impl Fault {
+    /// Whether a heaven works on as if nothing were wrong.
+    fn spares(self, heaven: &str) -> bool {
+        match self {
+            Self::Killed(OF_CONTROLLERS, _) => heaven != CONTROLLERS,
+            Self::Killed(OF_SCHEDULERS, _) => heaven != SCHEDULERS,
+            // All write to the same one.
+            Self::DiskFull => false,
+            _ => true,
+        }
+    }
+
+    /// Whether nothing gets from one heaven to the other while it lasts.
+    fn parts_heavens(self) -> bool {
+        matches!(self, Self::Cut(_, Part::Pod(OF_HOST)))
+    }
+
+    /// What is killed or deleted, as it is now: the id of a container, the name of a pod.
+    fn victim(self, world: &World) -> anyhow::Result<Option<String>> {
+        match self {
+            Self::Killed(label, container) => container_id(&pod(world, label)?, container).map(Some),
+            Self::Deleted(label) => {
+                Ok(Some(pod(world, label)?["metadata"]["name"].as_str().context("a pod has a name")?.to_owned()))
+            }
+            Self::Cut(..) | Self::Away(_) | Self::DiskFull => Ok(None),
+        }
+    }
 }
 
 pub(crate) fn whatever_is_killed_or_cut_off_all_agree_soon_after_and_nothing_acknowledged_is_lost(
@@ -109,7 +156,7 @@ pub(crate) fn whatever_is_killed_or_cut_off_all_agree_soon_after_and_nothing_ack
     let mut dice = Dice(seed.max(1));
     let mut ledger = Ledger::default();
     let mut slowest = Duration::ZERO;
-    agree(world, &ledger)?;
+    agree(world, &ledger, Deadline::of(Instant::now()))?;
     let mut order: Vec<usize> = Vec::new();
     let mut rounds = 0;
     while rounds < ROUNDS || Instant::now() < until {
@@ -124,59 +171,108 @@ pub(crate) fn whatever_is_killed_or_cut_off_all_agree_soon_after_and_nothing_ack
         slowest = slowest.max(took);
         rounds += 1;
     }
+    let (acknowledged, refused) = ledger.figures();
     eprintln!(
-        "{rounds} faults, {} objects acknowledged and {} refused; at the latest they agreed after {slowest:?}",
-        ledger.acknowledged.len(),
-        ledger.refused
+        "{rounds} faults, {acknowledged} objects acknowledged and {refused} refused; at the latest they agreed after {slowest:?}"
     );
     Ok(())
 }
 
 fn round(world: &World, faults: &dyn Faults, fault: Fault, ledger: &mut Ledger) -> anyhow::Result<Duration> {
-    ledger.write(world);
+    // Nothing is wrong yet.
+    ledger.write_everywhere(world, Deadline::of(Instant::now()))?;
+    let heavens = [(CONTROLLERS, OF_CONTROLLERS), (SCHEDULERS, OF_SCHEDULERS)].map(|(name, label)| {
+        let address = retried("a pod with an address", || address(&pod(world, label)?))?;
+        // Who looks at them by way of the host cluster sees what is wrong with that.
+        world.heaven_at("default", name, "sample-k8s-admin", address)
+    });
+    let [controllers, schedulers] = heavens;
+    let heavens = [&controllers?, &schedulers?];
+    let spared: Vec<_> = heavens.into_iter().filter(|heaven| fault.spares(heaven.name())).collect();
+    let mut victim = None;
     match fault {
-        Fault::Killed(label, container) => {
-            retried("a container to kill", || faults.kill_container(&container_id(&pod(world, label)?, container)?))?;
+        Fault::Killed(..) => {
+            victim = retried("a container to kill", || {
+                let id = fault.victim(world)?;
+                faults.kill_container(id.as_deref().unwrap_or_default())?;
+                Ok(id)
+            })?;
         }
-        Fault::Deleted(label) => retried("a pod to delete", || {
-            let pod = pod(world, label)?;
-            let name = pod["metadata"]["name"].as_str().context("a pod has a name")?;
-            world.kubectl(&format!("delete pod {name} --wait=false")).map(drop)
-        })?,
+        Fault::Deleted(_) => {
+            victim = retried("a pod to delete", || {
+                let name = fault.victim(world)?;
+                world.kubectl(&format!("delete pod {} --wait=false", name.as_deref().unwrap_or_default()))?;
+                Ok(name)
+            })?;
+        }
         Fault::Cut(one, other) => {
             let (one, other) = (one.address(world, faults)?, other.address(world, faults)?);
             faults.cut(&one, &other)?;
-            // They work on, each for itself.
-            ledger.write(world);
-            ledger.write(world);
-            faults.mend(&one, &other)?;
+            let seen = is_cut(faults, (&one, &other), fault, heavens, ledger);
+            seen.and(faults.mend(&one, &other))?;
         }
         Fault::Away(name) => {
-            // What runs, runs on; nobody can look at it by way of the host's kube-apiserver.
-            let heavens = world.heavens()?;
             faults.kill_program(name)?;
-            ledger.write_at(&heavens);
-            faults.start_program(name)?;
+            let seen = ledger.write_at(&spared);
+            seen.and(faults.start_program(name))?;
         }
         Fault::DiskFull => {
-            let heavens = world.heavens()?;
+            // Each knows one object at least, its own.
+            let known = ledger.write_at(&heavens)?;
             faults.fill_disk()?;
-            // What is acknowledged now has found room all the same: in what a journal took before.
-            ledger.write_at(&heavens);
-            ledger.write_at(&heavens);
-            faults.free_disk()?;
+            let [reader, writer] = heavens;
+            let seen = full::refuses(writer, &known[1].name).and_then(|()| full::reads(reader, &known[0].name));
+            seen.and(faults.free_disk())?;
         }
     }
     let begun = Instant::now();
-    ledger.write(world);
-    agree(world, ledger)?;
-    Ok(begun.elapsed())
+    let deadline = Deadline::of(begun);
+    if matches!(fault, Fault::DiskFull) {
+        full::recovers(heavens[1], deadline)?;
+    }
+    // Who was killed is away now.
+    ledger.write_at(&spared)?;
+    if victim.is_some() {
+        let replaced = || Ok((fault.victim(world)? != victim).then_some(()));
+        until_within("another one in its place", deadline.left(), replaced)?;
+    }
+    ledger.write_everywhere(world, deadline)?;
+    agree(world, ledger, deadline)?;
+    let took = begun.elapsed();
+    // The last look of a wait may begin in time and end after it.
+    ensure!(took <= AGREE_WITHIN + QUIET, "all agree, but {took:?} after it was put right");
+    Ok(took)
 }
 
-/// Waits until all is as it should be, and stays so.
-fn agree(world: &World, ledger: &Ledger) -> anyhow::Result<()> {
+/// Waits until a cut has kept something from getting through. Both heavens work on, each for itself.
+fn is_cut(
+    faults: &dyn Faults,
+    (one, other): (&str, &str),
+    fault: Fault,
+    heavens: [&Heaven<'_>; 2],
+    ledger: &mut Ledger,
+) -> anyhow::Result<()> {
+    let made = ledger.write_at(&heavens)?;
+    until_within("the cut to keep something from getting through", SPEAK_WITHIN, || {
+        Ok((faults.dropped(one, other)? > 0).then_some(()))
+    })?;
+    if !fault.parts_heavens() {
+        return Ok(());
+    }
+    for made in &made {
+        for heaven in heavens.iter().filter(|heaven| heaven.name() != made.heaven) {
+            let found = heaven.kubectl(&format!("get configmap {} --ignore-not-found --output=name", made.name))?;
+            ensure!(found.is_empty(), "what {} has made got to {} all the same: {found}", made.heaven, heaven.name());
+        }
+    }
+    Ok(())
+}
+
+/// Waits until all is as it should be by the deadline, and stays so.
+fn agree(world: &World, ledger: &Ledger, deadline: Deadline) -> anyhow::Result<()> {
+    let changed = until_within("all to be changed", deadline.left(), || change(world, ledger.number()).map(Some))?;
     let (mut before, mut since) = (String::new(), Instant::now());
-    until_within("all to agree", AGREE_WITHIN + QUIET, || {
+    until_within("all to agree", deadline.left() + QUIET, || {
         let folder = world.file("heads");
         if !folder.exists() {
             std::fs::create_dir(&folder)?;
@@ -189,56 +285,36 @@ fn agree(world: &World, ledger: &Ledger) -> anyhow::Result<()> {
         ensure!(heads.lines().count() == 3 && ids.len() == 1, "the branches are at\n{heads}");
         ensure!(since.elapsed() >= QUIET, "the branches have just moved");
         ledger.check(world)?;
-        is_told(world)?;
+        for (object, generation) in &changed {
+            is_told(world, object, *generation)?;
+        }
         Ok(Some(()))
     })
 }
 
-/// Whether the manager says of everybody that all is well.
-fn is_told(world: &World) -> anyhow::Result<()> {
+/// Changes in each manifest what counts while it is suspended only, and answers with the generation that it is of now: what the manager has said before, it has said of another one.
+fn change(world: &World, number: usize) -> anyhow::Result<Vec<(String, i64)>> {
     let all = [("trishankuheaven", CONTROLLERS), ("trishankuheaven", SCHEDULERS), ("automatedmerge", MERGE)];
-    for (kind, name) in all {
-        let object = world.cluster().object(&format!("{kind} {name}"))?;
-        let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
-        let told = ready.map_or("nothing", |ready| ready["message"].as_str().unwrap_or_default());
-        ensure!(ready.is_some_and(|ready| ready["status"] == "True"), "of {kind} {name} is told: {told}");
-    }
-    Ok(())
+    let changed = all.map(|(kind, name)| {
+        let patch = format!(r#"--patch={{"spec":{{"suspendReason":"none-{number}"}}}}"#);
+        let words = format!("patch {kind} {name} --type=merge --output=json --request-timeout=10s {patch}");
+        let object: Value = serde_json::from_str(&world.kubectl(&words)?)?;
+        let generation = object["metadata"]["generation"].as_i64().context("an object has a generation")?;
+        Ok((format!("{kind} {name}"), generation))
+    });
+    changed.into_iter().collect()
 }
 
-impl Ledger {
-    /// Tries to make an object at each heaven.
-    fn write(&mut self, world: &World) {
-        match world.heavens() {
-            Ok(heavens) => self.write_at(&heavens),
-            Err(_) => self.refused += 1,
-        }
-    }
-
-    fn write_at(&mut self, heavens: &[crate::world::Heaven<'_>]) {
-        for heaven in heavens {
-            let name = format!("chaos-{:05}", self.next);
-            self.next += 1;
-            match heaven.kubectl(&format!("create configmap {name} --request-timeout=10s")) {
-                Ok(_) => drop(self.acknowledged.insert(name)),
-                // It may be there all the same.
-                Err(_) => self.refused += 1,
-            }
-        }
-    }
-
-    /// Whether all that was acknowledged is at every heaven.
-    fn check(&self, world: &World) -> anyhow::Result<()> {
-        for heaven in world.heavens()? {
-            let found = heaven.kubectl("get configmaps --output=name")?;
-            let found: BTreeSet<_> =
-                found.lines().filter_map(|line| line.strip_prefix("configmap/")).map(ToOwned::to_owned).collect();
-            let missing: Vec<_> = self.acknowledged.difference(&found).collect();
-            ensure!(missing.is_empty(), "lost at {}: {missing:?}", heaven.name());
-        }
-        Ok(())
-    }
+/// Whether the manager says of somebody, as of this generation or a later one, that all is well.
+fn is_told(world: &World, object: &str, generation: i64) -> anyhow::Result<()> {
+    let found = world.cluster().object(object)?;
+    let conditions = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
+    let ready = ready.with_context(|| format!("of {object} nothing is told"))?;
+    let of = ready["observedGeneration"].as_i64().unwrap_or_default();
+    ensure!(of >= generation, "of {object} is told how generation {of} was, and it is of {generation}");
+    ensure!(ready["status"] == "True", "of {object} is told: {}", ready["message"]);
+    Ok(())
 }
 
 /// Does something to a pod as soon as it can be done: one that has just replaced another has no address and no containers at first, and what is said of a

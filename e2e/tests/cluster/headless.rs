@@ -14,7 +14,7 @@ const GIT_HOST: &str = include_str!("git-host.yaml");
 const SCHEDULER: &str = include_str!("../../../examples/published/scheduler.yaml");
 /// The node that pods are bound to. Nothing runs there.
 pub(crate) const NODE: &str = "stand-in";
-pub(crate) const IMAGE: &str = "registry.k8s.io/pause:3.10.1";
+const IMAGE: &str = "registry.k8s.io/pause:3.10.1";
 /// The heaven of kube-controller-manager.
 pub(crate) const CONTROLLERS: &str = "sample-k8s-kcm";
 /// That of kube-scheduler.
@@ -40,7 +40,11 @@ pub(crate) fn the_published_samples_become_a_cluster_whose_controllers_agree(wor
     std::fs::create_dir(&clone)?;
     world.git(&clone, &["clone", "--quiet", "--branch=upstream/data", "REMOTE", "."])?;
     let begun = Instant::now();
-    commit(world, &clone, &[(&format!("minions/{NODE}"), node()), ("deployments/default/hello", deployment(2))])?;
+    commit(
+        world,
+        &clone,
+        &[(&format!("minions/{NODE}"), node()), ("deployments/default/hello", deployment("hello", 2))],
+    )?;
     let mut kubelet = Kubelet::at(world)?;
     until("both pods to have a node", || kubelet.work(2, "1"))?;
     eprintln!("from a commit upstream to two bound pods: {:?}", begun.elapsed());
@@ -237,11 +241,11 @@ fn now() -> String {
     format!("{}T{:02}:{:02}:{:02}Z", now.date(), now.hour(), now.minute(), now.second())
 }
 
-fn deployment(replicas: u32) -> Value {
-    let labels = json!({"app": "hello"});
+pub(crate) fn deployment(name: &str, replicas: usize) -> Value {
+    let labels = json!({"app": name});
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": "hello", "namespace": "default", "labels": labels},
+        "metadata": {"name": name, "namespace": "default", "labels": labels},
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": labels},

@@ -14,7 +14,7 @@ mod world;
 
 use std::process::ExitCode;
 
-use trishanku_e2e::{nodes, run_on, scenarios};
+use trishanku_e2e::{Order, nodes, run_on, scenarios};
 
 use crate::world::World;
 
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     if is_wanted && !has_samples {
         eprintln!("PUBLISHED_SAMPLES names no folder with published samples, so what is shown with those is ignored");
     }
-    run_on(World::start, true, scenarios, move |scenario| {
+    run_on(World::start, Order::OneByOne, scenarios, move |scenario| {
         let is_alone = ALONE.iter().any(|module| scenario.name().starts_with(module));
         !(is_wanted && (has_samples || is_alone))
     })

@@ -112,8 +112,8 @@ fn revision(heaven: &Heaven<'_>) -> anyhow::Result<u64> {
 pub(crate) fn the_manager_is_killed_upgraded_and_downgraded_and_no_heaven_restarts(
     world: &Arc<World>,
 ) -> anyhow::Result<()> {
-    let before = containers(world)?;
-    ensure!(!before.is_empty(), "there are heavens");
+    let (before, planned) = (containers(world)?, templates(world)?);
+    ensure!(!before.is_empty() && !planned.is_empty(), "there are heavens");
     let manager = "--namespace trishanku-system";
     world.kubectl(&format!(
         "delete pods {manager} --selector=app.kubernetes.io/name=trishanku-manager --force --grace-period=0"
@@ -131,15 +131,38 @@ pub(crate) fn the_manager_is_killed_upgraded_and_downgraded_and_no_heaven_restar
         world.cluster().apply(PROBE)?;
         world.until_condition("trishankuheaven probe", "Ready")?;
         world.kubectl("delete trishankuheaven probe --timeout=1m")?;
+        let rendered = templates(world)?;
+        let is_other = |name: &&String| rendered.get(*name) != planned.get(*name);
+        let others: Vec<_> = planned.keys().filter(is_other).map(String::as_str).collect();
+        let advice = if step.ends_with(":previous") { OLDER } else { "" };
+        ensure!(others.is_empty(), "{step} renders another plan of {}{advice}", others.join(", "));
     }
     let after = containers(world)?;
-    ensure!(before == after, "before {before:?}\nafter {after:?}");
+    let advice = if has_other("previous", "manager") { OLDER } else { "" };
+    ensure!(before == after, "before {before:?}\nafter {after:?}{advice}");
     Ok(())
 }
+
+/// What to do when pods begin anew because of another build: that of `previous` may do so, and then nothing is shown by it.
+const OLDER: &str = "\nif the older build renders another plan of pods, each pod is replaced once, as it has to be: choose a later commit for PREVIOUS";
 
 /// A heaven without a pod.
 const PROBE: &str = r#"{"apiVersion": "controllers.trishanku.org.trishanku.org/v1alpha1", "kind": "TrishankuHeaven",
     "metadata": {"name": "probe", "namespace": "default"}, "spec": {"skip": {"app": true}}}"#;
+
+/// The plan of every pod of the heavens and merges.
+fn templates(world: &World) -> anyhow::Result<BTreeMap<String, Value>> {
+    let mut found = BTreeMap::new();
+    for label in ["heaven", "automated-merge"] {
+        let deployments =
+            world.cluster().object(&format!("deployments --selector=controllers.trishanku.org/{label}"))?;
+        for deployment in deployments["items"].as_array().into_iter().flatten() {
+            let name = deployment["metadata"]["name"].as_str().context("a Deployment has a name")?;
+            found.insert(name.to_owned(), deployment["spec"]["template"].clone());
+        }
+    }
+    Ok(found)
+}
 
 /// Every container of the heavens and merges, with its id and how often it began.
 fn containers(world: &World) -> anyhow::Result<BTreeMap<String, String>> {

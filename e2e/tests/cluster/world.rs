@@ -24,6 +24,9 @@ pub(crate) const REPOSITORY: &str = "http://10.96.0.80/team/cluster.git";
 /// Who may push there. It is known to nobody else, and lives as long as the cluster.
 pub(crate) const TOKEN: &str = "e2e-token-of-the-git-host";
 
+/// Where the kube-apiserver of a heaven listens, in its pod.
+const PORT: u16 = 6443;
+
 const DOCUMENTATION: &str = include_str!("../../../docs/operate.md");
 
 /// Waits for something, and tells how long that took.
@@ -177,12 +180,29 @@ impl World {
 
     /// kubectl at the kube-apiserver of a heaven, as its administrator, whose kubeconfig is in a Secret.
     pub(crate) fn heaven(&self, namespace: &str, name: &str, admin: &str) -> anyhow::Result<Heaven<'_>> {
+        let kubeconfig = self.kubeconfig_of(namespace, name, admin)?;
+        let forward = self.cluster().forward(namespace, &format!("deployment/{name}-heaven"), PORT)?;
+        Ok(Heaven { world: self, name: name.to_owned(), kubeconfig, way: Way::Forwarded(forward) })
+    }
+
+    /// The same at the address of its pod: nothing of the host cluster has to work for that.
+    pub(crate) fn heaven_at(
+        &self,
+        namespace: &str,
+        name: &str,
+        admin: &str,
+        address: String,
+    ) -> anyhow::Result<Heaven<'_>> {
+        let kubeconfig = self.kubeconfig_of(namespace, name, admin)?;
+        Ok(Heaven { world: self, name: name.to_owned(), kubeconfig, way: Way::Direct(address) })
+    }
+
+    fn kubeconfig_of(&self, namespace: &str, name: &str, admin: &str) -> anyhow::Result<PathBuf> {
         let secret = self.cluster().object(&format!("secret {admin} --namespace {namespace}"))?;
         let kubeconfig = secret["data"]["kubeconfig"].as_str().context("the Secret has a kubeconfig")?;
         let file = self.file(&format!("{namespace}-{name}.kubeconfig"));
         std::fs::write(&file, BASE64_STANDARD.decode(kubeconfig)?)?;
-        let forward = self.cluster().forward(namespace, &format!("deployment/{name}-heaven"), 6443)?;
-        Ok(Heaven { world: self, name: name.to_owned(), kubeconfig: file, forward })
+        Ok(file)
     }
 }
 
@@ -233,7 +253,15 @@ pub(crate) struct Heaven<'w> {
     world: &'w World,
     name: String,
     kubeconfig: PathBuf,
-    forward: Forward,
+    way: Way,
+}
+
+/// How its kube-apiserver is reached.
+enum Way {
+    /// By way of the host cluster's kube-apiserver and kubelet.
+    Forwarded(Forward),
+    /// At the address of its pod.
+    Direct(String),
 }
 
 impl Heaven<'_> {
@@ -249,11 +277,17 @@ impl Heaven<'_> {
 
     pub(crate) fn kubectl_with(&self, words: &str, input: &str) -> anyhow::Result<String> {
         let cluster = self.world.cluster();
+        let server = match &self.way {
+            Way::Forwarded(forward) => format!("--server=https://localhost:{}", forward.port()),
+            Way::Direct(address) => format!("--server=https://{address}:{PORT}"),
+        };
         let mut command = cluster.command(&cluster.kubectl_program());
         command
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
-            .arg(format!("--server=https://localhost:{}", self.forward.port()))
+            .arg(server)
+            // Its certificate does not name the address of its pod.
+            .arg("--tls-server-name=localhost")
             .args(words.split(' '));
         said(&mut command, input)
     }

@@ -6,7 +6,7 @@ mod people;
 
 use std::process::ExitCode;
 
-use trishanku_e2e::{Options, Scenario, run, scenarios};
+use trishanku_e2e::{Options, Order, Scenario, run, scenarios};
 
 fn main() -> ExitCode {
     let mut all = scenarios![
@@ -26,8 +26,9 @@ fn main() -> ExitCode {
         git::fsck_is_clean_while_writes_go_on,
         git::a_plain_clone_has_the_objects_as_files,
         people::a_push_changes_a_live_object_and_a_broken_one_changes_nothing,
+        people::a_push_to_the_git_host_changes_a_live_object_and_a_broken_one_is_refused,
         people::informers_follow_merges_of_hundreds_of_keys,
     ];
     all.extend(on_git.into_iter().map(Scenario::on_git));
-    run(&Options::default(), false, all)
+    run(&Options { git_host: true, ..Options::default() }, Order::AtOnce, all)
 }

@@ -1,19 +1,25 @@
 //! What a person commits and pushes into the repository of a control plane, with stock Git.
 
+use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use trishanku_e2e::watch::{Watch, objects};
 use trishanku_e2e::{Cluster, git, wait};
 
-/// A clone, to be edited.
+/// A clone of the folder, to be edited.
 fn clone(cluster: &Arc<Cluster>, name: &str) -> anyhow::Result<PathBuf> {
     let repository = cluster.home().repository();
-    git::run(cluster.scratch(), &["clone", "--quiet", repository.to_str().context("the path is UTF-8")?, name])?;
+    clone_of(cluster, repository.to_str().context("the path is UTF-8")?, name)
+}
+
+fn clone_of(cluster: &Arc<Cluster>, url: &str, name: &str) -> anyhow::Result<PathBuf> {
+    git::run(cluster.scratch(), &["clone", "--quiet", url, name])?;
     let clone = cluster.scratch().join(name);
     git::run(&clone, &["config", "user.name", "person"])?;
     git::run(&clone, &["config", "user.email", "person@localhost"])?;
@@ -66,6 +72,83 @@ pub(crate) fn a_push_changes_a_live_object_and_a_broken_one_changes_nothing(
     ensure!(live["data"]["cup"] == "1", "{live}");
     // The API goes on.
     cluster.kubectl("label configmap prices -n people checked=yes".split(' '))?;
+    Ok(())
+}
+
+/// `kubectl get … -w`, until this is dropped.
+struct Following {
+    kubectl: Child,
+    printed: PathBuf,
+}
+
+impl Following {
+    fn start(cluster: &Cluster, name: &str, arguments: &[&str]) -> anyhow::Result<Self> {
+        let printed = cluster.scratch().join(name);
+        let output = File::create(&printed)?;
+        let mut kubectl = cluster.kubectl_command();
+        kubectl.arg("get").args(arguments).arg("--watch").stdin(Stdio::null()).stdout(output);
+        Ok(Self { kubectl: kubectl.spawn().context("cannot start kubectl")?, printed })
+    }
+
+    /// Waits until the last line is this.
+    fn shows(&self, line: &str) -> anyhow::Result<()> {
+        wait::until_true(&format!("kubectl to show {line}"), || {
+            Ok(std::fs::read_to_string(&self.printed)?.lines().last() == Some(line))
+        })
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ended = self.kubectl.kill();
+        let _status = self.kubectl.wait();
+    }
+}
+
+pub(crate) fn a_push_to_the_git_host_changes_a_live_object_and_a_broken_one_is_refused(
+    cluster: &Arc<Cluster>,
+) -> anyhow::Result<()> {
+    cluster.namespace("hosted")?;
+    cluster.kubectl("create configmap prices --from-literal=tea=3 --from-literal=cup=1 -n hosted".split(' '))?;
+    let path = "configmaps/hosted/prices";
+    wait::until("the creation to be committed", || cluster.committed(path))?;
+    let shown = "-o=jsonpath={.data.tea} {.data.cup}{\"\\n\"}";
+    let following = Following::start(cluster, "hosted.shown", &["configmap", "prices", "-n", "hosted", shown])?;
+    following.shows("3 1")?;
+    let clone = clone_of(cluster, &cluster.git_url()?, "hosted")?;
+    edit(&clone.join(path), r#""tea": "3""#, r#""tea": "4""#)?;
+    push(&clone)?;
+    following.shows("4 1")?;
+
+    // Who changes another field through the API meanwhile keeps that.
+    edit(&clone.join(path), r#""tea": "4""#, r#""tea": "5""#)?;
+    cluster.kubectl(["patch", "configmap", "prices", "-n", "hosted", "-p", r#"{"data":{"cup":"2"}}"#])?;
+    git::run(&clone, &["commit", "--quiet", "--all", "-m", "by hand"])?;
+    // For Git the two lines are in conflict, and the branch has moved on: the host merges.
+    git::run(&clone, &["push", "--quiet", "origin", "HEAD:refs/for/main"])?;
+    following.shows("5 2")?;
+
+    git::run(&clone, &["fetch", "--quiet"])?;
+    git::run(&clone, &["reset", "--quiet", "--hard", "origin/main"])?;
+    edit(&clone.join(path), r#""cup": "2""#, r#""cup": "#)?;
+    git::run(&clone, &["commit", "--quiet", "--all", "-m", "broken"])?;
+    let refused = wait::until("a refusal that is not for being late", || {
+        let Err(refused) = git::run(&clone, &["push", "--quiet", "origin", "main"]) else {
+            bail!("a broken file was taken");
+        };
+        let refused = refused.to_string();
+        if refused.contains(path) {
+            return Ok(Some(refused));
+        }
+        git::run(&clone, &["pull", "--quiet", "--rebase"])?;
+        Ok(None)
+    })?;
+    ensure!(refused.contains("[remote rejected] main -> main"), "{refused}");
+    ensure!(cluster.committed(path)?.is_some_and(|text| text.contains(r#""cup": "2""#)), "it is as it was");
+    // The API goes on, and so does whoever listens.
+    cluster.kubectl(["patch", "configmap", "prices", "-n", "hosted", "-p", r#"{"data":{"cup":"3"}}"#])?;
+    following.shows("5 3")?;
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! What a person is shown.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
@@ -51,6 +52,16 @@ fn status(cluster: &Cluster) -> anyhow::Result<()> {
             ensure!(remote["lag_commits"] == 0, "{name} is behind: {remote}");
             ensure!(remote["condition"].is_null() || remote["condition"] == "Synced", "{name}: {remote}");
         }
+        ensure!(heaven["conflicts"].is_u64() && heaven["restarts"].is_u64(), "{name}: {heaven}");
+        let merged =
+            heaven["remotes"].as_array().into_iter().flatten().filter_map(|remote| remote["merged_at"].as_u64());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+        ensure!(merged.max().is_some_and(|at| now.abs_diff(at) < 600), "{name} has merged something: {heaven}");
+    }
+    let table = cluster.trishanku().arg("status").output()?;
+    let told = String::from_utf8_lossy(&table.stdout).into_owned();
+    for column in ["HEAVEN", "BRANCH", "BEHIND", "LAST MERGE", "CONFLICTS", "RESTARTS"] {
+        ensure!(table.status.success() && told.contains(column), "no {column} in {told}");
     }
     let graph = cluster.trishanku().args(["graph", "--limit=200"]).output()?;
     let drawn = String::from_utf8_lossy(&graph.stdout).into_owned();
@@ -67,6 +78,10 @@ fn history(cluster: &Cluster) -> anyhow::Result<()> {
         let first = log.as_array().and_then(|log| log.last()).context("the service has a history")?;
         ensure!(first["what"] == "create" && first["fields"].to_string().contains("clusterIP"), "{log:#}");
     }
+    // What the store defines is looked for, also in a branch that goes on where another one was.
+    let unknown = cluster.trishanku().args(["--heaven=kube-scheduler", "log", "raingauge/nothing"]).output()?;
+    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    ensure!(!unknown.status.success() && said.contains("raingauge") && !said.contains("took over"), "{said}");
     let missing = cluster.trishanku().args(["log", "svc/nothing"]).output()?;
     let said = String::from_utf8_lossy(&missing.stderr).into_owned();
     ensure!(!missing.status.success() && said.contains("there are kubernetes"), "{said}");

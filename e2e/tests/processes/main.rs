@@ -1,9 +1,9 @@
 //! `trishanku run`: manifests that were written for a cluster, as processes.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
 
+mod blue_green;
 mod certificates;
 mod machine;
-mod turns;
 
 use std::path::{Path, PathBuf};
 

@@ -5,7 +5,7 @@ mod store_killed;
 
 use std::process::ExitCode;
 
-use trishanku_e2e::{Options, run, scenarios};
+use trishanku_e2e::{Options, Order, run, scenarios};
 
 fn main() -> ExitCode {
     let all = scenarios![
@@ -20,5 +20,5 @@ fn main() -> ExitCode {
         lifecycle::a_taken_port_is_replaced_and_the_data_stays,
         lifecycle::protobuf_objects_continue_beside_json_ones,
     ];
-    run(&Options::default(), true, all)
+    run(&Options::default(), Order::OneByOne, all)
 }

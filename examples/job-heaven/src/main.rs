@@ -10,8 +10,7 @@ use trishanku_framework::{Controller, Manager, stop_signal};
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     if std::env::args().nth(1).as_deref() == Some("crd") {
-        print!("{}", Definitions::of::<kind::JobHeaven>());
-        return Ok(());
+        return Ok(Definitions::of::<kind::JobHeaven>().print()?);
     }
     let manager = Manager::new(kube::Config::infer().await?);
     let keeper = control::Keeper::new(&manager);

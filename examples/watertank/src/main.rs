@@ -12,8 +12,7 @@ use trishanku_framework::{Controller, Manager, lease, stop_signal, telemetry};
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     if std::env::args().nth(1).as_deref() == Some("crd") {
-        print!("{}", Definitions::of::<tank::Tank>());
-        return Ok(());
+        return Ok(Definitions::of::<tank::Tank>().print()?);
     }
     let variable = |name, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
     let (probes, metrics) = (variable("PROBES", ":8081").parse()?, variable("METRICS", ":8080").parse()?);

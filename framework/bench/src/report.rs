@@ -23,6 +23,10 @@ pub struct Report {
     pub sides: Vec<Side>,
 }
 
+/// Who that contestant is, where it is one.
+const STRIPPED: &str =
+    "`go-stripped` is the Go one, told to keep no `managedFields`, as the framework does by itself.\n";
+
 /// A figure that is compared: smaller is better.
 struct Figure {
     name: &'static str,
@@ -201,8 +205,7 @@ One controller is written three times: on the framework, on bare kube-runtime (`
 Go's controller-runtime (as kubebuilder lays it out). Each object owns a ConfigMap and a Secret. Both are applied by server-side apply if they are not
 in the cache as they should be, then a condition `Ready` is applied to the status if it is not there. None sends events, elects a leader or puts on finalizers;
 each has {concurrency} objects under way at once, no limit of requests, JSON without compression, and otherwise what its library does unless told.
-`go-stripped` is the Go one, told to keep no `managedFields`, as the framework does by itself.
-
+{stripped}
 The framework's objects carry more: a label of their set, and a digest of what was applied, by which fields are removed that are not wanted any more.
 
 In each turn a contestant is alone with a new kube-apiserver on gitcd, with {count} objects and nothing else. It is started, and makes everything ready; rests for
@@ -227,6 +230,7 @@ opposite one. Everything is verified after it: objects, contents, owners, status
             making = self.making(),
             restarts = self.restarts(),
             resyncs = self.resyncs(),
+            stripped = if self.side(Kind::GoStripped).is_some() { STRIPPED } else { "" },
             memory = self.memory(),
             count = count(objects),
             rest = rest.as_secs(),
@@ -261,7 +265,24 @@ fn go_version() -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn a_contestant_is_explained_where_it_is_one() {
+        let plan = Plan { objects: 1, concurrency: 1, rest: Duration::ZERO, resync: Duration::ZERO };
+        let section = |kinds: &[Kind]| {
+            let sides = kinds.iter().map(|kind| Side { kind: *kind, turns: Vec::new() }).collect();
+            let machine = Machine::look(Path::new("/"));
+            Report { command: String::new(), date: String::new(), machine, plan, sides }.section()
+        };
+        let explained = "unless told.\n`go-stripped` is the Go one, told to keep no `managedFields`, as the framework does by itself.\n\nThe";
+        assert!(section(&[Kind::Go, Kind::GoStripped]).contains(explained));
+        let without = section(&[Kind::Go]);
+        assert!(without.contains("unless told.\n\nThe") && !without.contains("go-stripped"), "{without}");
+    }
 
     #[test]
     fn versions_are_those_of_the_locks() {

@@ -25,7 +25,7 @@
 //! assert!(yaml.contains("rule: self.level <= self.capacity") && yaml.contains("name: tanks.example.org"));
 //! ```
 //!
-//! **Who brings them.** People print them (they are YAML when they are displayed) and apply them before the controller, which then needs no
+//! **Who brings them.** People print them ([`Definitions::print`]; they are YAML when they are displayed) and apply them before the controller, which then needs no
 //! rights to definitions. A program that may do it itself calls [`Definitions::apply`].
 //!
 //! Formats of numbers that only Rust has (`uint32`) are left out: the apiserver would warn of them, and check nothing.
@@ -37,6 +37,7 @@ mod formats;
 mod loss;
 
 use std::fmt;
+use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -113,6 +114,18 @@ impl Definitions {
     pub fn within(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
+    }
+
+    /// Prints them, for `kubectl apply --server-side -f -`. Who reads may have seen enough (`| head`): that is no error.
+    ///
+    /// # Errors
+    /// Standard output cannot be written to.
+    pub fn print(&self) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        match write!(out, "{self}").and_then(|()| out.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            printed => printed,
+        }
     }
 
     /// Makes the cluster serve them, by server-side apply in the name of `manager`; they are served on return. What is so already is not written.

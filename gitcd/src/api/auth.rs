@@ -5,11 +5,18 @@
 use tonic::{Request, Response, Status};
 
 use super::{Backend, status};
+use crate::proto::authpb;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::auth_server::Auth;
 
 /// etcd counts changes of users and roles from here.
 const AUTH_REVISION: u64 = 1;
+
+/// Whether there may be a key for which the permission is (etcd: `auth/range_perm_cache.go`, `isValidPermissionRange`).
+fn is_range(permission: &authpb::Permission) -> bool {
+    let (key, end) = (&permission.key, &permission.range_end);
+    !key.is_empty() && (end.is_empty() || key < end || **end == *b"\0")
+}
 
 macro_rules! auth_without_users {
     ($($method:ident($request:ident) -> $response:ident = $refusal:ident;)*) => {
@@ -61,6 +68,17 @@ macro_rules! auth_without_users {
                 Ok(Response::new(pb::AuthRoleListResponse { header, roles: Vec::new() }))
             }
 
+            async fn role_grant_permission(
+                &self,
+                request: Request<pb::AuthRoleGrantPermissionRequest>,
+            ) -> Result<Response<pb::AuthRoleGrantPermissionResponse>, Status> {
+                Err(match &request.get_ref().perm {
+                    None => status::permission_not_given(),
+                    Some(permission) if !is_range(permission) => status::invalid_auth_management(),
+                    Some(_) => status::role_not_found(),
+                })
+            }
+
             $(async fn $method(&self, _: Request<pb::$request>) -> Result<Response<pb::$response>, Status> {
                 Err(status::$refusal())
             })*
@@ -78,6 +96,5 @@ auth_without_users! {
     user_revoke_role(AuthUserRevokeRoleRequest) -> AuthUserRevokeRoleResponse = user_not_found;
     role_get(AuthRoleGetRequest) -> AuthRoleGetResponse = role_not_found;
     role_delete(AuthRoleDeleteRequest) -> AuthRoleDeleteResponse = role_not_found;
-    role_grant_permission(AuthRoleGrantPermissionRequest) -> AuthRoleGrantPermissionResponse = role_not_found;
     role_revoke_permission(AuthRoleRevokePermissionRequest) -> AuthRoleRevokePermissionResponse = role_not_found;
 }

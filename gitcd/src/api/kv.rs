@@ -19,8 +19,10 @@ use crate::store::revision::Revision;
 use crate::store::txn::{Done, Op};
 use crate::store::version::{ValueLost, Version};
 
-/// Pairs in one part of a streamed range.
+/// Pairs in one part of a streamed range, at most.
 const PAIRS_PER_PART: usize = 1000;
+/// A part has no more bytes, unless one pair alone has: clients take 4 MiB by default.
+const BYTES_PER_PART: usize = 1 << 20;
 
 #[tonic::async_trait]
 impl Kv for Backend {
@@ -50,13 +52,17 @@ impl Kv for Backend {
         }
         let whole = self.range_response(&found, keys_only, true)?;
         let (header, more, count) = (whole.header, whole.more, whole.count);
-        let mut parts: Vec<_> = whole
-            .kvs
-            .chunks(PAIRS_PER_PART)
-            .map(|kvs| pb::RangeResponse { kvs: kvs.to_vec(), ..pb::RangeResponse::default() })
-            .collect();
-        if parts.is_empty() {
-            parts.push(pb::RangeResponse::default());
+        let mut parts = vec![pb::RangeResponse::default()];
+        let (mut at, mut bytes) = (0, 0);
+        for pair in whole.kvs {
+            let more = pair.encoded_len();
+            let pairs = parts[at].kvs.len();
+            if pairs == PAIRS_PER_PART || pairs > 0 && bytes + more > BYTES_PER_PART {
+                parts.push(pb::RangeResponse::default());
+                (at, bytes) = (at + 1, 0);
+            }
+            bytes += more;
+            parts[at].kvs.push(pair);
         }
         if let Some(last) = parts.last_mut() {
             (last.header, last.more, last.count) = (header, more, count);

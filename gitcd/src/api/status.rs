@@ -42,6 +42,8 @@ statuses! {
     auth_not_enabled = FailedPrecondition "etcdserver: authentication is not enabled";
     user_not_found = FailedPrecondition "etcdserver: user name not found";
     role_not_found = FailedPrecondition "etcdserver: role name not found";
+    permission_not_given = InvalidArgument "etcdserver: permission not given";
+    invalid_auth_management = InvalidArgument "etcdserver: invalid auth management";
     root_user_not_found = FailedPrecondition "etcdserver: root user does not exist";
     user_empty = InvalidArgument "etcdserver: user name is empty";
     role_empty = InvalidArgument "etcdserver: role name is empty";

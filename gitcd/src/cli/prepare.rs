@@ -1,13 +1,25 @@
 //! `gitcd prepare`.
 
-use anyhow::Context;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinError;
 
 use super::pull::Access;
-use super::{Common, boolean, per_branch};
+use super::{Common, boolean, duration, per_branch};
+use crate::error::chain;
+use crate::git::branch::Config;
 use crate::merge::Policy;
 use crate::merge::scope::Scope;
-use crate::pull::prepare::{Preparation, Prepared, prepare};
+use crate::pull::prepare::{Preparation, PrepareError, Prepared, prepare};
 use crate::pull::remote::Remote;
+use crate::pull::status::Condition;
+
+/// How soon it is looked again whether what is waited for is there; later a quarter of the time that it has taken already.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The longest pause between two looks: the remote may be somebody else's.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "they are flags of their own, not states")]
@@ -35,16 +47,34 @@ pub(super) struct Args {
     /// Begin a branch that is nowhere with the commit that is going to be merged; if not, it begins empty
     #[arg(long, env = "GITCD_BEGIN_WITH_REMOTE_BRANCH", value_parser = boolean, num_args = 0..=1, default_missing_value = "true", default_value = "false", action = clap::ArgAction::Set, value_name = "BOOL")]
     begin_with_remote_branch: bool,
+    /// How long to wait for a branch that must be there and is not yet, and for a remote that does not answer; not at all by default
+    #[arg(long, env = "GITCD_WAIT", default_value = "0", value_parser = duration::parse, value_name = "DURATION")]
+    wait: Duration,
     #[command(flatten)]
     access: Access,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let runtime = super::runtime()?;
+    let prepared = runtime.block_on(async {
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        tokio::select! {
+            prepared = prepare_all(args) => prepared,
+            // It can be repeated, wherever it ends. As the first process of a container it would not end by itself.
+            _ = terminate.recv() => bail!("told to end before all was prepared"),
+            _ = interrupt.recv() => bail!("told to end before all was prepared"),
+        }
+    });
+    runtime.shutdown_background();
+    prepared
+}
+
+async fn prepare_all(args: &Args) -> anyhow::Result<()> {
     let branches = args.common.branches()?;
     let references = per_branch("remote-data-reference-names", args.remote_data_reference_names.as_deref())?;
     let names = branches.names(&[&references]);
     branches.check(&names)?;
-    let runtime = super::runtime()?;
+    let began = Instant::now();
     for name in names {
         let config = branches.branch(&name);
         let remote = Remote {
@@ -66,8 +96,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             begin_with_theirs: args.begin_with_remote_branch,
         };
         let (repository, reference) = (config.repository.display().to_string(), config.data_reference.clone());
-        let done =
-            runtime.block_on(async { tokio::task::spawn_blocking(move || prepare(&config, &remote, &how)).await })?;
+        let done = in_time(&config, &remote, &how, began, args.wait).await?;
         let origin = &args.remote_name;
         match done.with_context(|| format!("cannot prepare branch {name:?}"))? {
             Prepared::Present => println!("{reference} is in {repository} already; it knows {origin}"),
@@ -77,4 +106,38 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Prepares a branch as soon as what it needs is there, which others may be about to make: where all is begun at once, nobody knows who comes first.
+async fn in_time(
+    config: &Config,
+    remote: &Remote,
+    how: &Preparation,
+    began: Instant,
+    patience: Duration,
+) -> Result<Result<Prepared, PrepareError>, JoinError> {
+    let mut told = String::new();
+    loop {
+        let (own, theirs, how) = (config.clone(), remote.clone(), how.clone());
+        let done = tokio::task::spawn_blocking(move || prepare(&own, &theirs, &how)).await?;
+        let (elapsed, error) = match &done {
+            Err(error) if may_come(error) && began.elapsed() < patience => (began.elapsed(), chain(error)),
+            _ => return Ok(done),
+        };
+        let left = patience.saturating_sub(elapsed);
+        if error != told {
+            eprintln!("waiting for up to {} s: {error}", left.as_secs_f64().ceil());
+            told = error;
+        }
+        tokio::time::sleep((elapsed / 4).clamp(LOOK_AGAIN, LONGEST_PAUSE).min(left)).await;
+    }
+}
+
+/// Whether the same may go well later, with nothing changed here.
+fn may_come(error: &PrepareError) -> bool {
+    match error {
+        PrepareError::NoBranch { .. } => true,
+        PrepareError::Remote(error) => error.condition == Condition::Unreachable,
+        _ => false,
+    }
 }

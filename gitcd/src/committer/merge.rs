@@ -1,8 +1,8 @@
 //! What becomes of log entries in a commit, and the commit of a merge.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
@@ -52,6 +52,32 @@ impl Committer {
         self.counters.revisions.fetch_add(merge.writes.max(0) as u64, Ordering::Relaxed);
         self.staged = merge.last();
         self.flush()
+    }
+
+    /// What is about to be committed was written by clients who had seen what others are to join with ours, and who may take back a change that all of them
+    /// made. So their commits come before it. Whoever joins the same two makes the same commit.
+    pub(super) fn join_first(&mut self, changes: &[Change], time: SystemTime) -> Result<(), Failure> {
+        let is_data = |change: &Change| self.config.keys.placement(&change.key) == Placement::Data;
+        let ours = self.branch.head().data;
+        if self.branch.next() != ours || !changes.iter().any(is_data) {
+            return Ok(());
+        }
+        let Some(left) = self.store.left_at(ours) else { return Ok(()) };
+        for (theirs, trailers) in left.theirs {
+            let at = self.staged.get();
+            let revisions = Revisions { first: at + 1, last: at, time, clients: Vec::new(), changes: Vec::new() };
+            let merging = Merging { theirs, blobs: HashMap::new(), revisions, fast_forward: false, notes: trailers };
+            match self.branch.merge(&merging) {
+                Ok(_) => self.flush()?,
+                Err(error @ CommitError::Theirs { .. }) => {
+                    tracing::debug!(error = chain(&error), "the next pull joins what has the same tree");
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // Not before: after a failure it is tried again.
+        self.store.forget_left(ours);
+        Ok(())
     }
 
     /// The last state of every key that entries change, and who changed them.

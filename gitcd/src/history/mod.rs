@@ -107,6 +107,16 @@ pub enum HistoryError {
         /// That of the branch when it was taken over.
         first: i64,
     },
+    /// A shallow clone ends after it.
+    #[error(
+        "{asked} is before revision {first}, at which this shallow clone begins; `git fetch --unshallow` brings the rest"
+    )]
+    Cut {
+        /// What was asked for.
+        asked: String,
+        /// The first one that is known here.
+        first: i64,
+    },
     /// It has not happened yet, or is not committed yet.
     #[error("revision {asked} is not in Git; the last one is {last}")]
     TooLate {

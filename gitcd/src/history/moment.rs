@@ -85,7 +85,7 @@ impl History {
     /// The last state of the branch that is not after a moment.
     ///
     /// # Errors
-    /// [`HistoryError::TooEarly`], [`HistoryError::BeforeInit`], [`HistoryError::TooLate`], and if the history cannot be read so far back.
+    /// [`HistoryError::TooEarly`], [`HistoryError::BeforeInit`], [`HistoryError::Cut`], [`HistoryError::TooLate`], and if the history cannot be read so far back.
     pub fn at(&self, when: When) -> Result<Moment, HistoryError> {
         let odb = self.odb()?;
         let is_after = |flush: &Flush| match when {
@@ -229,8 +229,14 @@ fn too_early(when: When, first: &Flush) -> HistoryError {
         }
         When::Now => "now".into(),
     };
-    let first = first.revision;
-    if is_adopted { HistoryError::BeforeInit { asked, first } } else { HistoryError::TooEarly { asked, first } }
+    let (is_cut, first) = (first.previous.is_some(), first.revision);
+    if is_adopted {
+        HistoryError::BeforeInit { asked, first }
+    } else if is_cut {
+        HistoryError::Cut { asked, first }
+    } else {
+        HistoryError::TooEarly { asked, first }
+    }
 }
 
 #[cfg(test)]

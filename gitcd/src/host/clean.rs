@@ -8,6 +8,7 @@ use rustix::fs::FlockOperation;
 use super::name::{MAX_COMPONENTS, is_repository};
 use super::push::{KEEP, NEW_REPOSITORY, QUARANTINE, QUARANTINE_LOCK};
 use crate::git::refs::Refs;
+use crate::maintenance;
 
 /// Removes quarantines, half-made repositories and locks of processes that have ended, in all repositories below `root`.
 ///
@@ -41,6 +42,9 @@ fn sweep_repository(repository: &Path) {
         if fs::read(&path).is_ok_and(|content| content.starts_with(KEEP.as_bytes())) {
             remove(&path);
         }
+    }
+    if let Err(error) = maintenance::clear(repository) {
+        tracing::warn!(%error, "cannot remove what a join of packs has left");
     }
     match Refs::open(repository).and_then(|refs| refs.release_all()) {
         Ok(0) => {}

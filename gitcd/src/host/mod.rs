@@ -183,7 +183,7 @@ impl Host {
         Router::new().route("/{*path}", axum::routing::any(route::handle)).with_state(self.0.clone())
     }
 
-    /// Ends the streams of followers, and waits until the requests and repacks that are under way have ended, but no longer than `patience`.
+    /// Ends the streams of followers, and waits until the requests, and the joins of packs, that are under way have ended, but no longer than `patience`.
     pub async fn stop(&self, patience: Duration) {
         self.0.stop.send_replace(true);
         let all = self.0.limits.max_requests.clamp(1, MAX_PERMITS) as u32;

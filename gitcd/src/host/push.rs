@@ -34,6 +34,7 @@ use super::name::Name;
 use super::problem::Problem;
 use super::route::{Service, answer};
 use super::upkeep;
+use crate::error::chain;
 use crate::git::pkt_line;
 use crate::git::refs::{RefError, Refs};
 use crate::pull::lease;
@@ -195,21 +196,6 @@ fn id(id: Option<git2::Oid>) -> String {
 }
 
 fn failed(error: &RefError) -> Problem {
-    tracing::error!(error = %Chain(error), "a push failed");
+    tracing::error!(error = chain(error), "a push failed");
     Problem::Failed
-}
-
-/// An error with its causes.
-struct Chain<'e>(&'e dyn std::error::Error);
-
-impl std::fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
-    }
 }

@@ -4,8 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// A pack that was written a moment ago may be the one that its branch goes on with.
-const SETTLED: Duration = Duration::from_secs(30);
 /// Each pack that stays is at least so many times as large as all smaller ones together.
 const FACTOR: u64 = 2;
 /// Files beside a pack that say that it is not an ordinary one: somebody keeps it, fetches the rest of it when needed, or waits for the end of what is in it.
@@ -22,8 +20,8 @@ pub(super) struct Pack {
     pub(super) modified: SystemTime,
 }
 
-/// The packs of a folder that may be joined.
-pub(super) fn ordinary(folder: &Path, now: SystemTime) -> Vec<Pack> {
+/// The packs of a folder that may be joined: whoever wrote them has `settled` for so long what goes into the next one.
+pub(super) fn ordinary(folder: &Path, now: SystemTime, settled: Duration) -> Vec<Pack> {
     // What is settled, whether it has an index, and whether it is set apart.
     type Found = (Option<(u64, SystemTime)>, bool, bool);
     let mut found: HashMap<String, Found> = HashMap::new();
@@ -33,19 +31,19 @@ pub(super) fn ordinary(folder: &Path, now: SystemTime) -> Vec<Pack> {
         if !stem.starts_with("pack-") {
             continue;
         }
-        let (settled, has_index, is_apart) = found.entry(stem.to_owned()).or_default();
+        let (old, has_index, is_apart) = found.entry(stem.to_owned()).or_default();
         match extension {
             "idx" => *has_index = true,
             "pack" => {
                 let Ok(metadata) = entry.metadata() else { continue };
-                let is_settled = |at: &SystemTime| now.duration_since(*at).is_ok_and(|age| age >= SETTLED);
-                *settled = metadata.modified().ok().filter(is_settled).map(|at| (metadata.len(), at));
+                let is_settled = |at: &SystemTime| now.duration_since(*at).is_ok_and(|age| age >= settled);
+                *old = metadata.modified().ok().filter(is_settled).map(|at| (metadata.len(), at));
             }
             other => *is_apart |= SET_APART.contains(&other),
         }
     }
-    let ordinary = found.into_iter().filter_map(|(name, (settled, has_index, is_apart))| {
-        settled.filter(|_| has_index && !is_apart).map(|(bytes, modified)| Pack { name, bytes, modified })
+    let ordinary = found.into_iter().filter_map(|(name, (old, has_index, is_apart))| {
+        old.filter(|_| has_index && !is_apart).map(|(bytes, modified)| Pack { name, bytes, modified })
     });
     ordinary.collect()
 }
@@ -136,11 +134,12 @@ mod tests {
         for name in ["pack-d.pack", "pack-d.idx", "pack-d.promisor", "tmp_pack_e", "multi-pack-index", "pack-f.idx"] {
             write(name);
         }
-        let now = SystemTime::now();
-        assert_eq!(ordinary(folder.path(), now), []);
-        let found = ordinary(folder.path(), now + SETTLED + Duration::from_secs(5));
+        let (now, settled) = (SystemTime::now(), Duration::from_secs(30));
+        assert_eq!(ordinary(folder.path(), now, settled), []);
+        let found = ordinary(folder.path(), now + settled + Duration::from_secs(5), settled);
         let modified = folder.path().join("pack-a.pack").metadata().unwrap().modified().unwrap();
         assert_eq!(found, [Pack { name: "pack-a".into(), bytes: 5, modified }]);
-        assert_eq!(ordinary(&folder.path().join("none"), now), []);
+        assert_eq!(ordinary(folder.path(), now + Duration::from_secs(5), Duration::ZERO), found);
+        assert_eq!(ordinary(&folder.path().join("none"), now, Duration::ZERO), []);
     }
 }

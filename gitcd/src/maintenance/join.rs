@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::choose::Pack;
 use super::index::{self, Id};
 use crate::durable;
-use crate::program::{Program, Running, complaint};
+use crate::program::{Program, Running, complaint, quoted};
 
 /// Others come first.
 const NICE: i32 = 10;
@@ -41,7 +41,7 @@ const GRAPH_LIMIT: Duration = Duration::from_hours(1);
 
 /// Why packs were not joined. They are as they were.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum JoinError {
+pub(crate) enum JoinError {
     #[error("git {command}: {said}")]
     Git { command: &'static str, said: String },
     #[error("stopped")]
@@ -79,8 +79,20 @@ impl Place {
         self.repository.join("objects/pack")
     }
 
+    /// Whether one of these packs is not there any more.
+    pub(super) fn lacks_any(&self, packs: &[Pack]) -> bool {
+        packs.iter().any(|pack| !self.packs().join(format!("{}.pack", pack.name)).exists())
+    }
+
     fn drafts(&self) -> PathBuf {
         self.draft.join("pack")
+    }
+
+    /// Gives the room back of what could not be finished, which may be what there was no room for.
+    pub(super) fn give_back(&self) {
+        if let Err(error) = self.clear() {
+            tracing::warn!(%error, "cannot remove what is not needed; the next round tries again");
+        }
     }
 
     /// Removes what a `git` that was killed has left. Nothing in there is anybody's.
@@ -107,6 +119,14 @@ pub(super) async fn join(
     stopped: &watch::Receiver<bool>,
 ) -> Result<(), JoinError> {
     place.clear()?;
+    let joined = draft(git, place, packs, stopped).await;
+    if joined.is_err() {
+        place.give_back();
+    }
+    joined
+}
+
+async fn draft(git: &Program, place: &Place, packs: &[Pack], stopped: &watch::Receiver<bool>) -> Result<(), JoinError> {
     let names = packs.iter().flat_map(|pack| [&pack.name, ".pack\n"]).collect::<String>();
     let name = make_pack(git, place, &["--stdin-packs"], names.into_bytes(), stopped).await?;
     let (place, packs) = (place.clone(), packs.to_vec());
@@ -128,7 +148,7 @@ pub(super) async fn make_pack(
     let mut command = git.command(&[&BOUNDS[..], &words].concat());
     // So that what it has not finished when it is killed is not among the packs.
     command.env("GIT_OBJECT_DIRECTORY", &place.draft);
-    command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", place.repository.join("objects"));
+    command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&place.repository.join("objects")));
     let said = run(command, place, "pack-objects", input, stopped).await?;
     Ok(format!("pack-{}", said.trim()))
 }

@@ -70,6 +70,20 @@ pub(super) async fn prune(
     stopped: &watch::Receiver<bool>,
 ) -> Result<usize, JoinError> {
     place.clear()?;
+    let pruned = look_and_prune(git, place, grace, now, stopped).await;
+    if pruned.is_err() {
+        place.give_back();
+    }
+    pruned
+}
+
+async fn look_and_prune(
+    git: &Program,
+    place: &Place,
+    grace: Duration,
+    now: SystemTime,
+    stopped: &watch::Receiver<bool>,
+) -> Result<usize, JoinError> {
     let tips = place.draft.join("tips");
     list(git, place, &["for-each-ref", "--format=^%(objectname)"], Vec::new(), &tips, stopped).await?;
     let reached = place.draft.join("reached");
@@ -211,7 +225,7 @@ struct Found {
 impl Found {
     fn look(place: &Place, reached: &Path, now: SystemTime) -> Result<Self, JoinError> {
         let folder = place.packs();
-        let packs = choose::ordinary(&folder, now);
+        let packs = choose::ordinary(&folder, now, super::SETTLED);
         let others = choose::others(&folder, &packs);
         let record = Record::read(place);
         let (mut unreachable, mut apart): (BTreeMap<Id, Unreachable>, Vec<Id>) = Default::default();

@@ -93,11 +93,31 @@ async fn many_packs_become_few_small_ones_and_everything_is_there() {
 async fn who_asks_gets_one_pack_however_few_there_are() {
     let folder = tempfile::tempdir().unwrap();
     with_packs(folder.path(), 3);
-    git(folder.path(), &["config", "gc.auto", "0"]);
-    assert_eq!(done(&round(folder.path(), false).await), (0, 0), "few, and turned off");
+    assert_eq!(done(&round(folder.path(), false).await), (0, 0), "they are few");
     assert_eq!(done(&round(folder.path(), true).await), (1, 0));
     assert_eq!(count(folder.path()), 1);
     git(folder.path(), &["fsck", "--full", "--strict"]);
+}
+
+#[tokio::test]
+async fn the_repository_says_whether_and_when() {
+    let folder = tempfile::tempdir().unwrap();
+    // Git takes colons for the ends of paths.
+    let folder = folder.path().join("a:\"b");
+    std::fs::create_dir(&folder).unwrap();
+    let many = FEW + 2;
+    with_packs(&folder, many);
+    assert_eq!(done(&round(&folder, false).await), (0, 0), "Git's own limit is {PACK_LIMIT}");
+    git(&folder, &["config", "gc.autoPackLimit", "1"]);
+    for (name, off, on) in [("gc.autoPackLimit", "0", "1"), ("gc.auto", "0", "6700")] {
+        git(&folder, &["config", name, off]);
+        assert_eq!(done(&round(&folder, false).await), (0, 0), "{name}");
+        assert_eq!(count(&folder), many);
+        git(&folder, &["config", name, on]);
+    }
+    assert_eq!(done(&round(&folder, false).await), (1, 0));
+    assert!(count(&folder) <= 2, "{}", count(&folder));
+    git(&folder, &["fsck", "--full", "--strict"]);
 }
 
 #[tokio::test]
@@ -108,7 +128,7 @@ async fn nobody_is_disturbed_who_keeps_it_in_order_already() {
     assert_eq!(done(&round(folder.path(), true).await), (0, 0));
     let long_ago = SystemTime::now() - GC_LIMIT - Duration::from_mins(1);
     File::open(folder.path().join("gc.pid")).unwrap().set_modified(long_ago).unwrap();
-    let taken = look(folder.path(), true).unwrap();
+    let taken = look(folder.path(), true, SETTLED).unwrap();
     assert!(taken.is_some());
     assert_eq!(done(&round(folder.path(), true).await), (0, 0), "somebody has the lock");
     drop(taken);

@@ -27,5 +27,5 @@ pub mod scope;
 mod tests;
 pub mod value;
 
-pub(crate) use object::blob_hash;
 pub use object::{Conflict, Merged, Outcome, Policy, Side, merge, uid};
+pub(crate) use object::{blob_hash, differ_in_spelling_only};

@@ -140,6 +140,12 @@ pub fn merge(
     combine(schemas, prefer, base.as_ref(), [one, other], (syntax, newline), of_side)
 }
 
+/// Whether two values mean the same, and only their spelling or the order of their fields differs.
+pub(crate) fn differ_in_spelling_only(one: &[u8], other: &[u8]) -> bool {
+    one != other
+        && matches!((Value::parse(one), Value::parse(other)), (Some((one, _)), Some((other, _))) if one == other)
+}
+
 /// Two versions of the same object.
 fn combine(
     schemas: &Schemas,

@@ -302,6 +302,96 @@ fn the_same_change_on_both_sides_and_a_later_revert() {
     assert_eq!(clean(&changed, &base, &other), json!({"a": 1, "b": 3}));
 }
 
+#[test]
+fn a_volume_that_both_sides_gave_another_source_has_one() {
+    let managed = |time: &str| {
+        json!([{"manager": "m", "operation": "Update", "apiVersion": "v1", "time": time, "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": {"f:template": {"f:spec": {"f:volumes": {"k:{\"name\":\"data\"}": {".": {}, "f:name": {}}}}}}}}])
+    };
+    let template = |source: &Json| {
+        let mut data = json!({"name": "data"});
+        data.as_object_mut().expect("it is one").extend(source.as_object().expect("it is one").clone());
+        json!({"spec": {"volumes": [{"name": "before", "emptyDir": {}}, data], "containers": [{"name": "c", "image": "c:1"}]}})
+    };
+    let object = |kind: &str, source: &Json, time: &str| {
+        let (api_version, content) = match kind {
+            "PodTemplate" => ("v1", ("template", template(source))),
+            _ => ("apps/v1", ("spec", json!({"template": template(source)}))),
+        };
+        json!({"kind": kind, "apiVersion": api_version, content.0: content.1,
+            "metadata": {"name": "d", "namespace": "n", "uid": "u", "managedFields": managed(time)}})
+    };
+    let volumes = |object: &Json| {
+        let template = object.get("template").unwrap_or(&object["spec"]["template"]);
+        template["spec"]["volumes"].clone()
+    };
+    let (empty, map, secret) = (
+        json!({"emptyDir": {"medium": "Memory"}}),
+        json!({"configMap": {"name": "a", "optional": true}}),
+        json!({"secret": {"secretName": "b", "optional": true}}),
+    );
+    for kind in ["PodTemplate", "Deployment", "DaemonSet", "StatefulSet"] {
+        let base = object(kind, &empty, "2026-01-01T00:00:00Z");
+        // As many ways to say who is later as there are; of a PodTemplate nobody said who wrote it.
+        for (first, second) in [("02", "03"), ("03", "02"), ("02", "02")] {
+            let one = object(kind, &map, &format!("2026-01-{first}T00:00:00Z"));
+            // Beside it, they have a volume more.
+            let other = edited(&object(kind, &secret, &format!("2026-01-{second}T00:00:00Z")), |object| {
+                let template =
+                    if kind == "PodTemplate" { &mut object["template"] } else { &mut object["spec"]["template"] };
+                template["spec"]["volumes"]
+                    .as_array_mut()
+                    .expect("it is one")
+                    .push(json!({"name": "more", "emptyDir": {}}));
+            });
+            for policy in [Policy::Later, Policy::Ours, Policy::Theirs] {
+                let merged = both_ways(policy, &base, &one, &other);
+                let found = volumes(&result(&merged));
+                let expect = |source: &Json| {
+                    let mut expected = volumes(&object(kind, source, ""));
+                    expected.as_array_mut().expect("it is one").push(json!({"name": "more", "emptyDir": {}}));
+                    expected
+                };
+                let (ours, theirs) = (expect(&map), expect(&secret));
+                match policy {
+                    Policy::Ours => assert_eq!(found, ours, "{kind}"),
+                    Policy::Theirs => assert_eq!(found, theirs, "{kind}"),
+                    Policy::Later if kind != "PodTemplate" && first != second => {
+                        assert_eq!(found, if first > second { ours } else { theirs }, "{kind}: the later one");
+                    }
+                    Policy::Later => assert!(found == ours || found == theirs, "{kind} has two, or none: {found}"),
+                }
+                let told: Vec<_> = merged.conflicts.iter().map(|conflict| &*conflict.field).collect();
+                let path = if kind == "PodTemplate" { "" } else { "spec." };
+                assert_eq!(told, [format!("{path}template.spec.volumes[name=data]")], "{kind}");
+            }
+        }
+    }
+}
+
+/// A `PersistentVolume` has its source among the other fields of its spec.
+#[test]
+fn a_persistent_volume_that_both_sides_gave_another_source_has_one() {
+    let of = |spec: Json| json!({"kind": "PersistentVolume", "apiVersion": "v1", "metadata": {"name": "v", "uid": "u"}, "spec": spec});
+    let base = of(json!({"capacity": {"storage": "1Gi"}, "hostPath": {"path": "/a"}}));
+    let one = of(json!({"capacity": {"storage": "2Gi"}, "nfs": {"server": "s", "path": "/b"}}));
+    let other = of(json!({"capacity": {"storage": "1Gi"}, "local": {"path": "/c"}, "storageClassName": "fast"}));
+    let with = |source: &Json, name: &str| {
+        let mut spec = json!({"capacity": {"storage": "2Gi"}, "storageClassName": "fast"});
+        spec[name] = source["spec"][name].clone();
+        spec
+    };
+    let (ours, theirs) = (with(&one, "nfs"), with(&other, "local"));
+    for (policy, allowed) in
+        [(Policy::Later, vec![&ours, &theirs]), (Policy::Ours, vec![&ours]), (Policy::Theirs, vec![&theirs])]
+    {
+        let merged = both_ways(policy, &base, &one, &other);
+        let found = &result(&merged)["spec"];
+        assert!(allowed.contains(&found), "{policy:?}: {found}");
+        assert_eq!(merged.conflicts.len(), 1, "{:?}", merged.conflicts);
+    }
+}
+
 fn any_object() -> impl Strategy<Value = Json> {
     let scalar = prop_oneof![(0..4_i32).prop_map(Json::from), "[ab]{0,2}".prop_map(Json::from)];
     let named = ("[abc]", scalar.clone()).prop_map(|(name, value)| json!({"name": name, "value": value}));

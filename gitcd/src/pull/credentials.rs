@@ -58,12 +58,19 @@ fn in_folder(folder: &Path, url: &str) -> Option<(String, String)> {
     (is_for && asked_for).then_some((user, password))
 }
 
-/// Scheme, host and port; without a scheme, that of HTTPS.
+/// Scheme, host and port; without a scheme, that of HTTPS, and without a port, the scheme's.
 fn origin(url: &str) -> (String, String) {
     let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
     let authority = rest.split('/').next().unwrap_or_default();
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    (scheme.to_ascii_lowercase(), host.to_ascii_lowercase())
+    let (scheme, host) = (scheme.to_ascii_lowercase(), host.to_ascii_lowercase());
+    let usual = match scheme.as_str() {
+        "https" => ":443",
+        "http" => ":80",
+        _ => "",
+    };
+    let bare = host.strip_suffix(usual).map(ToOwned::to_owned);
+    (scheme, bare.unwrap_or(host))
 }
 
 fn named_user(url: &str) -> Option<String> {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use git2::{Oid, Repository};
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span, info_span};
 
 use super::plan::{Plan, PlanError, Rejected, Rules, plan};
 use crate::committer::Head;
@@ -17,6 +19,7 @@ use crate::merge::Policy;
 use crate::merge::scope::Scope;
 use crate::recovery::git_dir;
 use crate::store::{self, Store};
+use crate::telemetry::{self, TARGET};
 
 /// How a commit is merged.
 #[derive(Clone, Debug)]
@@ -227,6 +230,27 @@ impl Joiner {
         if head.data == theirs || head.next == theirs {
             return Ok(Joined::Contained);
         }
+        let span = span(&self.config.name);
+        let joined = self.merge(head, heads, theirs, how).instrument(span.clone()).await;
+        match &joined {
+            Ok(Joined::Done { keys, conflicts, .. }) => {
+                span.record("gitcd.keys", *keys).record("gitcd.conflicts", *conflicts);
+            }
+            Ok(_) => {}
+            Err(_) => {
+                span.record("otel.status_code", "ERROR");
+            }
+        }
+        joined
+    }
+
+    async fn merge(
+        &self,
+        head: Head,
+        mut heads: watch::Receiver<Head>,
+        theirs: Oid,
+        how: &How,
+    ) -> Result<Joined, JoinError> {
         let (git, config, wanted) = (self.git.clone(), self.config.clone(), how.clone());
         let planned = tokio::task::spawn_blocking(move || {
             let git = &mut *git.lock();
@@ -260,6 +284,7 @@ impl Joiner {
             return Ok(Joined::Refused(plan.rejected));
         }
         if how.is_left(&plan, head.data, theirs) {
+            self.store.leave(head.data, theirs, plan.trailers);
             return Ok(Joined::Left);
         }
         let request = store::merge::Request {
@@ -270,6 +295,8 @@ impl Joiner {
             schemas: plan.schemas,
             fast_forward: plan.fast_forward,
             no_conflicts: how.on_top_of.is_some(),
+            // What is written now knows of those, and this plan does not: their commits come first, and then there is another plan.
+            only_as_planned: self.store.left_at(head.data).is_some(),
             trailers: plan.trailers,
             by: how.by.clone(),
         };
@@ -301,6 +328,22 @@ impl Joiner {
             },
         }
     }
+}
+
+/// A merge, from the look for what differs until it is in Git: in a trace of its own, whoever asked for it.
+fn span(branch: &str) -> Span {
+    if !telemetry::on() {
+        return Span::none();
+    }
+    info_span!(
+        target: TARGET,
+        parent: None,
+        "merge",
+        otel.status_code = Empty,
+        gitcd.branch = branch,
+        gitcd.keys = Empty,
+        gitcd.conflicts = Empty,
+    )
 }
 
 /// The reference that keeps what is being merged alive. After a power loss it may be gone: what nothing leads to `git gc` leaves for two

@@ -263,7 +263,8 @@ impl Planner<'_, '_> {
     ) -> Result<(), PlanError> {
         let key = self.rules.keys.absolute(relative);
         let base = self.base(&key, relative, first_base)?;
-        if base.is(theirs) {
+        let spelling = self.of_two_spellings(relative, &base, ours, theirs)?;
+        if base.is(theirs) && spelling != Some(Outcome::Theirs) {
             return Ok(());
         }
         if self.rules.keys.placement(&key) != Placement::Data {
@@ -280,7 +281,9 @@ impl Planner<'_, '_> {
         }
         let our_value = self.value(relative, ours)?;
         let base_value = match &base {
-            Base::Blob(blob) => self.value(relative, *blob)?,
+            // Whatever is written here meanwhile says more than a spelling.
+            _ if spelling.is_some() => self.value(relative, theirs)?,
+            Base::Blob(blob) | Base::Chosen(blob) => self.value(relative, *blob)?,
             Base::Value(value) => value.clone(),
         };
         let mut their_value = self.value(relative, theirs)?;
@@ -314,7 +317,9 @@ impl Planner<'_, '_> {
         }
         let unchanged_here = base.is(ours);
         let hash = |blob: Oid| blob.as_bytes().try_into().expect("an object id has 20 bytes");
-        let merged = if unchanged_here {
+        let merged = if let Some(outcome) = spelling {
+            crate::merge::Merged { outcome, conflicts: Vec::new() }
+        } else if unchanged_here {
             crate::merge::Merged { outcome: Outcome::Theirs, conflicts: Vec::new() }
         } else {
             let side = |value: &'_ Option<Bytes>, blob: Option<Oid>| value.clone().zip(blob);

@@ -3,6 +3,7 @@
 //! What is merged was computed from a commit; whatever was written since is merged again here, under the writer, so that
 //! a merge never undoes a write and never holds writes up while it is computed.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ pub struct Request {
     pub fast_forward: bool,
     /// Whether nothing is merged if anything is in conflict.
     pub no_conflicts: bool,
+    /// Whether nothing is merged if any of the keys was written since that commit.
+    pub only_as_planned: bool,
     /// Trailers for the merge commit.
     pub trailers: String,
     /// Whom watchers and commits are told as the writer.
@@ -73,6 +76,16 @@ impl Merge {
     pub fn last(&self) -> Revision {
         Revision::new(self.first.get() + self.writes - 1)
     }
+}
+
+/// Commits with the same tree as ours, whose histories other branches are to join with it. A write that comes first knows of them: if it took back what all
+/// had changed alike, and did not have them as ancestors, it would lose against their change.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    /// The commit of this branch.
+    pub(crate) ours: git2::Oid,
+    /// The others, each with the trailers for the merge commit.
+    pub(crate) theirs: BTreeMap<git2::Oid, String>,
 }
 
 /// What a merge has done.
@@ -130,6 +143,26 @@ impl Store {
         self.progress.lock().merges.pop_front();
     }
 
+    /// Leaves the join of two commits to the other side. Forgotten at the end of this process.
+    pub(crate) fn leave(&self, ours: git2::Oid, theirs: git2::Oid, trailers: String) {
+        let mut progress = self.progress.lock();
+        let left = progress.left.get_or_insert_with(|| Left { ours, theirs: BTreeMap::new() });
+        if left.ours != ours {
+            *left = Left { ours, theirs: BTreeMap::new() };
+        }
+        left.theirs.insert(theirs, trailers);
+    }
+
+    /// What was left at a commit of this branch.
+    pub(crate) fn left_at(&self, ours: git2::Oid) -> Option<Left> {
+        self.progress.lock().left.clone().filter(|left| left.ours == ours)
+    }
+
+    /// It was joined, or cannot be.
+    pub(crate) fn forget_left(&self, ours: git2::Oid) {
+        self.progress.lock().left.take_if(|left| left.ours == ours);
+    }
+
     pub(super) fn add_merge(&self, merge: Arc<Merge>) {
         self.progress.lock().merges.push_back(merge);
     }
@@ -155,6 +188,9 @@ pub(super) fn decide(request: Request, newest: View) -> Result<Decided, Error> {
             None => !in_ours,
             Some(version) => in_ours && version.mod_revision <= request.at,
         };
+        if request.only_as_planned && !is_as_planned {
+            return Err(Error::Conflict(String::from_utf8_lossy(&key).into_owned()));
+        }
         let value = current.map(|version| version.value(newest.segments)).transpose()?;
         let (outcome, found) = if is_as_planned {
             (outcome, known)

@@ -13,6 +13,8 @@ pub(super) struct Progress {
     pub(super) committed: Revision,
     /// Merges that are not in Git yet, oldest first.
     pub(super) merges: VecDeque<Arc<merge::Merge>>,
+    /// What other branches are to join, unless something is written here first.
+    pub(super) left: Option<merge::Left>,
     /// Somebody waits for a commit.
     hurry: bool,
     /// Somebody would rather have none before then.

@@ -15,7 +15,7 @@ use crate::store::revision::Revision;
 /// What one stream has still to look at: for each of its watchers the first revision with something for it.
 #[derive(Debug, Default)]
 pub struct Mailbox {
-    pending: Mutex<HashMap<i64, Mark>>,
+    pending: Mutex<Pending>,
     changed: Notify,
     closed: AtomicBool,
 }
@@ -24,7 +24,7 @@ impl Mailbox {
     /// Marks a watcher for a write; earlier marks stay.
     pub fn mark(&self, watch: i64, revision: Revision) {
         let mut pending = self.pending.lock();
-        let mark = pending.entry(watch).or_insert(Mark { first: revision, last: revision });
+        let mark = pending.marks.entry(watch).or_insert(Mark { first: revision, last: revision });
         mark.first = mark.first.min(revision);
         mark.last = mark.last.max(revision);
     }
@@ -33,8 +33,54 @@ impl Mailbox {
     /// made for writes that nobody can see yet: they stay, since who takes a mark looks only once; the stream is woken
     /// again when they are visible.
     pub fn take(&self, visible: Revision) -> Vec<(i64, Revision)> {
+        self.pending.lock().take(visible)
+    }
+
+    /// The same for who sends what they mark, which may take as long as a client likes: until [`Mailbox::sent`] a watcher is as far
+    /// behind as that.
+    pub fn begin(&self, visible: Revision) -> Vec<(i64, Revision)> {
+        let mut pending = self.pending.lock();
+        let taken = pending.take(visible);
+        pending.in_hand.extend(taken.iter().copied());
+        taken
+    }
+
+    /// Everything below `next` was sent to a watcher; more is to come.
+    pub fn reached(&self, watch: i64, next: Revision) {
+        self.pending.lock().in_hand.insert(watch, next);
+    }
+
+    /// All that was begun for a watcher was sent, or it is gone.
+    pub fn sent(&self, watch: i64) {
+        self.pending.lock().in_hand.remove(&watch);
+    }
+
+    /// How many watchers have something to see from before `bound`.
+    fn before(&self, bound: Revision) -> usize {
+        let Pending { marks, in_hand } = &*self.pending.lock();
+        let is_begun = |id: &i64| in_hand.get(id).is_some_and(|from| *from <= bound);
+        let marked = marks.iter().filter(|(id, mark)| mark.first <= bound && !is_begun(id)).count();
+        marked + in_hand.values().filter(|from| **from <= bound).count()
+    }
+
+    /// Waits for the next mark (or for one since the last wait). Returns false if the server is stopping.
+    pub async fn changed(&self) -> bool {
+        self.changed.notified().await;
+        !self.closed.load(Ordering::Acquire)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    marks: HashMap<i64, Mark>,
+    /// What was taken, and is being sent.
+    in_hand: HashMap<i64, Revision>,
+}
+
+impl Pending {
+    fn take(&mut self, visible: Revision) -> Vec<(i64, Revision)> {
         let mut taken = Vec::new();
-        self.pending.lock().retain(|watch, mark| {
+        self.marks.retain(|watch, mark| {
             if mark.first <= visible {
                 taken.push((*watch, mark.first));
                 mark.first = visible.next();
@@ -42,12 +88,6 @@ impl Mailbox {
             mark.last > visible
         });
         taken
-    }
-
-    /// Waits for the next mark (or for one since the last wait). Returns false if the server is stopping.
-    pub async fn changed(&self) -> bool {
-        self.changed.notified().await;
-        !self.closed.load(Ordering::Acquire)
     }
 }
 
@@ -187,10 +227,8 @@ impl Hub {
     /// How many watchers have something to see that is `revisions` or more behind. Looks at every stream.
     pub fn slow(&self, current: Revision, revisions: usize) -> usize {
         let streams: Vec<_> = self.state.lock().streams.iter().filter_map(std::sync::Weak::upgrade).collect();
-        let slow = |mailbox: Arc<Mailbox>| {
-            mailbox.pending.lock().values().filter(|mark| current.since(mark.first) >= revisions).count()
-        };
-        streams.into_iter().map(slow).sum()
+        let Some(bound) = current.get().checked_sub(revisions as i64).filter(|bound| *bound > 0) else { return 0 };
+        streams.into_iter().map(|mailbox| mailbox.before(Revision::new(bound))).sum()
     }
 
     /// How many watchers there are.
@@ -255,5 +293,24 @@ mod tests {
         assert_eq!(take(16), [(1, 15), (3, 13)]);
         assert_eq!(take(20), [(1, 17)]);
         assert_eq!(take(20), []);
+    }
+
+    #[test]
+    fn who_is_being_sent_something_is_as_far_behind_as_that() {
+        let mailbox = Mailbox::default();
+        let before = |bound| mailbox.before(Revision::new(bound));
+        mailbox.mark(1, Revision::new(3));
+        mailbox.mark(2, Revision::new(9));
+        assert_eq!((before(2), before(3), before(9)), (0, 1, 2));
+        assert_eq!(mailbox.begin(Revision::new(9)).len(), 2);
+        assert_eq!((before(2), before(3), before(9)), (0, 1, 2), "none of it was sent yet");
+        mailbox.mark(1, Revision::new(10));
+        assert_eq!((before(3), before(20)), (1, 2), "each counts once");
+        mailbox.reached(1, Revision::new(7));
+        assert_eq!((before(6), before(7), before(9)), (0, 1, 2));
+        mailbox.sent(2);
+        assert_eq!((before(6), before(7), before(9)), (0, 1, 1), "one waits, and the other one does not");
+        mailbox.sent(1);
+        assert_eq!((before(9), before(10)), (0, 1), "what was marked meanwhile is left");
     }
 }

@@ -220,8 +220,9 @@ impl Session {
 
     /// Sends what the marked watchers have to see.
     async fn deliver(&mut self) -> Result<(), Gone> {
-        for (id, from) in self.mailbox.take(self.store.revision()) {
+        for (id, from) in self.mailbox.begin(self.store.revision()) {
             self.deliver_to(id, from).await?;
+            self.mailbox.sent(id);
         }
         Ok(())
     }
@@ -250,6 +251,7 @@ impl Session {
             if finished {
                 return Ok(());
             }
+            self.mailbox.reached(id, next);
             // A long log without anything for this watcher must not hold a worker.
             tokio::task::yield_now().await;
         }

@@ -4,6 +4,8 @@
 
 mod figures;
 mod filters;
+mod mesh;
+mod process;
 mod random;
 mod two;
 mod watcher;

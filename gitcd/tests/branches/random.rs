@@ -1,12 +1,14 @@
-//! Random graphs of branches with random edits: all reach the same, nothing that did not conflict is lost, and then all is quiet.
+//! Random graphs of branches with random edits, restarts and kills: all reach the same, nothing that did not conflict is lost, and then all is quiet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use gitcd::merge::Policy;
 use gitcd::merge::scope::Scope;
 use gitcd::pull::remote::Remote;
 use proptest::prelude::*;
 
+use crate::process::{Client, Process};
 use crate::watcher::Watcher;
 use crate::world::{Branch, remote};
 
@@ -50,6 +52,13 @@ enum Step {
     Restart {
         branch: usize,
     },
+    /// Edits while it merges, and SIGKILL as soon as the last of the fields that only this branch sets is acknowledged.
+    Kill {
+        branch: usize,
+        edits: Vec<(usize, u8)>,
+        /// Or as soon as one of them is in Git.
+        committed: bool,
+    },
     /// Some of them cannot reach others for a while.
     Cut {
         branch: usize,
@@ -60,13 +69,15 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let (branch, object, value) = (0..8_usize, 0..OBJECTS, any::<u8>());
     prop_oneof![
-        4 => (branch.clone(), object.clone(), value).prop_map(|(branch, object, value)| Step::Own { branch, object, value }),
-        3 => (branch.clone(), object.clone(), value).prop_map(|(branch, object, value)| Step::Shared { branch, object, value }),
-        1 => (branch.clone(), object).prop_map(|(branch, object)| Step::Delete { branch, object }),
-        5 => branch.clone().prop_map(|branch| Step::Pull { branch }),
+        8 => (branch.clone(), object.clone(), value).prop_map(|(branch, object, value)| Step::Own { branch, object, value }),
+        6 => (branch.clone(), object.clone(), value).prop_map(|(branch, object, value)| Step::Shared { branch, object, value }),
+        2 => (branch.clone(), object.clone()).prop_map(|(branch, object)| Step::Delete { branch, object }),
+        10 => branch.clone().prop_map(|branch| Step::Pull { branch }),
         1 => branch.clone().prop_map(|branch| Step::Restart { branch }),
-        1 => branch.prop_map(|branch| Step::Cut { branch }),
-        1 => Just(Step::Mend),
+        1 => (branch.clone(), proptest::collection::vec((object, value), 1..6), any::<bool>())
+            .prop_map(|(branch, edits, committed)| Step::Kill { branch, edits, committed }),
+        2 => branch.prop_map(|branch| Step::Cut { branch }),
+        2 => Just(Step::Mend),
     ]
 }
 
@@ -105,7 +116,7 @@ fn edited(before: Option<String>, object: usize, field: &str, value: u8) -> Stri
 }
 
 /// What a branch may leave out of another.
-const FILTERS: [(&str, &str); 4] = [(".*", "^$"), ("/o[01]$", "^$"), (".*", "/o[12]$"), ("/o[0-2]$", "/o0$")];
+const FILTERS: [[&str; 2]; 4] = [[".*", "^$"], ["/o[01]$", "^$"], [".*", "/o[12]$"], ["/o[0-2]$", "/o0$"]];
 
 /// Which filter each follower has for each other branch.
 #[derive(Clone, Debug)]
@@ -113,8 +124,12 @@ struct Filters(Vec<usize>);
 
 impl Filters {
     fn scope(&self, own: usize, other: usize) -> Scope {
-        let (include, exclude) = FILTERS[self.0[(own * 8 + other) % self.0.len()]];
+        let [include, exclude] = self.expressions(own, other);
         Scope::new(include, exclude).unwrap()
+    }
+
+    fn expressions(&self, own: usize, other: usize) -> [&'static str; 2] {
+        FILTERS[self.0[(own * 8 + other) % self.0.len()]]
     }
 }
 
@@ -129,12 +144,15 @@ struct World {
     branches: Vec<Branch>,
     /// Whom each follows, with what it takes.
     takes: Vec<Vec<(usize, Scope)>>,
+    filters: Filters,
     watchers: Vec<Watcher>,
     cut: Vec<bool>,
     /// The last value of every field that only one branch sets.
     own: BTreeMap<(usize, usize), Option<u8>>,
     /// Objects that somebody deleted: their fields may be lost to that.
     deleted: Vec<usize>,
+    /// Who was killed.
+    killed: BTreeSet<usize>,
 }
 
 impl World {
@@ -164,7 +182,9 @@ impl World {
             branch.restart().await;
         }
         let watchers = branches.iter().map(|branch| Watcher::new(branch.address())).collect();
-        Self { cut: vec![false; count], watchers, branches, takes, own: BTreeMap::new(), deleted: Vec::new() }
+        let (own, deleted, killed) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
+        let (cut, filters) = (vec![false; count], filters.clone());
+        Self { branches, takes, filters, watchers, cut, own, deleted, killed }
     }
 
     /// Whether what `from` has of an object gets to `to`, by way of others.
@@ -185,6 +205,7 @@ impl World {
     async fn step(&mut self, step: &Step) {
         let count = self.branches.len();
         match *step {
+            Step::Kill { branch, ref edits, committed } => self.kill(branch % count, edits, committed).await,
             Step::Own { branch, object, value } => {
                 let (branch, number) = (&self.branches[branch % count], branch % count);
                 let value_now = edited(branch.get(&key(object)), object, &format!("of{number}"), value);
@@ -204,6 +225,61 @@ impl World {
             Step::Restart { branch } => self.branches[branch % count].restart().await,
             Step::Cut { branch } => self.cut[branch % count] = true,
             Step::Mend => self.cut.fill(false),
+        }
+    }
+
+    /// A process of its own serves the branch, merges, and takes edits until it is killed.
+    async fn kill(&mut self, number: usize, edits: &[(usize, u8)], committed: bool) {
+        self.branches[number].stop().await;
+        let branch = &self.branches[number];
+        let before = branch.head();
+        let remotes = branch.config.pull.remotes.iter().filter_map(|remote| {
+            let other: usize = remote.name[1..].parse().unwrap();
+            (!self.cut[number] && !self.cut[other]).then(|| (remote, self.filters.expressions(number, other)))
+        });
+        let mut process = Process::start(branch, &remotes.collect::<Vec<_>>());
+        let mut client = process.client().await;
+        // All set this field, so nothing is asked of it; the kill is in the middle of a write of it.
+        let shared = |mut client: Client, (object, value): (usize, u8)| async move {
+            client.edit(&key(object), |before| edited(before, object, "shared", value % 3)).await
+        };
+        let mut under_way = Vec::new();
+        for (object, value) in edits.iter().copied() {
+            let field = format!("of{number}");
+            client.edit(&key(object), |before| edited(before, object, &field, value)).await.unwrap();
+            self.own.insert((number, object), Some(value));
+            under_way.push(tokio::spawn(shared(client.clone(), (object, value))));
+        }
+        // What is as it was before makes no commit. This is a moment for a kill, and nothing that has to be.
+        for _ in 0..if committed { 50 } else { 0 } {
+            if branch.head() != before {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        drop(process);
+        for written in under_way {
+            // Acknowledged or not.
+            drop(written.await.unwrap());
+        }
+        self.killed.insert(number);
+        self.branches[number].start().await;
+        self.has_what_it_set(number);
+    }
+
+    /// Whether a branch has all that it alone has ever set, unless it was in an object that somebody deleted.
+    fn has_what_it_set(&self, number: usize) {
+        let content = self.branches[number].content();
+        for ((_, object), value) in self.own.iter().filter(|((own, _), _)| *own == number) {
+            let Some(value) = value.filter(|_| !self.deleted.contains(object)) else { continue };
+            let text = content.get(&key(*object));
+            let text = text.unwrap_or_else(|| panic!("a kill of {number} lost object {object}: {content:?}"));
+            let json: serde_json::Value = serde_json::from_str(text).unwrap();
+            assert_eq!(
+                json["data"][format!("of{number}")],
+                value.to_string(),
+                "acknowledged before a kill of {number}"
+            );
         }
     }
 
@@ -307,6 +383,15 @@ async fn run(shape: Shape, count: usize, policy: Policy, filters: &Filters, step
     }
     for branch in &mut world.branches {
         branch.stop().await;
+    }
+    for number in &world.killed {
+        let fsck = std::process::Command::new("git")
+            .arg("-C")
+            .arg(world.branches[*number].path())
+            .args(["fsck", "--full", "--strict"])
+            .output()
+            .unwrap();
+        assert!(fsck.status.success(), "branch {number} was killed: {fsck:?}");
     }
 }
 

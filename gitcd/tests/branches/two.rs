@@ -1,5 +1,7 @@
 //! Two branches.
 
+use std::collections::BTreeSet;
+
 use gitcd::merge::scope::Scope;
 
 use crate::world::{Branch, remote};
@@ -219,4 +221,157 @@ async fn objects_without_an_identity_stay_what_their_client_wrote() {
         let conflicts: u64 = branch.server().puller().statuses().all().values().map(|status| status.conflicts).sum();
         assert_eq!(conflicts, 0);
     }
+}
+
+/// How many conflicts a branch has found in all.
+fn conflicts(branch: &Branch) -> u64 {
+    branch.server().puller().statuses().all().values().map(|status| status.conflicts).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_both_changed_alike_and_one_changes_back_is_as_before_on_both() {
+    // One makes the change undone after both have merged it, or before the other one has.
+    for both_merge_first in [true, false] {
+        let (one, other) = pair().await;
+        one.put(KEY, &map("a", r#"{"x":"1","y":"1"}"#)).await;
+        one.commit().await;
+        other.pull().await;
+        one.pull().await;
+        assert_eq!(one.head(), other.head());
+
+        let changed = map("a", r#"{"x":"2","y":"1"}"#);
+        for branch in [&one, &other] {
+            branch.put(KEY, &changed).await;
+            branch.commit().await;
+        }
+        assert_ne!(one.head(), other.head(), "each has changed it by itself");
+        // With the same content, one of them leaves the merge to the other for a while.
+        let puller = one.server().puller().clone();
+        puller.pull_impatiently(&puller.remotes()[0]).await.unwrap();
+        assert!(one.message().starts_with("merge "), "{}", one.message());
+        if both_merge_first {
+            other.pull().await;
+            assert_eq!(one.head(), other.head());
+        }
+        assert_eq!((one.get(KEY), other.get(KEY)), (Some(changed.clone()), Some(changed)));
+
+        one.put(KEY, &map("a", r#"{"x":"1","y":"1"}"#)).await;
+        other.put(KEY, &map("a", r#"{"x":"2","y":"3"}"#)).await;
+        one.commit().await;
+        other.pull().await;
+        one.pull().await;
+        for branch in [&one, &other] {
+            assert_eq!(branch.get(KEY), Some(map("a", r#"{"x":"1","y":"3"}"#)), "{both_merge_first}");
+            assert_eq!(conflicts(branch), 0, "{both_merge_first}");
+        }
+        assert_eq!(one.head(), other.head());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_a_join_to_the_other_may_take_the_common_change_back_at_once() {
+    let (one, other) = pair().await;
+    one.put(KEY, &map("a", r#"{"x":"1","y":"1"}"#)).await;
+    one.commit().await;
+    other.pull().await;
+    one.pull().await;
+    for branch in [&one, &other] {
+        branch.put(KEY, &map("a", r#"{"x":"2","y":"1"}"#)).await;
+        branch.commit().await;
+    }
+    let (waits, joins) = if one.head() > other.head() { (&one, &other) } else { (&other, &one) };
+    let alike = [waits.head(), joins.head()];
+    waits.pull().await;
+    assert_eq!(waits.head(), alike[0], "it leaves the join to the other one");
+
+    waits.put(KEY, &map("a", r#"{"x":"1","y":"1"}"#)).await;
+    waits.commit().await;
+    let repository = git2::Repository::open(waits.path()).unwrap();
+    let joined = repository.find_commit(waits.head()).unwrap().parent(0).unwrap();
+    let parents: BTreeSet<_> = joined.parent_ids().collect();
+    assert_eq!(parents, BTreeSet::from(alike), "what knows of both follows both");
+
+    joins.put(KEY, &map("a", r#"{"x":"2","y":"3"}"#)).await;
+    joins.commit().await;
+    joins.pull().await;
+    waits.pull().await;
+    for branch in [waits, joins] {
+        assert_eq!(branch.get(KEY), Some(map("a", r#"{"x":"1","y":"3"}"#)));
+        assert_eq!(conflicts(branch), 0);
+    }
+    assert_eq!(waits.head(), joins.head());
+    let fsck =
+        std::process::Command::new("git").arg("-C").arg(waits.path()).args(["fsck", "--full", "--strict"]).output();
+    assert!(fsck.as_ref().unwrap().status.success(), "{fsck:?}");
+}
+
+/// A definition of a kind of custom resources whose `spec.parts` is a list, `described` as said, as kube-apiserver stores it.
+fn definition(kind: &str, described: &serde_json::Value) -> String {
+    let mut parts = serde_json::json!({"type": "array", "items": {"type": "object",
+        "properties": {"name": {"type": "string"}, "size": {"type": "integer"}}}});
+    parts.as_object_mut().unwrap().extend(described.as_object().unwrap().clone());
+    let (plural, singular) = (format!("{}s", kind.to_lowercase()), kind.to_lowercase());
+    let schema = serde_json::json!({"type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"parts": parts}}}});
+    serde_json::json!({
+        "kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1",
+        "metadata": {"name": format!("{plural}.example.com"), "uid": kind},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": plural, "singular": singular, "kind": kind, "listKind": format!("{kind}List")},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    })
+    .to_string()
+        + "\n"
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn elements_of_a_custom_resources_list_are_merged_as_its_definition_in_the_store_says() {
+    let key = |kind: &str| format!("/registry/example.com/{}s/n/w", kind.to_lowercase());
+    // One line, as kube-apiserver stores it.
+    let object = |kind: &str, sizes: [u8; 3]| {
+        let [a, b, c] = sizes;
+        format!(
+            "{{\"apiVersion\":\"example.com/v1\",\"kind\":\"{kind}\",\"metadata\":{{\"name\":\"w\",\"namespace\":\"n\",\"uid\":\"w\"}},\
+             \"spec\":{{\"parts\":[{{\"name\":\"a\",\"size\":{a}}},{{\"name\":\"b\",\"size\":{b}}},{{\"name\":\"c\",\"size\":{c}}}]}}}}\n"
+        )
+    };
+    let kinds = [
+        ("Widget", serde_json::json!({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]})),
+        ("Gadget", serde_json::json!({"x-kubernetes-list-type": "atomic"})),
+    ];
+    let (one, other) = pair().await;
+    for (kind, described) in &kinds {
+        let name = format!("{}s.example.com", kind.to_lowercase());
+        let definitions = "/registry/apiextensions.k8s.io/customresourcedefinitions";
+        one.put(&format!("{definitions}/{name}"), &definition(kind, described)).await;
+        one.put(&key(kind), &object(kind, [1, 1, 1])).await;
+    }
+    one.commit().await;
+    other.pull().await;
+    one.pull().await;
+    assert_eq!((one.head(), one.content()), (other.head(), other.content()));
+
+    for (kind, _) in &kinds {
+        one.put(&key(kind), &object(kind, [2, 1, 1])).await;
+        other.put(&key(kind), &object(kind, [1, 1, 3])).await;
+    }
+    one.commit().await;
+    other.commit().await;
+    one.pull().await;
+    other.pull().await;
+    assert_eq!((one.head(), one.content()), (other.head(), other.content()));
+    assert_eq!(one.get(&key("Widget")), Some(object("Widget", [2, 1, 3])), "both elements, on one line");
+    let whole = one.get(&key("Gadget"));
+    assert!(
+        [[2, 1, 1], [1, 1, 3]].into_iter().any(|sizes| whole == Some(object("Gadget", sizes))),
+        "an atomic list is that of one side: {whole:?}"
+    );
+    let message = one.message();
+    let told: Vec<_> = message.lines().filter(|line| line.starts_with("Conflict: ")).collect();
+    assert!(
+        matches!(&told[..], [told] if told.contains("/gadgets/n/w spec.parts")),
+        "the atomic list alone is in conflict: {message}"
+    );
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
+use serde_json::json;
 
 use crate::support::build::{list, put};
 use crate::support::{DATA, Kind, Launch, METADATA, Repository};
@@ -218,6 +219,10 @@ fn what_was_before_init_is_not_taken_for_nothing() {
     }
     let same = gitcd(repository.path(), &["diff", "--since=3"]);
     assert_eq!(same.status.code(), Some(0), "{same:?}");
+    let all = told(repository.path(), &["diff", "--since=nothing", "--json"]);
+    assert_eq!((&all["from"], &all["to"]), (&json!(0), &json!(3)), "{all:#}");
+    let keys: Vec<_> = all["keys"].as_array().unwrap().iter().map(|key| (&key["key"], &key["what"])).collect();
+    assert_eq!(keys, [(&json!("/registry/a"), &json!("create"))]);
 }
 
 /// Mode, path and value of a file, and what is said of it.

@@ -393,8 +393,15 @@ async fn in_a_shallow_clone_history_ends_where_that_does() {
     let found = log.as_array().unwrap().len();
     assert!((1..6).contains(&found), "{log:#}");
     assert!(!told(&clone, &["log", "--json"]).as_array().unwrap().is_empty());
-    let early = gitcd(&clone, &["at", "2", "list"]);
-    assert!(String::from_utf8_lossy(&early.stderr).contains("is before the first revision in Git"), "{early:?}");
+    for early in [&["at", "2", "list"][..], &["diff", "--since=2"], &["diff", "--since=1970-01-01"]] {
+        let early = gitcd(&clone, early);
+        let said = String::from_utf8_lossy(&early.stderr).into_owned();
+        assert!(!early.status.success() && early.stdout.is_empty(), "{early:?}");
+        assert!(said.contains("at which this shallow clone begins") && said.contains("--unshallow"), "{said}");
+    }
+    let all = gitcd(&clone, &["diff", "--since=nothing", "--name-only"]);
+    assert_eq!(all.status.code(), Some(1), "{all:?}");
+    assert!(String::from_utf8_lossy(&all.stdout).contains(&format!("+ {}", KEYS[0])), "{all:?}");
 }
 
 #[tokio::test]

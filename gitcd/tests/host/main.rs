@@ -14,6 +14,7 @@ mod http;
 mod limits;
 mod mount;
 mod owner;
+mod packs;
 mod process;
 mod push;
 mod refuse;

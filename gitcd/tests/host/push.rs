@@ -137,31 +137,3 @@ fn what_is_pushed_survives_a_kill_and_the_host_ends_in_peace() {
     assert!(log.contains("stopped"), "{log}");
     eventually("nothing left behind", || host.leftovers().is_empty().then_some(()));
 }
-
-#[test]
-fn many_pushes_do_not_leave_many_packs() {
-    let host = Host::start(&[]);
-    let work = host.work("work");
-    let served = host.repository("a.git");
-    served.git(&["config", "gc.autoPackLimit", "12"]);
-    // What somebody keeps stays as it is.
-    served.git(&["repack", "-a", "-d", "-q"]);
-    let kept = packs(served.path()).pop().unwrap();
-    std::fs::write(kept.with_extension("keep"), "mine").unwrap();
-    let mut last = String::new();
-    for number in 0..40 {
-        last = work.commit(&format!("commit {number}"));
-        work.git(&["push", "--quiet", "origin", "main"]);
-    }
-    eventually("small packs to be joined", || (packs(served.path()).len() <= 13).then_some(()));
-    assert!(kept.exists());
-    served.fsck();
-    assert_eq!(served.id("main"), last);
-    assert_eq!(host.clone("again").id("HEAD"), last);
-}
-
-fn packs(repository: &std::path::Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(repository.join("objects/pack")).expect("the folder can be read");
-    let paths = entries.map(|entry| entry.expect("an entry can be read").path());
-    paths.filter(|path| path.extension().is_some_and(|extension| extension == "pack")).collect()
-}

@@ -1,7 +1,11 @@
 //! `gitcd prepare`: repositories that begin where a remote is.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::host::Host;
 use crate::support::build::put;
@@ -125,4 +129,44 @@ async fn a_mounted_secret_opens_a_remote_for_preparation_and_for_serving() {
     server.client().await.put(put(ONE, "1")).await.ok();
     holds(&upstream, ONE, "1").await;
     server.terminate().await;
+}
+
+#[tokio::test]
+async fn a_branch_that_must_be_there_and_a_remote_that_does_not_answer_are_waited_for() {
+    let up = upstream().await;
+    let folder = tempfile::tempdir().expect("the temporary folder is ours");
+    let (repository, late) = (folder.path().join("repo.git"), folder.path().join("late.git"));
+    let begin = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
+        command.arg("prepare").arg(format!("--repo={}", repository.display()));
+        command.arg(format!("--remote-url={}", late.display())).args(["--fail-on-no-branch", "--wait=1m"]);
+        let mut waiting = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("gitcd runs");
+        let mut said = String::new();
+        let stderr = waiting.stderr.as_mut().expect("it is piped");
+        BufReader::new(stderr).read_line(&mut said).expect("it says what it waits for");
+        assert!(said.starts_with("waiting for up to 60 s: "), "{said}");
+        (waiting, said)
+    };
+    // Who is told to end does not wait any longer.
+    let (mut ended, _) = begin();
+    let pid = Pid::from_raw(i32::try_from(ended.id()).expect("it is small")).expect("it is none of the kernel's");
+    let told = Instant::now();
+    kill_process(pid, Signal::TERM).expect("it is there");
+    let status = ended.wait().expect("it ends");
+    assert!(status.code() == Some(1) && told.elapsed() < Duration::from_secs(20), "{status}");
+    let (waiting, said) = begin();
+    assert!(said.contains("late.git"), "there is no repository yet: {said}");
+    let made = folder.path().join("made.git");
+    up.repository().git(&["clone", "--quiet", "--mirror", ".", &made.display().to_string()]);
+    std::fs::rename(&made, &late).expect("both are ours");
+    let waited = waiting.wait_with_output().expect("it ends");
+    assert!(done(&waited).contains("goes on where origin has it"));
+    std::fs::remove_dir_all(&repository).expect("it is ours");
+    let remote = Repository::at(&late);
+    remote.git(&["update-ref", "-d", DATA]);
+    let (waiting, said) = begin();
+    assert!(said.contains("push it there first"), "{said}");
+    remote.git(&["update-ref", DATA, &up.repository().reference(DATA)]);
+    done(&waiting.wait_with_output().expect("it ends"));
+    assert_eq!(Repository::at(&repository).reference(DATA), up.repository().reference(DATA));
 }

@@ -1,12 +1,17 @@
 //! Remotes over SSH: what `ssh` is called with, and what it says.
 //!
-//! The `ssh` of these tests does on this machine what it is asked to do on another one.
+//! Where the words of its command line matter, `ssh` is a script that does on this machine what it is asked to do on another one.
 
-use std::process::Command;
+use std::fs::File;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use gitcd::pull::status::Condition;
+use tempfile::TempDir;
 
 use crate::secrets::noting;
+use crate::support::{eventually, free_port};
 use crate::world::{Following, ONE, OTHER, bare, holds};
 
 #[tokio::test]
@@ -77,4 +82,146 @@ async fn without_ssh_the_error_says_what_to_install() {
     follower.put(ONE, "1").await;
     follower.tells(Condition::Unreachable, &["ssh", "install"]).await;
     drop(folder);
+}
+
+/// The SSH server of this machine, for one key of whoever runs the tests. Dropping it ends it.
+struct Sshd {
+    program: PathBuf,
+    folder: TempDir,
+    port: u16,
+    server: Option<Child>,
+}
+
+impl Sshd {
+    /// `None` if this machine has no such program, and nobody here may install it.
+    async fn start() -> Option<Self> {
+        let places = ["/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/lib/ssh/sshd"].map(PathBuf::from);
+        let program = places.into_iter().find(|place| place.exists());
+        let is_root = rustix::process::getuid().is_root();
+        assert!(program.is_some() || !is_root, "there is no sshd: run hack/sshd.sh, which installs it");
+        let program = program?;
+        let folder = tempfile::tempdir().expect("the temporary folder is writable");
+        let port = free_port();
+        let mut sshd = Self { program, folder, port, server: None };
+        for name in ["host", "client"] {
+            sshd.make_key(name);
+        }
+        sshd.knows("client");
+        sshd.is_known_by("host");
+        sshd.up().await;
+        Some(sshd)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn make_key(&self, name: &str) {
+        let file = self.path(name);
+        let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(file).status();
+        assert!(made.expect("ssh-keygen is installed").success());
+    }
+
+    /// Lets in who has this key, and nobody else.
+    fn knows(&self, name: &str) {
+        std::fs::copy(self.path(&format!("{name}.pub")), self.path("authorized_keys")).expect("the key was made");
+    }
+
+    /// Clients expect a server that has this key.
+    fn is_known_by(&self, name: &str) {
+        let key = std::fs::read_to_string(self.path(&format!("{name}.pub"))).expect("the key was made");
+        std::fs::write(self.path("known_hosts"), format!("[127.0.0.1]:{} {key}", self.port))
+            .expect("the folder is writable");
+    }
+
+    async fn up(&mut self) {
+        // As root it insists on a folder that its service makes at start.
+        let _made_or_not_needed = std::fs::create_dir_all("/run/sshd");
+        let option = |name: &str, value: String| format!("-o{name}={value}");
+        let mut command = Command::new(&self.program);
+        command.args(["-D", "-e", "-f", "/dev/null", "-p", &self.port.to_string()]);
+        command.arg(option("ListenAddress", "127.0.0.1".into()));
+        command.arg(option("HostKey", self.path("host").display().to_string()));
+        command.arg(option("AuthorizedKeysFile", self.path("authorized_keys").display().to_string()));
+        // The folder is one of those where everybody may make files.
+        command.arg(option("StrictModes", "no".into())).arg(option("UsePAM", "no".into()));
+        command.arg(option("PasswordAuthentication", "no".into())).arg(option("PidFile", "none".into()));
+        // Since 9.8 it shuts those out who fail a few times, as these tests do; before, it does not know the word.
+        let lenient = option("PerSourcePenalties", "no".into());
+        let test = Command::new(&self.program)
+            .args(["-t", "-f", "/dev/null", &lenient])
+            .arg(option("HostKey", self.path("host").display().to_string()))
+            .output();
+        if test.is_ok_and(|test| test.status.success()) {
+            command.arg(lenient);
+        }
+        let log = File::create(self.path("log")).expect("the folder is writable");
+        self.server = Some(command.stdin(Stdio::null()).stderr(log).spawn().expect("sshd can be started"));
+        eventually("an SSH server", async || TcpStream::connect(("127.0.0.1", self.port)).ok()).await;
+    }
+
+    fn down(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            // It may have ended by itself; then its log says why.
+            let _ended = server.kill();
+            let _status = server.wait();
+        }
+    }
+
+    /// A branch of `upstream` by way of this server.
+    fn follow(&self, upstream: &Path) -> Following {
+        let whoami = Command::new("id").arg("-un").output().expect("id is everywhere");
+        let user = String::from_utf8(whoami.stdout).expect("names are text");
+        let url = format!("ssh://{}@127.0.0.1:{}{}", user.trim(), self.port, upstream.display());
+        let following = Following::new(&url).argument(format!("--ssh-key-file={}", self.path("client").display()));
+        following.argument(format!("--ssh-known-hosts-file={}", self.path("known_hosts").display()))
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        self.down();
+    }
+}
+
+#[tokio::test]
+async fn a_real_server_is_followed_and_what_it_refuses_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    let upstream = bare(&folder);
+    let Some(mut sshd) = Sshd::start().await else { return eprintln!("not run: there is no sshd") };
+    let (first, second) = (sshd.follow(upstream.path()).start().await, sshd.follow(upstream.path()).start().await);
+    first.put(ONE, "1").await;
+    second.has(ONE, "1").await;
+    second.put(OTHER, "2").await;
+    first.has(OTHER, "2").await;
+
+    // Another key, which is not let in before somebody has replaced the file.
+    sshd.make_key("next");
+    sshd.knows("next");
+    first.put(ONE, "without the key").await;
+    first.tells(Condition::Denied, &["Permission denied (publickey"]).await;
+    // `ssh` looks into the public one to know what to offer.
+    for file in [".pub", ""] {
+        std::fs::copy(sshd.path(&format!("next{file}")), sshd.path(&format!("client{file}"))).unwrap();
+    }
+    holds(&upstream, ONE, "without the key").await;
+    first.is(Condition::Synced).await;
+
+    // Somebody else answers at its address.
+    sshd.make_key("other");
+    sshd.is_known_by("other");
+    first.put(ONE, "to a stranger").await;
+    first.tells(Condition::Denied, &["Host key verification failed"]).await;
+    sshd.is_known_by("host");
+    holds(&upstream, ONE, "to a stranger").await;
+    first.is(Condition::Synced).await;
+
+    sshd.down();
+    first.put(ONE, "to nobody").await;
+    first.tells(Condition::Unreachable, &["Connection refused"]).await;
+    sshd.up().await;
+    holds(&upstream, ONE, "to nobody").await;
+    second.has(ONE, "to nobody").await;
+    first.is(Condition::Synced).await;
+    upstream.fsck();
 }

@@ -11,11 +11,17 @@ mod authority;
 mod clients;
 mod collector;
 mod compaction;
+mod figures;
+mod hashes;
 mod kills;
+mod listening;
 mod pages;
 mod people;
+mod range_stream;
+mod reflection;
 mod remotes;
 mod restore;
+mod storms;
 #[cfg(feature = "otlp")]
 mod traces;
 mod transport;

@@ -1,4 +1,4 @@
-//! Traces of requests, journal writes and commits.
+//! Traces of requests, journal writes, commits and merges.
 
 use gitcd::proto::etcdserverpb::RangeRequest;
 use gitcd::proto::etcdserverpb::kv_client::KvClient;
@@ -11,7 +11,7 @@ use tonic::{Code, Request};
 use super::authority::Authority;
 use super::collector::{Collector, Span};
 use super::support::build::{compact, get, put, watch};
-use super::support::{Kind, Launch, Server, eventually};
+use super::support::{Kind, Launch, Repository, Server, eventually};
 
 /// Without a wait of five seconds for every batch of spans.
 fn launch(variables: &[&str]) -> Launch {
@@ -146,6 +146,26 @@ async fn with_opentelemetrys_variables_everything_is_traced_commits_too() {
     let request = collector.span("the request", |span| span.name() == "etcdserverpb.KV/Put").await;
     assert_eq!(request.span.parent_span_id.len(), 0);
     assert!(!server.output().contains("git.commit"), "spans are no words for the log: {}", server.output());
+}
+
+#[tokio::test]
+async fn a_merge_is_a_trace_of_its_own() {
+    let collector = Collector::start().await;
+    let server = by_variables(&collector, &[]).await;
+    server.client().await.put(put("/registry/a", "1")).await.ok();
+    collector.span("a flush", |span| span.name() == "git.flush").await;
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let clone = folder.path().join("clone");
+    server.repository().git(&["clone", "-q", "-b", "main", ".", &clone.display().to_string()]);
+    let person = Repository::at(&clone);
+    std::fs::write(clone.join("b"), "2").expect("the clone is ours");
+    person.git(&["add", "b"]);
+    person.git(&["commit", "-qm", "by hand"]);
+    person.git(&["push", "-q", "origin", "main"]);
+    let merge = collector.span("a merge", |span| span.name() == "merge").await;
+    assert_eq!(merge.span.parent_span_id.len(), 0);
+    let attributes = ["gitcd.branch", "gitcd.keys", "gitcd.conflicts"];
+    assert_eq!(attributes.map(|key| merge.attribute(key)), ["default", "1", "0"]);
 }
 
 #[tokio::test]

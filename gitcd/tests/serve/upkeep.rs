@@ -104,6 +104,32 @@ async fn disturb(server: &mut Server, client: &Client, path: &Path, stop: Arc<At
     stop.store(true, Ordering::Relaxed);
 }
 
+/// Every branch gets to what was acknowledged.
+async fn agree(servers: &[Server], wanted: &BTreeMap<String, u64>) {
+    for server in servers {
+        let client = server.client().await;
+        for (key, number) in wanted {
+            eventually(&format!("{key} at {number} or later"), async || {
+                let found = client.range(get(key)).await.ok().kvs.pop()?;
+                let value: serde_json::Value = serde_json::from_slice(&found.value).expect("it is JSON");
+                (value["n"].as_u64() >= Some(*number)).then_some(())
+            })
+            .await;
+        }
+    }
+}
+
+/// Nothing is missing, and nothing was in conflict.
+fn is_sound(server: &Server) {
+    let repository = server.repository();
+    // Nobody writes what another one writes; also not if it is killed between what it has merged and its commit.
+    assert_eq!(repository.git(&["log", "--format=%h %s", "--grep=^Conflict: ", DATA]), "");
+    repository.git(&["fsck", "--full", "--strict"]);
+    let words = ["verify", "--repo", &repository.path().display().to_string()];
+    let verified = Command::new(env!("CARGO_BIN_EXE_gitcd")).args(words).output().expect("it can be started");
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
+}
+
 #[tokio::test]
 async fn packs_are_joined_while_branches_are_written_merged_and_killed() {
     let folder = tempfile::tempdir().unwrap();
@@ -117,17 +143,7 @@ async fn packs_are_joined_while_branches_are_written_merged_and_killed() {
     let (mut wanted, others, ()) = tokio::join!(first, second, disturbing);
     wanted.extend(others);
     assert!(wanted.len() > 40, "{} keys", wanted.len());
-    for server in &servers {
-        let client = server.client().await;
-        for (key, number) in &wanted {
-            eventually(&format!("{key} at {number} or later"), async || {
-                let found = client.range(get(key)).await.ok().kvs.pop()?;
-                let value: serde_json::Value = serde_json::from_slice(&found.value).expect("it is JSON");
-                (value["n"].as_u64() >= Some(*number)).then_some(())
-            })
-            .await;
-        }
-    }
+    agree(&servers, &wanted).await;
     for server in &mut servers {
         assert!(server.terminate().await.status.success());
         age(server.repository().path());
@@ -142,14 +158,46 @@ async fn packs_are_joined_while_branches_are_written_merged_and_killed() {
     })
     .await;
     assert!(servers[0].terminate().await.status.success());
-    for server in &servers {
-        let repository = server.repository();
-        // Nobody writes what another one writes; also not if it is killed between what it has merged and its commit.
-        assert_eq!(repository.git(&["log", "--format=%h %s", "--grep=^Conflict: ", DATA]), "");
-        repository.git(&["fsck", "--full", "--strict"]);
-        let words = ["verify", "--repo", &repository.path().display().to_string()];
-        let verified = Command::new(env!("CARGO_BIN_EXE_gitcd")).args(words).output().unwrap();
-        assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
-    }
+    servers.iter().for_each(is_sound);
     servers[0].repository().git(&["commit-graph", "verify"]);
+}
+
+/// Whoever cares for a repository with Git's own means need not know that it is being served.
+#[tokio::test]
+async fn a_person_collects_garbage_while_branches_are_written_merged_and_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut servers = pair(folder.path()).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let first = write(servers[0].client().await.aside(), "one", stop.clone());
+    let second = write(servers[1].client().await.aside(), "other", stop.clone());
+    let path = servers[0].repository().path().to_owned();
+    let mut fewer = 0;
+    let collecting = async {
+        for round in 0..6 {
+            let before = packs(&path);
+            eventually("more packs", async || (packs(&path) > before + 2).then_some(())).await;
+            let before = packs(&path);
+            let mut git = Command::new("git");
+            git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+            let git = git.arg("-C").arg(&path).args(["gc", "--quiet"]).spawn();
+            let mut git = git.expect("git is installed");
+            if round % 3 == 2 {
+                servers[0].kill();
+                servers[0].restart().await;
+            }
+            let collected = tokio::task::spawn_blocking(move || git.wait()).await.unwrap();
+            assert!(collected.expect("it ends").success(), "round {round}");
+            fewer += usize::from(packs(&path) < before);
+        }
+        stop.store(true, Ordering::Relaxed);
+    };
+    let (mut wanted, others, ()) = tokio::join!(first, second, collecting);
+    assert!(fewer > 0, "there was never anything to collect");
+    wanted.extend(others);
+    assert!(wanted.len() > 40, "{} keys", wanted.len());
+    agree(&servers, &wanted).await;
+    for server in &mut servers {
+        assert!(server.terminate().await.status.success());
+    }
+    servers.iter().for_each(is_sound);
 }

@@ -14,17 +14,20 @@ use gitcd::proto::etcdserverpb::watch_client::WatchClient;
 use gitcd::proto::etcdserverpb::{
     AlarmRequest, AlarmResponse, AuthDisableRequest, AuthDisableResponse, AuthEnableRequest, AuthEnableResponse,
     AuthRoleAddRequest, AuthRoleAddResponse, AuthRoleDeleteRequest, AuthRoleDeleteResponse, AuthRoleGetRequest,
-    AuthRoleGetResponse, AuthRoleListRequest, AuthRoleListResponse, AuthStatusRequest, AuthStatusResponse,
-    AuthUserAddRequest, AuthUserAddResponse, AuthUserDeleteRequest, AuthUserDeleteResponse, AuthUserGetRequest,
-    AuthUserGetResponse, AuthUserListRequest, AuthUserListResponse, AuthenticateRequest, AuthenticateResponse,
-    CompactionRequest, CompactionResponse, DefragmentRequest, DefragmentResponse, DeleteRangeRequest,
-    DeleteRangeResponse, DowngradeRequest, DowngradeResponse, HashKvRequest, HashKvResponse, HashRequest, HashResponse,
-    LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseLeasesRequest,
-    LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
-    MemberAddRequest, MemberAddResponse, MemberListRequest, MemberListResponse, MemberPromoteRequest,
-    MemberPromoteResponse, MemberRemoveRequest, MemberRemoveResponse, MemberUpdateRequest, MemberUpdateResponse,
-    MoveLeaderRequest, MoveLeaderResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, StatusRequest,
-    StatusResponse, TxnRequest, TxnResponse,
+    AuthRoleGetResponse, AuthRoleGrantPermissionRequest, AuthRoleGrantPermissionResponse, AuthRoleListRequest,
+    AuthRoleListResponse, AuthRoleRevokePermissionRequest, AuthRoleRevokePermissionResponse, AuthStatusRequest,
+    AuthStatusResponse, AuthUserAddRequest, AuthUserAddResponse, AuthUserChangePasswordRequest,
+    AuthUserChangePasswordResponse, AuthUserDeleteRequest, AuthUserDeleteResponse, AuthUserGetRequest,
+    AuthUserGetResponse, AuthUserGrantRoleRequest, AuthUserGrantRoleResponse, AuthUserListRequest,
+    AuthUserListResponse, AuthUserRevokeRoleRequest, AuthUserRevokeRoleResponse, AuthenticateRequest,
+    AuthenticateResponse, CompactionRequest, CompactionResponse, DefragmentRequest, DefragmentResponse,
+    DeleteRangeRequest, DeleteRangeResponse, DowngradeRequest, DowngradeResponse, HashKvRequest, HashKvResponse,
+    HashRequest, HashResponse, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse,
+    LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest,
+    LeaseTimeToLiveResponse, MemberAddRequest, MemberAddResponse, MemberListRequest, MemberListResponse,
+    MemberPromoteRequest, MemberPromoteResponse, MemberRemoveRequest, MemberRemoveResponse, MemberUpdateRequest,
+    MemberUpdateResponse, MoveLeaderRequest, MoveLeaderResponse, PutRequest, PutResponse, RangeRequest, RangeResponse,
+    SnapshotRequest, SnapshotResponse, StatusRequest, StatusResponse, TxnRequest, TxnResponse,
 };
 use gitcd::proto::v3electionpb::election_client::ElectionClient;
 use gitcd::proto::v3electionpb::{
@@ -149,6 +152,11 @@ impl Client {
         auth.user_delete: AuthUserDeleteRequest => AuthUserDeleteResponse;
         auth.role_get: AuthRoleGetRequest => AuthRoleGetResponse;
         auth.role_delete: AuthRoleDeleteRequest => AuthRoleDeleteResponse;
+        auth.user_change_password: AuthUserChangePasswordRequest => AuthUserChangePasswordResponse;
+        auth.user_grant_role: AuthUserGrantRoleRequest => AuthUserGrantRoleResponse;
+        auth.user_revoke_role: AuthUserRevokeRoleRequest => AuthUserRevokeRoleResponse;
+        auth.role_grant_permission: AuthRoleGrantPermissionRequest => AuthRoleGrantPermissionResponse;
+        auth.role_revoke_permission: AuthRoleRevokePermissionRequest => AuthRoleRevokePermissionResponse;
         locks.lock: LockRequest => LockResponse;
         locks.unlock: UnlockRequest => UnlockResponse;
         elections.campaign: CampaignRequest => CampaignResponse;
@@ -168,6 +176,14 @@ impl Client {
         };
         let result = result.await;
         self.noted("lease_keep_alive", &request, result)
+    }
+
+    /// A snapshot, part by part; not written down.
+    pub(crate) async fn snapshot(
+        &self,
+        request: SnapshotRequest,
+    ) -> Result<tonic::Response<tonic::Streaming<SnapshotResponse>>, Status> {
+        self.maintenance().snapshot(request).await
     }
 
     /// Hears what the leaders of an election say; not written down.

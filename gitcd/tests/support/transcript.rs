@@ -4,12 +4,14 @@ use std::fmt::Debug;
 
 use gitcd::proto::etcdserverpb::{
     AlarmResponse, AuthDisableResponse, AuthEnableResponse, AuthRoleAddResponse, AuthRoleDeleteResponse,
-    AuthRoleGetResponse, AuthRoleListResponse, AuthStatusResponse, AuthUserAddResponse, AuthUserDeleteResponse,
-    AuthUserGetResponse, AuthUserListResponse, AuthenticateResponse, CompactionResponse, DefragmentResponse,
-    DeleteRangeResponse, DowngradeResponse, HashKvResponse, HashResponse, LeaseGrantResponse, LeaseKeepAliveResponse,
-    LeaseLeasesResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse, MemberAddResponse, MemberListResponse,
-    MemberPromoteResponse, MemberRemoveResponse, MemberUpdateResponse, MoveLeaderResponse, PutResponse, RangeResponse,
-    ResponseHeader, StatusResponse, TxnResponse, WatchResponse, response_op,
+    AuthRoleGetResponse, AuthRoleGrantPermissionResponse, AuthRoleListResponse, AuthRoleRevokePermissionResponse,
+    AuthStatusResponse, AuthUserAddResponse, AuthUserChangePasswordResponse, AuthUserDeleteResponse,
+    AuthUserGetResponse, AuthUserGrantRoleResponse, AuthUserListResponse, AuthUserRevokeRoleResponse,
+    AuthenticateResponse, CompactionResponse, DefragmentResponse, DeleteRangeResponse, DowngradeResponse,
+    HashKvResponse, HashResponse, LeaseGrantResponse, LeaseKeepAliveResponse, LeaseLeasesResponse, LeaseRevokeResponse,
+    LeaseTimeToLiveResponse, MemberAddResponse, MemberListResponse, MemberPromoteResponse, MemberRemoveResponse,
+    MemberUpdateResponse, MoveLeaderResponse, PutResponse, RangeResponse, ResponseHeader, StatusResponse, TxnResponse,
+    WatchResponse, response_op,
 };
 use gitcd::proto::v3electionpb::{CampaignResponse, LeaderResponse, ProclaimResponse, ResignResponse};
 use gitcd::proto::v3lockpb::{LockResponse, UnlockResponse};
@@ -83,10 +85,15 @@ only_headers_differ!(
     AuthRoleAddResponse,
     AuthRoleListResponse,
     AuthUserAddResponse,
+    AuthUserChangePasswordResponse,
+    AuthUserGrantRoleResponse,
     AuthUserListResponse,
+    AuthUserRevokeRoleResponse,
     DowngradeResponse,
     AuthRoleDeleteResponse,
     AuthRoleGetResponse,
+    AuthRoleGrantPermissionResponse,
+    AuthRoleRevokePermissionResponse,
     AuthStatusResponse,
     AuthUserDeleteResponse,
     AuthUserGetResponse,

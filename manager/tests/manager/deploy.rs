@@ -18,6 +18,14 @@ fn the_definitions_that_are_deployed_are_those_of_the_types() {
 }
 
 #[test]
+fn who_has_read_enough_of_the_definitions_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let printed = Command::new(env!("CARGO_BIN_EXE_manager")).arg("crds").stdout(writer).output().unwrap();
+    assert!(printed.status.success() && printed.stderr.is_empty(), "{printed:?}");
+}
+
+#[test]
 fn the_published_flags_are_there() {
     let help = Command::new(env!("CARGO_BIN_EXE_manager")).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();

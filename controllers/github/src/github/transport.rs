@@ -15,7 +15,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use crate::servers::Servers;
+use crate::servers::{Purpose, Servers};
 
 /// The API of github.com.
 const PUBLIC: &str = "https://api.github.com";
@@ -49,6 +49,19 @@ pub enum AccessError {
         "spec.apiUrl: no token is sent to {0} in the clear: write https://, or have the manager run with --github-allow-http"
     )]
     Clear(String),
+    /// Whoever made the Secret said so.
+    #[error(
+        "no token is sent to {server}: by its key \"url\", Secret {secret:?} is for {purpose}; name a Secret with a token for {server} in \
+         spec.credentialsSecretName, or put another url into this one"
+    )]
+    Elsewhere {
+        /// The Secret.
+        secret: String,
+        /// The host that it names.
+        purpose: String,
+        /// Where the token would go.
+        server: String,
+    },
     /// No certificates.
     #[error("the certificates in the Secret cannot be used: {0}")]
     Authorities(String),
@@ -76,6 +89,28 @@ impl Access {
         }
         servers.check(&url)?;
         Ok(Self { url, token, authorities: authorities.map(<[u8]>::to_vec) })
+    }
+
+    /// Whether the token may be sent there as far as whoever made its Secret says, in the key `url`; an empty one says nothing.
+    ///
+    /// # Errors
+    /// [`AccessError::Elsewhere`], also if the key names no server.
+    pub(crate) fn check(&self, secret: &str, url: &[u8]) -> Result<(), AccessError> {
+        let url = str::from_utf8(url).map(str::trim);
+        if url == Ok("") {
+            return Ok(());
+        }
+        let purpose = url.ok().and_then(Purpose::of);
+        if purpose.as_ref().is_some_and(|purpose| purpose.covers(&self.url)) {
+            return Ok(());
+        }
+        let token = self.token.to_ascii_lowercase();
+        let shown = purpose.as_ref().and_then(Purpose::shown).filter(|host| !host.contains(&token));
+        Err(AccessError::Elsewhere {
+            secret: secret.to_owned(),
+            purpose: shown.unwrap_or_else(|| "no server that can be named here".to_owned()),
+            server: self.url.authority().map(ToString::to_string).unwrap_or_default(),
+        })
     }
 
     /// The same for the same, without telling the token.
@@ -185,6 +220,23 @@ mod tests {
         ] {
             let error = Access::new(url, token, None, &servers).unwrap_err().to_string();
             assert!(error.contains(words) && !error.contains("two"), "{error}");
+        }
+        let access = Access::new(None, b"ghp_secret", None, &servers).unwrap();
+        for (url, words) in [
+            (&b"https://me:ghp_secret@git.example.org/x"[..], "for git.example.org;"),
+            (b"ghp_secret", "no server"),
+            (b"https://ghp_secret", "no server"),
+            (b"\xff", "no server"),
+        ] {
+            let error = access.check("git-cred", url).unwrap_err().to_string();
+            let is_told = [words, "Secret \"git-cred\"", "sent to api.github.com", "spec.credentialsSecretName"];
+            assert!(is_told.iter().all(|part| error.contains(part)) && !error.contains("secret@"), "{error}");
+            assert!(!error.contains("ghp"), "{error}");
+        }
+        let access = Access::new(None, b"0123.ABCDEF", None, &servers).unwrap();
+        assert!(!access.check("x", b"0123.ABCDEF").unwrap_err().to_string().to_lowercase().contains("abcdef"));
+        for well in [&b"https://github.com\n"[..], b" \n", b""] {
+            assert!(access.check("x", well).is_ok());
         }
         let access = Access::new(None, b"x", Some(b"nothing"), &servers).unwrap();
         assert!(access.connect().unwrap_err().to_string().contains("PEM"));

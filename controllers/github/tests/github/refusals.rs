@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::http::Method;
 use kube::api::{Api, DeleteParams};
 use serde_json::json;
+use trishanku_testkit::wait;
 
 use crate::fake::{Fault, TOKEN};
 use crate::world::{World, servers, terms};
@@ -159,7 +160,7 @@ async fn a_token_is_changed_without_a_restart() {
         let text = format!("{:?}", object.status);
         if text.contains("waiting for Secret") { Ok(()) } else { Err(text) }
     };
-    trishanku_testkit::wait::until("the Secret is missed", gone).await.unwrap();
+    wait::until("the Secret is missed", gone).await.unwrap();
     world.token(new).await;
     world.is_ready("one").await;
     assert_eq!(world.fake.writes(), ["POST /user/repos 201"]);
@@ -181,11 +182,50 @@ async fn no_token_is_sent_to_a_server_that_the_operator_has_not_named() {
     assert!(world.fake.calls().is_empty(), "{:?}", world.fake.calls());
     // Such an object can be deleted.
     world.objects().delete("clear", &DeleteParams::default()).await.unwrap();
-    trishanku_testkit::wait::until_gone(&world.objects(), "clear").await.unwrap();
+    wait::until_gone(&world.objects(), "clear").await.unwrap();
     world.stop().await;
     // The operator names it.
     world.start(terms());
     world.is_ready("foreign").await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn no_token_is_sent_to_a_server_that_its_secret_is_not_for() {
+    let mut world = World::new(terms()).await;
+    world.apply("one", json!({})).await;
+    world.is_ready("one").await;
+    for (url, words) in [
+        (format!("https://someone:{TOKEN}@git.example.org/cluster.git"), "is for git.example.org;"),
+        (TOKEN.to_owned(), "no server that can be named"),
+        // Not even by another way to the same server.
+        (world.url.replace("http:", "https:"), "is for 127.0.0.1"),
+    ] {
+        world.secret(&[("password", TOKEN), ("url", &url)]).await;
+        let told = async |name: &str| {
+            let stalled = world.is(name, "Stalled", "True", "SecretForOtherServer").await;
+            let server = world.url.trim_start_matches("http://");
+            let parts = [words, "Secret \"git-cred\"", server, "spec.credentialsSecretName"];
+            if parts.iter().all(|part| stalled.message.contains(part)) { Ok(()) } else { Err(stalled.message) }
+        };
+        wait::until("it is told", async || told("one").await).await.unwrap();
+        let calls = world.fake.calls().len();
+        // One that is new, and a change.
+        world.apply("two", json!({})).await;
+        world.apply("one", json!({"description": words})).await;
+        for name in ["one", "two"] {
+            wait::until("it is told", async || told(name).await).await.unwrap();
+        }
+        a_while().await;
+        assert_eq!(world.fake.calls().len(), calls, "{:?}", world.fake.calls());
+    }
+    let url = format!("{}/cluster.git\n", world.url);
+    world.secret(&[("password", TOKEN), ("url", &url)]).await;
+    world.apply("one", json!({"description": "as it should be"})).await;
+    for name in ["one", "two"] {
+        world.is_ready(name).await;
+    }
+    assert_eq!(world.fake.repository("someone", "one").unwrap().1.description.as_deref(), Some("as it should be"));
     world.stop().await;
 }
 

@@ -115,6 +115,8 @@ fn prepare(
         ("METADATA_REFERENCE_NAMES", format!("default={}", branch.metadata)),
         ("FAIL_ON_NO_BRANCH", (at == 0 && branch.must_be_there).to_string()),
         ("CLONE", (at == 0).to_string()),
+        // Where all manifests come at once, nobody knows whose branch is there first.
+        ("WAIT", "1m".to_owned()),
     ];
     if let Some(remote) = remote {
         variables.extend([

@@ -6,6 +6,7 @@
 //! It needs root, `unshare` and `nsenter`, `ip`, `iptables`, containerd with runc, CNI plugins, and a file system that overlayfs can be on. `hack/node.sh` installs the packages.
 
 mod checks;
+mod cuts;
 mod init;
 mod keys;
 mod programs;
@@ -196,17 +197,6 @@ impl Host {
         self
     }
 
-    /// Rules for both directions, in front of all others: for what goes through the node, comes to it, and comes from it.
-    fn rules(&self, what: &str, one: &str, other: &str) -> anyhow::Result<()> {
-        for (from, to) in [(one, other), (other, one)] {
-            for chain in ["FORWARD", "INPUT", "OUTPUT"] {
-                let words = ["--wait", what, chain, "--source", from, "--destination", to, "--jump", "DROP"];
-                self.sandbox.run("iptables", &words)?;
-            }
-        }
-        Ok(())
-    }
-
     /// What takes all the room there is.
     fn ballast(&self) -> String {
         state_of_pods(&self.folder).join("ballast").display().to_string()
@@ -291,11 +281,15 @@ impl Faults for Host {
     }
 
     fn cut(&self, one: &str, other: &str) -> anyhow::Result<()> {
-        self.rules("--insert", one, other)
+        cuts::make(&self.sandbox, one, other)
+    }
+
+    fn dropped(&self, one: &str, other: &str) -> anyhow::Result<u64> {
+        cuts::dropped(&self.sandbox, one, other)
     }
 
     fn mend(&self, one: &str, other: &str) -> anyhow::Result<()> {
-        self.rules("--delete", one, other)
+        cuts::take_back(&self.sandbox, one, other)
     }
 
     fn node_address(&self) -> &str {
@@ -304,11 +298,18 @@ impl Faults for Host {
 
     fn fill_disk(&self) -> anyhow::Result<()> {
         let ballast = self.ballast();
-        // It ends with the last byte that there is room for, and says so.
-        let said = self.sandbox.run("dd", &["if=/dev/zero", &format!("of={ballast}"), "bs=64K", "status=none"]);
+        // It ends with the last byte that there is room for, and says so; in the machine's language, if it is not told another one.
+        let said = self
+            .sandbox
+            .run("env", &["LC_ALL=C", "dd", "if=/dev/zero", &format!("of={ballast}"), "bs=64K", "status=none"]);
         let why = said.err().map(|error| format!("{error:#}")).unwrap_or_default();
-        ensure!(why.contains("No space left"), "{ballast} did not fill the disk: {why}");
-        Ok(())
+        if why.contains("No space left") {
+            return Ok(());
+        }
+        // Nobody else takes away what a failed attempt has written.
+        let removed = self.sandbox.run("rm", &["--force", &ballast]).err();
+        let stays = removed.map(|error| format!("; and it is still there: {error:#}")).unwrap_or_default();
+        bail!("{ballast} did not fill the disk: {why}{stays}");
     }
 
     fn free_disk(&self) -> anyhow::Result<()> {

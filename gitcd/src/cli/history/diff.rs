@@ -16,9 +16,9 @@ use crate::history::{History, HistoryError};
 pub(in super::super) struct Args {
     #[command(flatten)]
     place: Place,
-    /// From when: a revision, how long ago (10m), or a time
-    #[arg(long, value_parser = When::parse, value_name = "WHEN")]
-    since: When,
+    /// From when: a revision, how long ago (10m), a time, or "nothing": what is there is all new then
+    #[arg(long, value_parser = Since::parse, value_name = "WHEN")]
+    since: Since,
     /// Until when
     #[arg(long, value_parser = When::parse, default_value = "now", value_name = "WHEN")]
     until: When,
@@ -43,6 +43,20 @@ const EXAMPLES: &str = "Examples:
 
 Ends with code 0 if nothing differs, 1 if something does, 2 if that cannot be told.";
 
+/// What it is compared with.
+#[derive(Clone, Copy, Debug)]
+enum Since {
+    /// A store without a key.
+    Nothing,
+    Moment(When),
+}
+
+impl Since {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "nothing" { Ok(Self::Nothing) } else { When::parse(text).map(Self::Moment) }
+    }
+}
+
 pub(in super::super) fn run(args: &Args) -> ExitCode {
     match compare(args) {
         Ok(true) => ExitCode::FAILURE,
@@ -58,11 +72,14 @@ pub(in super::super) fn run(args: &Args) -> ExitCode {
 fn compare(args: &Args) -> anyhow::Result<bool> {
     let history = args.place.open()?;
     let to = history.at(args.until)?;
-    let from = match history.at(args.since) {
-        Ok(from) => Some(from),
-        // There was nothing yet.
-        Err(HistoryError::TooEarly { .. }) => None,
-        Err(error) => return Err(error.into()),
+    let from = match args.since {
+        Since::Nothing => None,
+        Since::Moment(when) => match history.at(when) {
+            Ok(from) => Some(from),
+            // There was nothing yet.
+            Err(HistoryError::TooEarly { .. }) => None,
+            Err(error) => return Err(error.into()),
+        },
     };
     let began = from.as_ref().map_or(0, |from| from.revision);
     let wanted: Vec<_> = args.keys.iter().map(|name| Wanted::new(&history, name)).collect();

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use super::super::Inner;
 use super::super::owner::Update;
+use super::By;
 use super::commands::Push;
 use super::create::Created;
 use super::decide::FOR;
 use super::report::Report;
-use super::{By, Chain};
+use crate::error::chain;
 use crate::git::refs::{Change, RefError, Refs};
 
 /// Carries out what has not been refused. Owners are asked first; what belongs to nobody is moved by compare-and-swap.
@@ -119,7 +120,7 @@ fn reason(error: &RefError) -> String {
         RefError::Conflict { existing, .. } => format!("cannot be created while {existing} exists"),
         RefError::Symbolic { .. } | RefError::Invalid { .. } => "it cannot be written".to_owned(),
         _ => {
-            tracing::error!(error = %Chain(error), "cannot move a reference");
+            tracing::error!(error = chain(error), "cannot move a reference");
             "the host cannot write it".to_owned()
         }
     }

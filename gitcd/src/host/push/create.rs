@@ -9,9 +9,9 @@ use rustix::fs::FlockOperation;
 
 use super::super::name::Name;
 use super::super::problem::Problem;
-use super::Chain;
 use super::commands::Command;
 use crate::durable;
+use crate::error::chain;
 
 /// Begins the name of a repository until it has references; no client can name it.
 pub(in super::super) const PREFIX: &str = ".gitcd-new-";
@@ -52,7 +52,7 @@ impl Created {
     fn init(parent: &Path, last: &str, head: &str) -> io::Result<Self> {
         let missing = parent.ancestors().take_while(|folder| !folder.exists());
         let above = missing.map(Path::to_owned).collect();
-        durable::make_folder(parent).map_err(|error| io::Error::other(Chain(&error).to_string()))?;
+        durable::make_folder(parent).map_err(|error| io::Error::other(chain(&error)))?;
         let folder = parent.join(format!("{PREFIX}{:016x}", rand::random::<u64>()));
         fs::create_dir(&folder)?;
         let lock = File::open(&folder)?;

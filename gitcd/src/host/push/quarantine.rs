@@ -1,10 +1,8 @@
 //! Where objects are until they are known to be good.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -14,8 +12,9 @@ use rustix::fs::FlockOperation;
 use tokio::process::Command;
 
 use super::super::problem::Problem;
-use super::Chain;
 use crate::durable;
+use crate::error::chain;
+use crate::program::quoted;
 
 /// Begins the name of a quarantine in `objects`; `git prune` removes old ones with such names too.
 pub(in super::super) const PREFIX: &str = "tmp_objdir-gitcd-";
@@ -87,7 +86,7 @@ impl Quarantine {
         let kept = kept.clone();
         let migrated = tokio::task::spawn_blocking(move || self.migrate_blocking(&kept));
         migrated.await.map_err(|_| Problem::Failed)?.map_err(|error| {
-            tracing::error!(error = %Chain(&error), "cannot take a pack into the repository");
+            tracing::error!(error = chain(&error), "cannot take a pack into the repository");
             Problem::Failed
         })
     }
@@ -131,20 +130,6 @@ impl Drop for Quarantine {
     }
 }
 
-/// Git separates folders by colons, and takes those as they are that are quoted.
-fn quoted(path: &Path) -> OsString {
-    let mut quoted = vec![b'"'];
-    for &byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'"' | b'\\' => quoted.extend_from_slice(&[b'\\', byte]),
-            b'\n' => quoted.extend_from_slice(b"\\n"),
-            _ => quoted.push(byte),
-        }
-    }
-    quoted.push(b'"');
-    OsString::from_vec(quoted)
-}
-
 /// The files that keep packs, each locked as long as a push needs it.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Kept(Arc<Mutex<HashMap<PathBuf, File>>>);
@@ -159,20 +144,27 @@ pub(super) struct Keep {
 impl Kept {
     /// Keeps a pack that is about to come into a folder, under its own name or, where a pack has that already, under another one.
     ///
-    /// A pack that is there must not be kept: `git repack -d` asks once, when it begins, which packs are kept, and throws the others away in the end. If one of these is kept
+    /// A pack that is there must not be kept: a person's `git repack -d` asks once, when it begins, which packs are kept, and throws the others away in the end. If one of these is kept
     /// meanwhile, `git pack-objects` leaves its objects out of the joined pack, and they are lost.
     fn keep(&self, folder: &Path, pack: &Path) -> Result<Keep, durable::Error> {
+        // Whole and locked before it has its name: who looks for what crashes have left finds none that is neither ours nor anybody else's.
+        let draft = pack.with_extension("keep");
+        let write = || {
+            let mut file = File::create_new(&draft)?;
+            rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+            file.write_all(KEEP.as_bytes())?;
+            Ok(file)
+        };
+        let written: io::Result<File> = write();
+        let file = written.map_err(durable::Error::of("write", &draft))?;
         let mut path = folder.join(pack.file_name().unwrap_or_default()).with_extension("keep");
         let mut kept = self.0.lock();
         loop {
-            let error = |action| durable::Error::of(action, &path);
             let is_there = path.with_extension("pack").exists() || path.with_extension("idx").exists();
             // Nobody needs it after a crash.
-            let made = if is_there { Err(io::ErrorKind::AlreadyExists.into()) } else { File::create_new(&path) };
-            match made.and_then(|mut file| file.write_all(KEEP.as_bytes()).map(|()| file)) {
-                Ok(file) => {
-                    rustix::fs::flock(&file, FlockOperation::LockExclusive)
-                        .map_err(|errno| error("lock")(errno.into()))?;
+            let made = if is_there { Err(io::ErrorKind::AlreadyExists.into()) } else { fs::hard_link(&draft, &path) };
+            match made {
+                Ok(()) => {
                     kept.insert(path.clone(), file);
                     return Ok(Keep { kept: self.clone(), path });
                 }
@@ -180,7 +172,7 @@ impl Kept {
                     let name = rand::random::<[u8; 20]>().map(|byte| format!("{byte:02x}")).concat();
                     path = folder.join(format!("pack-{name}.keep"));
                 }
-                Err(found) => return Err(error("create")(found)),
+                Err(found) => return Err(durable::Error::of("create", &path)(found)),
             }
         }
     }
@@ -201,16 +193,17 @@ mod tests {
 
     #[test]
     fn a_pack_that_is_there_already_is_not_kept_but_comes_under_another_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let (to, pack) = (folder.path(), Path::new("/elsewhere/pack-12.pack"));
+        let (folder, quarantines) = (tempfile::tempdir().unwrap(), [(); 3].map(|()| tempfile::tempdir().unwrap()));
+        let (to, [one, other, last]) =
+            (folder.path(), quarantines.each_ref().map(|folder| folder.path().join("pack-12.pack")));
         let kept = Kept::default();
-        let first = kept.keep(to, pack).unwrap();
+        let first = kept.keep(to, &one).unwrap();
         assert_eq!(first.path, to.join("pack-12.keep"));
         // At the same time, and once it is there.
-        let second = kept.keep(to, pack).unwrap();
+        let second = kept.keep(to, &other).unwrap();
         File::create(to.join("pack-12.pack")).unwrap();
         drop(first);
-        let third = kept.keep(to, pack).unwrap();
+        let third = kept.keep(to, &last).unwrap();
         assert!(!to.join("pack-12.keep").exists());
         assert!(second.path != third.path && second.path.exists() && third.path.exists());
         drop((second, third));

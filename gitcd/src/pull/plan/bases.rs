@@ -5,7 +5,7 @@ use git2::Oid;
 
 use super::{PlanError, Planner};
 use crate::git::changes;
-use crate::merge::{Outcome, Policy, Side, merge};
+use crate::merge::{Outcome, Policy, Side, differ_in_spelling_only, merge};
 
 /// Deepest criss-cross of merges whose bases are merged with one another. Below it there is no base, and what both sides have is
 /// compared as if both had made it: deterministic, and it ends. With ever deeper ones, branches in a ring that each decide for
@@ -23,14 +23,28 @@ pub(super) struct KeyAt<'k> {
 #[derive(Clone, Debug)]
 pub(super) enum Base {
     Blob(Option<Oid>),
-    /// What merging several bases made of it.
+    /// The one of several different ones that merging them has chosen.
+    Chosen(Option<Oid>),
+    /// What merging several different ones made of it.
     Value(Option<Bytes>),
 }
 
 impl Base {
     /// Whether it is this blob, or nothing.
     pub(super) fn is(&self, wanted: Option<Oid>) -> bool {
-        matches!(self, Self::Blob(blob) if *blob == wanted)
+        matches!(self, Self::Blob(blob) | Self::Chosen(blob) if *blob == wanted)
+    }
+
+    /// Whether it was merged from different values, so that how it is spelled is a chance.
+    fn is_made(&self) -> bool {
+        !matches!(self, Self::Blob(_))
+    }
+
+    fn chosen(self) -> Self {
+        match self {
+            Self::Blob(blob) => Self::Chosen(blob),
+            other => other,
+        }
     }
 }
 
@@ -43,6 +57,25 @@ impl Planner<'_, '_> {
         }
         self.virtual_bases.clear();
         self.at(&bases, KeyAt { absolute: key, relative }, 0)
+    }
+
+    /// Which of two blobs that mean the same is kept, if the base cannot tell: it was made of several, and which of the two it is like is a chance. Other
+    /// branches, with other bases, may have made the other one. So the ids decide, which are the same for everybody.
+    pub(super) fn of_two_spellings(
+        &self,
+        relative: &[u8],
+        base: &Base,
+        ours: Option<Oid>,
+        theirs: Option<Oid>,
+    ) -> Result<Option<Outcome>, PlanError> {
+        if !base.is_made() || ours == theirs {
+            return Ok(None);
+        }
+        let (Some(our_value), Some(their_value)) = (self.value(relative, ours)?, self.value(relative, theirs)?) else {
+            return Ok(None);
+        };
+        let kept = if ours > theirs { Outcome::Ours } else { Outcome::Theirs };
+        Ok(differ_in_spelling_only(&our_value, &their_value).then_some(kept))
     }
 
     /// A key at several commits: what merging them with one another makes of it.
@@ -85,16 +118,16 @@ impl Planner<'_, '_> {
             second.as_deref().map(Side::of),
         );
         Ok(match merged.outcome {
-            Outcome::Ours => one,
-            Outcome::Theirs => other,
-            Outcome::Deleted => Base::Blob(None),
+            Outcome::Ours => one.chosen(),
+            Outcome::Theirs => other.chosen(),
+            Outcome::Deleted => Base::Chosen(None),
             Outcome::New(new) => Base::Value(Some(new.into())),
         })
     }
 
     fn bytes(&self, relative: &[u8], base: &Base) -> Result<Option<Bytes>, PlanError> {
         match base {
-            Base::Blob(blob) => self.value(relative, *blob),
+            Base::Blob(blob) | Base::Chosen(blob) => self.value(relative, *blob),
             Base::Value(value) => Ok(value.clone()),
         }
     }
@@ -102,7 +135,10 @@ impl Planner<'_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use git2::{Repository, Signature, Time};
+    use proptest::prelude::*;
 
     use super::*;
     use crate::git::graph::Graph;
@@ -116,7 +152,11 @@ mod tests {
         let object = serde_json::json!({
             "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "k", "namespace": "n", "uid": "u"}, "data": data,
         });
-        let mut below = repository.blob(object.to_string().as_bytes()).unwrap();
+        commit_text(repository, &object.to_string(), time, parents)
+    }
+
+    fn commit_text(repository: &Repository, text: &str, time: i64, parents: &[Oid]) -> Oid {
+        let mut below = repository.blob(text.as_bytes()).unwrap();
         for (name, mode) in [("k", 0o100_644), ("n", 0o040_000), ("configmaps", 0o040_000)] {
             let mut tree = repository.treebuilder(None).unwrap();
             tree.insert(name, below, mode).unwrap();
@@ -133,6 +173,174 @@ mod tests {
         let keys = KeySpace::new("/registry", [""; 0]);
         let rules = Rules { keys: &keys, policy: Policy::Later, scope: &Scope::default(), fast_forward: true };
         plan(repository, &mut Graph::default(), &rules, ours, theirs).unwrap().unwrap()
+    }
+
+    /// Which of two spellings is kept must not depend on where the histories met: branches that merge them elsewhere would keep the other.
+    #[test]
+    fn of_two_spellings_the_same_is_kept_whatever_the_bases_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let repository = Repository::init_bare(folder.path()).unwrap();
+        let text = |fields: &[&str]| {
+            let fields: Vec<_> = fields.iter().map(|field| format!("\"{field}\":\"1\"")).collect();
+            format!(
+                "{{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"k\",\"namespace\":\"n\",\"uid\":\"u\"}},\"data\":{{{}}}}}\n",
+                fields.join(",")
+            )
+        };
+        let spellings = [["x", "y", "z"], ["y", "z", "x"]];
+        let mut kept = BTreeSet::new();
+        for bases in
+            [[&["x"][..], &["y", "z"]], [&["x", "y"], &["y", "z"]], [&["y"], &["z", "x"]], [&["z"], &["y", "x"]]]
+        {
+            let bases = bases.map(|fields| commit_text(&repository, &text(fields), 1000, &[]));
+            let [one, other] = spellings.map(|fields| commit_text(&repository, &text(&fields), 1001, &bases));
+            for (at, (ours, theirs)) in [(one, other), (other, one)].into_iter().enumerate() {
+                let plan = merged(&repository, ours, theirs);
+                // One of them may be what the base is like.
+                let [key] = &plan.keys[..] else {
+                    assert!(plan.keys.is_empty(), "{:?}", plan.keys);
+                    kept.insert(spellings[at]);
+                    continue;
+                };
+                let their_value = key.theirs.as_ref().map(|(value, _)| value);
+                assert_eq!(key.base.as_ref(), their_value, "whatever is written here meanwhile stays");
+                kept.insert(match key.outcome {
+                    Outcome::Ours => spellings[at],
+                    Outcome::Theirs => spellings[1 - at],
+                    ref other => panic!("{other:?}"),
+                });
+            }
+        }
+        assert_eq!(kept.len(), 1, "{kept:?}");
+    }
+
+    /// A branch as a model: its head, and the edits that whoever edits it next has seen the outcome of.
+    #[derive(Clone, Debug)]
+    struct Branch {
+        head: Oid,
+        value: u8,
+        known: BTreeSet<usize>,
+        /// What it leaves to the other side to join, which has the same tree; and what was known there.
+        left: Option<(Oid, BTreeSet<usize>)>,
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Edit(usize, u8),
+        /// From the other one.
+        Pull(usize),
+    }
+
+    struct Model<'r> {
+        repository: &'r Repository,
+        branches: [Branch; 2],
+        /// Each with what it has taken the place of.
+        edits: Vec<(u8, BTreeSet<usize>)>,
+        time: i64,
+    }
+
+    fn data(value: u8) -> serde_json::Value {
+        serde_json::json!({"a": value.to_string()})
+    }
+
+    fn join(repository: &Repository, ours: Oid, theirs: Oid, value: u8) -> Oid {
+        let parents = [ours.min(theirs), ours.max(theirs)];
+        let times = parents.map(|parent| repository.find_commit(parent).unwrap().time().seconds());
+        commit(repository, &data(value), times[0].max(times[1]), &parents)
+    }
+
+    impl Model<'_> {
+        fn edit(&mut self, at: usize, value: u8) {
+            let branch = &mut self.branches[at];
+            if branch.value != value {
+                if let Some((left, known)) = branch.left.take() {
+                    branch.head = join(self.repository, branch.head, left, branch.value);
+                    branch.known.extend(known);
+                }
+                self.time += 1;
+                branch.head = commit(self.repository, &data(value), self.time, &[branch.head]);
+                branch.value = value;
+                self.edits.push((value, branch.known.clone()));
+                branch.known.insert(self.edits.len() - 1);
+            }
+        }
+
+        /// As [`crate::pull::join`] does.
+        fn pull(&mut self, at: usize, impatient: bool) {
+            let theirs = self.branches[1 - at].clone();
+            let branch = &mut self.branches[at];
+            let keys = KeySpace::new("/registry", [""; 0]);
+            let rules = Rules { keys: &keys, policy: Policy::Later, scope: &Scope::default(), fast_forward: true };
+            let mut graph = Graph::default();
+            let Some(plan) = plan(self.repository, &mut graph, &rules, branch.head, theirs.head).unwrap() else {
+                return;
+            };
+            if plan.same_tree && !plan.fast_forward && !impatient && branch.head > theirs.head {
+                branch.left = Some((theirs.head, theirs.known));
+                return;
+            }
+            branch.left = None;
+            branch.known.extend(theirs.known);
+            if plan.fast_forward {
+                (branch.head, branch.value) = (theirs.head, theirs.value);
+                return;
+            }
+            for key in &plan.keys {
+                branch.value = match &key.outcome {
+                    Outcome::Ours => branch.value,
+                    Outcome::Theirs => theirs.value,
+                    other => panic!("{other:?}"),
+                };
+            }
+            branch.head = join(self.repository, branch.head, theirs.head, branch.value);
+        }
+
+        fn settle(&mut self) {
+            let heads = |model: &Self| [0, 1].map(|at: usize| model.branches[at].head);
+            for round in 0..40 {
+                let before = heads(self);
+                for at in [0, 1] {
+                    self.pull(at, round % 2 == 1);
+                }
+                if round % 2 == 1 && heads(self) == before {
+                    return;
+                }
+            }
+            panic!("no end of commits");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+
+        /// Also if both sides came to the same by themselves, and one that knows it goes on from there before any commit says so.
+        #[test]
+        fn an_edit_gives_way_only_to_one_that_did_not_know_of_it_or_came_after(
+            steps in prop::collection::vec(prop_oneof![
+                2 => (0..2_usize, 0..3_u8).prop_map(|(at, value)| Step::Edit(at, value)),
+                3 => (0..2_usize).prop_map(Step::Pull),
+            ], 1..24),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let repository = Repository::init_bare(folder.path()).unwrap();
+            let head = commit(&repository, &data(0), 1000, &[]);
+            let branch = Branch { head, value: 0, known: BTreeSet::from([0]), left: None };
+            let branches = [branch.clone(), branch];
+            let mut model = Model { repository: &repository, branches, edits: vec![(0, BTreeSet::new())], time: 1000 };
+            for step in steps {
+                match step {
+                    Step::Edit(at, value) => model.edit(at, value),
+                    Step::Pull(at) => model.pull(at, false),
+                }
+            }
+            model.settle();
+            let value = model.branches[0].value;
+            prop_assert_eq!(model.branches[1].value, value);
+            let later: BTreeSet<usize> = model.edits.iter().flat_map(|(_, before)| before).copied().collect();
+            let may_stay = model.edits.iter().enumerate().filter(|(at, _)| !later.contains(at)).map(|(_, (value, _))| *value);
+            let may_stay: BTreeSet<u8> = may_stay.collect();
+            prop_assert!(may_stay.contains(&value), "{value} is of none of the last edits: {may_stay:?}");
+        }
     }
 
     /// Each side merges what the other was before it merged, again and again, and both go on writing: far deeper than bases are

@@ -53,7 +53,15 @@ impl Planner<'_, '_> {
         let planned: Vec<Vec<u8>> = self.keys.iter().map(|key| self.rules.keys.relative(&key.key).to_vec()).collect();
         for (relative, change) in &ours.keys {
             let Some(value) = self.value(relative, change.to)? else { continue };
-            if is_gone(&value) && !planned.contains(relative) {
+            if !is_gone(&value) {
+                continue;
+            }
+            if let Some(at) = planned.iter().position(|planned| planned == relative) {
+                // What stays as it is here may be what the other side takes over, and then removes.
+                if self.keys[at].outcome == Outcome::Ours {
+                    (self.keys[at].outcome, self.keys[at].conflicts) = (Outcome::Deleted, conflict());
+                }
+            } else {
                 let base = self.value(relative, change.from)?;
                 self.keys.push(Key {
                     key: self.rules.keys.absolute(relative).into(),

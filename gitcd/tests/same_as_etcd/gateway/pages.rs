@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 
 use super::exchange::{Way, send};
 use super::pair;
-use crate::support::{Kind, PATIENCE, Server};
+use crate::support::{Kind, PATIENCE, Server, eventually};
 
 const HEADERS: [&str; 3] = ["content-type", "allow", "x-content-type-options"];
 
@@ -61,8 +61,12 @@ async fn variables_are_json() {
         assert!(variables["file_descriptor_limit"].as_u64().is_some_and(|limit| limit > 10), "{variables}");
         assert_eq!(variables["raft.status"]["raftState"], "StateLeader");
         assert_eq!(variables["raft.status"]["id"], variables["raft.status"]["lead"]);
-        let versions: serde_json::Value = serde_json::from_str(&server.page("/version").await).unwrap();
-        assert_eq!(versions["etcdcluster"], "3.6.0");
+        // etcd serves before its cluster has agreed on a version.
+        let versions = eventually("the version of the cluster", async || {
+            let versions: serde_json::Value = serde_json::from_str(&server.page("/version").await).unwrap();
+            (versions["etcdcluster"] == "3.6.0").then_some(versions)
+        })
+        .await;
         assert!(versions["etcdserver"].is_string() && versions["storage"].is_string(), "{versions}");
     }
 }

@@ -8,4 +8,7 @@ mod elections;
 mod leases;
 mod locks;
 mod maintenance;
+mod members;
+mod snapshots;
 mod states;
+mod users;

@@ -1,0 +1,105 @@
+//! Clients that were not built for the API find it out.
+
+use futures::stream;
+use prost::Message;
+use prost_reflect::DescriptorPool;
+use prost_reflect::prost_types::{DescriptorProto, FileDescriptorProto, ServiceDescriptorProto};
+use tonic::Code;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+use super::support::{Kind, Server};
+
+/// The answers to some questions on one stream.
+async fn ask(server: &Server, questions: Vec<MessageRequest>) -> Vec<MessageResponse> {
+    let requests = questions
+        .into_iter()
+        .map(|question| ServerReflectionRequest { host: String::new(), message_request: Some(question) });
+    let requests = stream::iter(requests.collect::<Vec<_>>());
+    let mut client = ServerReflectionClient::new(server.channel().await);
+    let mut answers = client.server_reflection_info(requests).await.expect("the service is there").into_inner();
+    let mut all = Vec::new();
+    while let Some(answer) = answers.message().await.expect("the stream is healthy") {
+        all.push(answer.message_response.expect("it is an answer"));
+    }
+    all
+}
+
+fn files(answer: &MessageResponse) -> Vec<FileDescriptorProto> {
+    let MessageResponse::FileDescriptorResponse(answer) = answer else { panic!("no file: {answer:?}") };
+    let decode = |file: &Vec<u8>| FileDescriptorProto::decode(&file[..]).expect("it is a description of a file");
+    answer.file_descriptor_proto.iter().map(decode).collect()
+}
+
+#[tokio::test]
+async fn all_services_are_listed() {
+    let server = Server::start(Kind::Gitcd).await;
+    let answers = ask(&server, vec![MessageRequest::ListServices(String::new())]).await;
+    let [MessageResponse::ListServicesResponse(list)] = &answers[..] else { panic!("no list: {answers:?}") };
+    let listed: Vec<_> = list.service.iter().map(|service| service.name.as_str()).collect();
+    for service in [
+        "etcdserverpb.Auth",
+        "etcdserverpb.Cluster",
+        "etcdserverpb.KV",
+        "etcdserverpb.Lease",
+        "etcdserverpb.Maintenance",
+        "etcdserverpb.Watch",
+        "v3electionpb.Election",
+        "v3lockpb.Lock",
+        "grpc.health.v1.Health",
+    ] {
+        assert!(listed.contains(&service), "{service} is not in {listed:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_symbol_leads_to_files_that_describe_it() {
+    let server = Server::start(Kind::Gitcd).await;
+    let symbols = ["etcdserverpb.KV", "etcdserverpb.RangeRequest", "v3lockpb.Lock", "mvccpb.KeyValue"];
+    let questions = symbols.map(|symbol| MessageRequest::FileContainingSymbol(symbol.to_owned())).to_vec();
+    let answers = ask(&server, questions).await;
+    assert_eq!(answers.len(), symbols.len());
+    for (symbol, answer) in symbols.iter().zip(&answers) {
+        let (package, name) = symbol.rsplit_once('.').expect("a symbol has a package");
+        let has = |file: &FileDescriptorProto| {
+            let services = file.service.iter().map(ServiceDescriptorProto::name);
+            let messages = file.message_type.iter().map(DescriptorProto::name);
+            file.package() == package && services.chain(messages).any(|found| found == name)
+        };
+        assert!(files(answer).iter().any(has), "{symbol}: {answer:?}");
+    }
+    // By file names, as clients go on from imports until nothing is missing.
+    let mut pool = Vec::new();
+    let mut missing = vec!["rpc.proto".to_owned()];
+    while let Some(name) = missing.pop() {
+        let answers = ask(&server, vec![MessageRequest::FileByFilename(name)]).await;
+        let file = files(&answers[0]).remove(0);
+        missing.extend(
+            file.dependency
+                .iter()
+                .filter(|name| !pool.iter().any(|file: &FileDescriptorProto| file.name() == *name))
+                .cloned(),
+        );
+        pool.push(file);
+    }
+    let mut described = DescriptorPool::new();
+    described.add_file_descriptor_protos(pool).expect("the files fit together");
+    let service = described.get_service_by_name("etcdserverpb.KV").expect("it is described");
+    let methods: Vec<_> = service.methods().map(|method| method.name().to_owned()).collect();
+    assert_eq!(methods, ["Range", "RangeStream", "Put", "DeleteRange", "Txn", "Compact"]);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_found() {
+    let server = Server::start(Kind::Gitcd).await;
+    let symbol = |symbol: &str| MessageRequest::FileContainingSymbol(symbol.to_owned());
+    for wrong in [symbol("etcdserverpb.None"), symbol(""), MessageRequest::FileByFilename("none.proto".to_owned())] {
+        let mut client = ServerReflectionClient::new(server.channel().await);
+        let request = ServerReflectionRequest { host: String::new(), message_request: Some(wrong.clone()) };
+        let answers = client.server_reflection_info(stream::iter([request])).await.expect("the service is there");
+        let refused = answers.into_inner().message().await.expect_err("it is not there");
+        assert_eq!(refused.code(), Code::NotFound, "{wrong:?}: {refused}");
+    }
+}
