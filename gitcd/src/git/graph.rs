@@ -12,8 +12,10 @@ use git2::{Odb, Oid, Repository};
 
 use crate::merge::scope::Scope;
 
+mod apart;
 mod missing;
 
+pub use apart::Apart;
 pub use missing::Missing;
 
 /// What is known of a commit.
@@ -356,6 +358,14 @@ mod tests {
                     let theirs: Vec<_> = theirs.difference(&leading_to(&repository, *other)).copied().collect();
                     let oldest = theirs.iter().map(|oid| repository.find_commit(*oid).unwrap().time().seconds()).min();
                     prop_assert_eq!(missing, Missing { commits: theirs.len(), more: false, oldest });
+                    let ours = leading_to(&repository, *other);
+                    let ours: Vec<_> = ours.difference(&leading_to(&repository, *one)).copied().collect();
+                    let apart = graph.apart(&repository, *one, *other, 1000).unwrap();
+                    // Clocks that went backwards may make more of them than there are.
+                    let apart = apart.expect("there are fewer");
+                    let has = |all: &[Oid], some: &[Oid]| some.iter().all(|oid| all.contains(oid));
+                    prop_assert!(has(&apart.one, &theirs) && has(&apart.other, &ours), "{apart:?}");
+                    prop_assert_eq!(graph.apart(&repository, *one, *other, 0).unwrap(), None);
                 }
             }
         }

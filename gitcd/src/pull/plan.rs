@@ -3,6 +3,9 @@
 //! Reads Git only. The cost grows with what differs between the two commits and the ones where their histories meet.
 
 mod bases;
+mod edits;
+#[cfg(test)]
+mod model;
 mod namespaces;
 mod origins;
 mod schemas;
@@ -11,9 +14,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use git2::{Odb, Oid, Repository};
+use git2::{ObjectType, Odb, Oid, Repository};
 
 use self::bases::Base;
+use self::edits::{Edits, Instead, Meant};
 use self::origins::{Brought, Origins};
 use super::admit::admit;
 use crate::git::changes::{self, Changes, TreeError};
@@ -136,6 +140,7 @@ pub fn plan(
         ours,
         theirs,
         their_commit: (*their_commit).clone(),
+        edits: Edits::default(),
         virtual_bases: HashMap::new(),
         meeting: meeting.clone(),
         schemas: Schemas::default(),
@@ -149,7 +154,9 @@ pub fn plan(
     };
     let may_differ = !rules.scope.is_everything() || !meeting.scopes.is_empty();
     let same_tree = our_commit.tree == their_commit.tree;
-    if !same_tree || may_differ {
+    // What both made alike may have been taken back by both.
+    let may_be_neither = edits::may_tell(&meeting, ours);
+    if !same_tree || may_differ || may_be_neither {
         planner.schemas = planner.schemas([our_commit.tree, their_commit.tree])?;
         planner.run(our_commit.tree)?;
     }
@@ -165,10 +172,10 @@ pub fn plan(
     Ok(Some(Plan {
         fast_forward: rules.fast_forward && follows && as_is && !is_partial,
         trailers: if is_partial { left_out.trailers(theirs) } else { String::new() },
+        same_tree: same_tree && keys.is_empty(),
         keys,
         schemas,
         rejected,
-        same_tree,
         nothing_new,
         follows,
     }))
@@ -190,6 +197,8 @@ struct Planner<'a, 'r> {
     their_commit: Commit,
     /// Where the histories meet, all edges counted.
     meeting: Arc<Meeting>,
+    /// Looked for only if the histories meet in several commits.
+    edits: Edits,
     /// What merging some commits makes of the key that is being looked at.
     virtual_bases: HashMap<(Vec<Oid>, usize), Base>,
     schemas: Schemas,
@@ -219,13 +228,10 @@ impl Planner<'_, '_> {
                 theirs.keys.entry(relative).or_insert(changes::Change { from: change.to, to: change.to });
             }
         }
+        self.edited(&mut theirs)?;
         self.left_out_before(our_tree, &mut theirs)?;
         let keys = self.rules.keys;
-        let is_taken = |relative: &Vec<u8>| {
-            let key = keys.absolute(relative);
-            keys.placement(&key) == Placement::Data && self.rules.scope.covers(&key)
-        };
-        if theirs.strange.is_empty() && !theirs.keys.keys().any(is_taken) {
+        if theirs.strange.is_empty() && !theirs.keys.keys().any(|relative| self.is_taken(relative)) {
             // What ours has changed is not even looked at.
             for relative in theirs.keys.keys() {
                 let key = keys.absolute(relative);
@@ -262,9 +268,9 @@ impl Planner<'_, '_> {
         theirs: Option<Oid>,
     ) -> Result<(), PlanError> {
         let key = self.rules.keys.absolute(relative);
-        let base = self.base(&key, relative, first_base)?;
-        let spelling = self.of_two_spellings(relative, &base, ours, theirs)?;
-        if base.is(theirs) && spelling != Some(Outcome::Theirs) {
+        let Meant { base, theirs: meant } = self.base(&key, relative, [first_base, ours, theirs])?;
+        let spelling = if meant.is_none() { self.of_two_spellings(relative, &base, ours, theirs)? } else { None };
+        if meant.is_none() && base.is(theirs) && spelling != Some(Outcome::Theirs) {
             return Ok(());
         }
         if self.rules.keys.placement(&key) != Placement::Data {
@@ -276,7 +282,7 @@ impl Planner<'_, '_> {
             return Ok(());
         }
         self.brings = true;
-        if ours == theirs {
+        if ours == theirs && meant.is_none() {
             return Ok(());
         }
         let our_value = self.value(relative, ours)?;
@@ -286,9 +292,16 @@ impl Planner<'_, '_> {
             Base::Blob(blob) | Base::Chosen(blob) => self.value(relative, *blob)?,
             Base::Value(value) => value.clone(),
         };
+        let mut as_is = meant.is_none();
         let mut their_value = self.value(relative, theirs)?;
-        let mut as_is = true;
-        if let (Some(value), Some(blob)) = (&their_value, theirs) {
+        let mut theirs = theirs;
+        if let Some(Instead(meant)) = meant {
+            // What decides between two fields is nevertheless what theirs is, as it is for who pulls from us.
+            let blob = meant.as_deref().map(|value| Oid::hash_object(ObjectType::Blob, value)).transpose();
+            theirs = theirs.or(blob.map_err(|error| self.failed(&error))?);
+            their_value = meant;
+        }
+        if let (Some(value), Some(blob), true) = (&their_value, theirs, as_is) {
             let before = our_value.as_deref().or(base_value.as_deref());
             let mut is_asked = false;
             let brought = self.origins.get(relative);
@@ -370,6 +383,16 @@ impl Planner<'_, '_> {
         let value =
             form::decode(form::guess(object.data()), object.data()).map_err(|error| failed(error.to_string()))?;
         Ok(Some(value.into()))
+    }
+
+    fn failed(&self, error: &git2::Error) -> PlanError {
+        GraphError { oid: self.theirs, problem: error.message().to_owned() }.into()
+    }
+
+    /// Whether a key is looked at.
+    fn is_taken(&self, relative: &[u8]) -> bool {
+        let key = self.rules.keys.absolute(relative);
+        self.rules.keys.placement(&key) == Placement::Data && self.rules.scope.covers(&key)
     }
 
     fn leave_out(&mut self, key: &[u8]) {

@@ -50,9 +50,10 @@ async fn who_has_a_certificate_reads_the_status_there_and_nothing_else() {
     let answer = asked(port, &own);
     assert!(answer.status.success() && text(&answer.stdout).contains("committed_revision"), "{answer:?}");
     assert_eq!(asked(port, &[]).status.code(), Some(1), "without a certificate");
-    // Neither pages that write nor gRPC are there.
+    // Neither pages that write nor gRPC are there. Over HTTP/1.1, because the answer comes before the body was read:
+    // over HTTP/2 curl gives up (92) if it meets the end of the stream while it still sends.
     let mut curl = Command::new("curl");
-    curl.args(["--silent", "--cacert", &roots, "--cert", &own[0]["--cert=".len()..], "--key", &own_key]);
+    curl.args(["--http1.1", "--silent", "--cacert", &roots, "--cert", &own[0]["--cert=".len()..], "--key", &own_key]);
     curl.args(["--data", "{}", "--write-out", "%{http_code}", "--output", "/dev/null"]);
     let asked_for_keys = curl.arg(format!("https://127.0.0.1:{port}/v3/kv/range")).output().unwrap();
     assert_eq!(text(&asked_for_keys.stdout), "404", "{asked_for_keys:?}");

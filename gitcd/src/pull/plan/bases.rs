@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use git2::Oid;
 
+use super::edits::Meant;
 use super::{PlanError, Planner};
 use crate::git::changes;
 use crate::merge::{Outcome, Policy, Side, differ_in_spelling_only, merge};
@@ -49,14 +50,21 @@ impl Base {
 }
 
 impl Planner<'_, '_> {
-    /// What a key was where the histories meet; they meet elsewhere for keys that an earlier merge left out.
-    pub(super) fn base(&mut self, key: &[u8], relative: &[u8], first: Option<Oid>) -> Result<Base, PlanError> {
+    /// What a key was where the histories meet; they meet elsewhere for keys that an earlier merge left out. Given what it is at the first
+    /// base, in ours and in theirs.
+    pub(super) fn base(
+        &mut self,
+        key: &[u8],
+        relative: &[u8],
+        [first, ours, theirs]: [Option<Oid>; 3],
+    ) -> Result<Meant, PlanError> {
         let bases = self.graph.bases_of_key(self.repository, self.ours, self.theirs, key)?;
         if *bases == *self.meeting.bases && bases.len() < 2 {
-            return Ok(Base::Blob(first));
+            return self.as_edited(relative, Base::Blob(first), [ours, theirs]);
         }
         self.virtual_bases.clear();
-        self.at(&bases, KeyAt { absolute: key, relative }, 0)
+        let base = self.at(&bases, KeyAt { absolute: key, relative }, 0)?;
+        self.as_edited(relative, base, [ours, theirs])
     }
 
     /// Which of two blobs that mean the same is kept, if the base cannot tell: it was made of several, and which of the two it is like is a chance. Other
@@ -125,7 +133,7 @@ impl Planner<'_, '_> {
         })
     }
 
-    fn bytes(&self, relative: &[u8], base: &Base) -> Result<Option<Bytes>, PlanError> {
+    pub(super) fn bytes(&self, relative: &[u8], base: &Base) -> Result<Option<Bytes>, PlanError> {
         match base {
             Base::Blob(blob) | Base::Chosen(blob) => self.value(relative, *blob),
             Base::Value(value) => Ok(value.clone()),
@@ -137,14 +145,12 @@ impl Planner<'_, '_> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use git2::{Repository, Signature, Time};
-    use proptest::prelude::*;
-
     use super::*;
     use crate::git::graph::Graph;
     use crate::keyspace::KeySpace;
     use crate::merge::scope::Scope;
     use crate::pull::plan::{Plan, Rules, plan};
+    use git2::{Repository, Signature, Time};
 
     const KEY: &str = "/registry/configmaps/n/k";
 
@@ -212,135 +218,6 @@ mod tests {
             }
         }
         assert_eq!(kept.len(), 1, "{kept:?}");
-    }
-
-    /// A branch as a model: its head, and the edits that whoever edits it next has seen the outcome of.
-    #[derive(Clone, Debug)]
-    struct Branch {
-        head: Oid,
-        value: u8,
-        known: BTreeSet<usize>,
-        /// What it leaves to the other side to join, which has the same tree; and what was known there.
-        left: Option<(Oid, BTreeSet<usize>)>,
-    }
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        Edit(usize, u8),
-        /// From the other one.
-        Pull(usize),
-    }
-
-    struct Model<'r> {
-        repository: &'r Repository,
-        branches: [Branch; 2],
-        /// Each with what it has taken the place of.
-        edits: Vec<(u8, BTreeSet<usize>)>,
-        time: i64,
-    }
-
-    fn data(value: u8) -> serde_json::Value {
-        serde_json::json!({"a": value.to_string()})
-    }
-
-    fn join(repository: &Repository, ours: Oid, theirs: Oid, value: u8) -> Oid {
-        let parents = [ours.min(theirs), ours.max(theirs)];
-        let times = parents.map(|parent| repository.find_commit(parent).unwrap().time().seconds());
-        commit(repository, &data(value), times[0].max(times[1]), &parents)
-    }
-
-    impl Model<'_> {
-        fn edit(&mut self, at: usize, value: u8) {
-            let branch = &mut self.branches[at];
-            if branch.value != value {
-                if let Some((left, known)) = branch.left.take() {
-                    branch.head = join(self.repository, branch.head, left, branch.value);
-                    branch.known.extend(known);
-                }
-                self.time += 1;
-                branch.head = commit(self.repository, &data(value), self.time, &[branch.head]);
-                branch.value = value;
-                self.edits.push((value, branch.known.clone()));
-                branch.known.insert(self.edits.len() - 1);
-            }
-        }
-
-        /// As [`crate::pull::join`] does.
-        fn pull(&mut self, at: usize, impatient: bool) {
-            let theirs = self.branches[1 - at].clone();
-            let branch = &mut self.branches[at];
-            let keys = KeySpace::new("/registry", [""; 0]);
-            let rules = Rules { keys: &keys, policy: Policy::Later, scope: &Scope::default(), fast_forward: true };
-            let mut graph = Graph::default();
-            let Some(plan) = plan(self.repository, &mut graph, &rules, branch.head, theirs.head).unwrap() else {
-                return;
-            };
-            if plan.same_tree && !plan.fast_forward && !impatient && branch.head > theirs.head {
-                branch.left = Some((theirs.head, theirs.known));
-                return;
-            }
-            branch.left = None;
-            branch.known.extend(theirs.known);
-            if plan.fast_forward {
-                (branch.head, branch.value) = (theirs.head, theirs.value);
-                return;
-            }
-            for key in &plan.keys {
-                branch.value = match &key.outcome {
-                    Outcome::Ours => branch.value,
-                    Outcome::Theirs => theirs.value,
-                    other => panic!("{other:?}"),
-                };
-            }
-            branch.head = join(self.repository, branch.head, theirs.head, branch.value);
-        }
-
-        fn settle(&mut self) {
-            let heads = |model: &Self| [0, 1].map(|at: usize| model.branches[at].head);
-            for round in 0..40 {
-                let before = heads(self);
-                for at in [0, 1] {
-                    self.pull(at, round % 2 == 1);
-                }
-                if round % 2 == 1 && heads(self) == before {
-                    return;
-                }
-            }
-            panic!("no end of commits");
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(96))]
-
-        /// Also if both sides came to the same by themselves, and one that knows it goes on from there before any commit says so.
-        #[test]
-        fn an_edit_gives_way_only_to_one_that_did_not_know_of_it_or_came_after(
-            steps in prop::collection::vec(prop_oneof![
-                2 => (0..2_usize, 0..3_u8).prop_map(|(at, value)| Step::Edit(at, value)),
-                3 => (0..2_usize).prop_map(Step::Pull),
-            ], 1..24),
-        ) {
-            let folder = tempfile::tempdir().unwrap();
-            let repository = Repository::init_bare(folder.path()).unwrap();
-            let head = commit(&repository, &data(0), 1000, &[]);
-            let branch = Branch { head, value: 0, known: BTreeSet::from([0]), left: None };
-            let branches = [branch.clone(), branch];
-            let mut model = Model { repository: &repository, branches, edits: vec![(0, BTreeSet::new())], time: 1000 };
-            for step in steps {
-                match step {
-                    Step::Edit(at, value) => model.edit(at, value),
-                    Step::Pull(at) => model.pull(at, false),
-                }
-            }
-            model.settle();
-            let value = model.branches[0].value;
-            prop_assert_eq!(model.branches[1].value, value);
-            let later: BTreeSet<usize> = model.edits.iter().flat_map(|(_, before)| before).copied().collect();
-            let may_stay = model.edits.iter().enumerate().filter(|(at, _)| !later.contains(at)).map(|(_, (value, _))| *value);
-            let may_stay: BTreeSet<u8> = may_stay.collect();
-            prop_assert!(may_stay.contains(&value), "{value} is of none of the last edits: {may_stay:?}");
-        }
     }
 
     /// Each side merges what the other was before it merged, again and again, and both go on writing: far deeper than bases are

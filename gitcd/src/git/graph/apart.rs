@@ -1,0 +1,80 @@
+//! The commits that only one of two histories has.
+
+use std::collections::{BinaryHeap, HashMap};
+
+use git2::{Oid, Repository};
+
+use super::{Graph, GraphError, ONE, OTHER};
+
+/// Commits by the history that has them alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Apart {
+    /// Those of the first one, by id.
+    pub one: Vec<Oid>,
+    /// Those of the second one, by id.
+    pub other: Vec<Oid>,
+}
+
+impl Graph {
+    /// The commits that only one of two histories has; `None` if more than `limit` commits had to be looked at. Merges that left keys out count as merges.
+    ///
+    /// Looks at the commits that are in one history only, and at those that are as young as the oldest of them.
+    ///
+    /// # Errors
+    /// [`GraphError`].
+    pub fn apart(
+        &mut self,
+        repository: &Repository,
+        one: Oid,
+        other: Oid,
+        limit: usize,
+    ) -> Result<Option<Apart>, GraphError> {
+        const BOTH: u8 = ONE | OTHER;
+        let mut flags: HashMap<Oid, u8> = HashMap::new();
+        let mut queue: BinaryHeap<(i64, Oid)> = BinaryHeap::new();
+        for (oid, flag) in [(one, ONE), (other, OTHER)] {
+            *flags.entry(oid).or_default() |= flag;
+            queue.push((self.commit(repository, oid)?.time, oid));
+        }
+        // Those in the queue that are in one history only, as far as is known.
+        let mut single = flags.values().filter(|flags| **flags != BOTH).count();
+        let mut waiting: HashMap<Oid, bool> = flags.iter().map(|(oid, flags)| (*oid, *flags != BOTH)).collect();
+        let (mut oldest, mut looked_at) = (i64::MAX, 0);
+        while let Some((time, oid)) = queue.pop() {
+            let Some(was_single) = waiting.remove(&oid) else { continue };
+            // Of commits of one second a parent may have come before its child.
+            if single == 0 && time < oldest {
+                break;
+            }
+            if looked_at == limit {
+                return Ok(None);
+            }
+            looked_at += 1;
+            single -= usize::from(was_single);
+            let painted = flags[&oid];
+            if painted != BOTH {
+                oldest = oldest.min(time);
+            }
+            for parent in &self.commit(repository, oid)?.parents {
+                let known = flags.entry(*parent).or_default();
+                if *known & painted == painted {
+                    continue;
+                }
+                *known |= painted;
+                let is_single = *known != BOTH;
+                single += usize::from(is_single);
+                if let Some(before) = waiting.insert(*parent, is_single) {
+                    single -= usize::from(before);
+                }
+                queue.push((self.commit(repository, *parent)?.time, *parent));
+            }
+        }
+        let of = |flag: u8| {
+            let mut commits: Vec<Oid> =
+                flags.iter().filter(|(_, flags)| **flags == flag).map(|(oid, _)| *oid).collect();
+            commits.sort();
+            commits
+        };
+        Ok(Some(Apart { one: of(ONE), other: of(OTHER) }))
+    }
+}

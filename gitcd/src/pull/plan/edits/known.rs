@@ -1,0 +1,59 @@
+//! Which of some commits had which others in their history.
+
+use std::collections::{BTreeSet, HashMap};
+
+use git2::{Oid, Repository};
+
+use crate::git::graph::{Graph, GraphError};
+
+/// Costs a bit for each pair of them.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    places: HashMap<Oid, usize>,
+    /// By place: which others it has behind it, a bit for each.
+    behind: Vec<Vec<u64>>,
+}
+
+impl Known {
+    /// Among these commits; on the way from one to another there are no others.
+    pub(super) fn new<'c>(
+        graph: &mut Graph,
+        repository: &Repository,
+        heads: [Oid; 2],
+        among: impl Iterator<Item = &'c Oid>,
+    ) -> Result<Self, GraphError> {
+        let among: BTreeSet<Oid> = among.copied().collect();
+        let words = among.len().div_ceil(64);
+        let mut known = Self::default();
+        // Each waits until its parents are done.
+        let mut waiting: Vec<Oid> = heads.to_vec();
+        while let Some(oid) = waiting.last().copied() {
+            if known.places.contains_key(&oid) || !among.contains(&oid) {
+                waiting.pop();
+                continue;
+            }
+            let parents = graph.commit(repository, oid)?.parents.clone();
+            let open = |parent: &&Oid| among.contains(*parent) && !known.places.contains_key(*parent);
+            let before = waiting.len();
+            waiting.extend(parents.iter().filter(open));
+            if waiting.len() > before {
+                continue;
+            }
+            let mut behind = vec![0_u64; words];
+            for place in parents.iter().filter_map(|parent| known.places.get(parent)) {
+                behind[place / 64] |= 1 << (place % 64);
+                behind.iter_mut().zip(&known.behind[*place]).for_each(|(bits, more)| *bits |= more);
+            }
+            known.places.insert(oid, known.behind.len());
+            known.behind.push(behind);
+            waiting.pop();
+        }
+        Ok(known)
+    }
+
+    /// Whether `later` has `earlier` in its history; no commit has itself.
+    pub(super) fn has(&self, later: Oid, earlier: Oid) -> bool {
+        let (Some(later), Some(earlier)) = (self.places.get(&later), self.places.get(&earlier)) else { return false };
+        self.behind[*later][earlier / 64] & (1 << (earlier % 64)) != 0
+    }
+}

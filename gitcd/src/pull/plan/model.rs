@@ -1,0 +1,264 @@
+//! Branches as a model: whatever they do, an edit gives way only to one that did not know of it or came after it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use git2::{Oid, Repository, Signature, Time};
+use proptest::prelude::*;
+
+use super::{Rules, plan};
+use crate::git::graph::Graph;
+use crate::keyspace::KeySpace;
+use crate::merge::scope::Scope;
+use crate::merge::{Outcome, Policy};
+
+/// The fields of an object: `a`, which all write, and maybe one that each branch has for itself.
+type Fields = BTreeMap<String, String>;
+
+fn commit(repository: &Repository, fields: &Fields, time: i64, parents: &[Oid], message: &str) -> Oid {
+    let object = serde_json::json!({
+        "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "k", "namespace": "n", "uid": "u"}, "data": fields,
+    });
+    let mut below = repository.blob(object.to_string().as_bytes()).unwrap();
+    for (name, mode) in [("k", 0o100_644), ("n", 0o040_000), ("configmaps", 0o040_000)] {
+        let mut tree = repository.treebuilder(None).unwrap();
+        tree.insert(name, below, mode).unwrap();
+        below = tree.write().unwrap();
+    }
+    let tree = repository.find_tree(below).unwrap();
+    let author = Signature::new("a", "a@b", &Time::new(time, 0)).unwrap();
+    let parents: Vec<_> = parents.iter().map(|parent| repository.find_commit(*parent).unwrap()).collect();
+    let parents: Vec<_> = parents.iter().collect();
+    repository.commit(None, &author, &author, message, &tree, &parents).unwrap()
+}
+
+/// A branch as a model: its head, and the edits that whoever edits it next has seen the outcome of.
+#[derive(Clone, Debug)]
+struct Branch {
+    head: Oid,
+    fields: Fields,
+    known: BTreeSet<usize>,
+    /// What it leaves to others to join, who have the same tree; and what was known there.
+    left: BTreeMap<Oid, BTreeSet<usize>>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Edit(usize, u8),
+    /// By the first one, from the second one.
+    Pull(usize, usize),
+}
+
+struct Model<'r> {
+    repository: &'r Repository,
+    branches: Vec<Branch>,
+    /// Of `a`, each with what it has taken the place of.
+    edits: Vec<(String, BTreeSet<usize>)>,
+    /// Whether each edit writes a field of the branch's own, too; and what was written there last.
+    has_own: bool,
+    own: Fields,
+    time: i64,
+}
+
+fn join(repository: &Repository, ours: Oid, theirs: Oid, fields: &Fields) -> Oid {
+    let parents = [ours.min(theirs), ours.max(theirs)];
+    let times = parents.map(|parent| repository.find_commit(parent).unwrap().time().seconds());
+    let [one, other] = parents.map(|parent| parent.to_string()[..10].to_owned());
+    commit(repository, fields, times[0].max(times[1]), &parents, &format!("merge {one} and {other}\n"))
+}
+
+impl Model<'_> {
+    fn edit(&mut self, at: usize, value: u8) {
+        let branch = &mut self.branches[at];
+        let value = value.to_string();
+        let is_edit = branch.fields["a"] != value;
+        if !is_edit && !self.has_own {
+            return;
+        }
+        for (left, known) in std::mem::take(&mut branch.left) {
+            branch.head = join(self.repository, branch.head, left, &branch.fields);
+            branch.known.extend(known);
+        }
+        self.time += 1;
+        if self.has_own {
+            branch.fields.insert(format!("of{at}"), self.time.to_string());
+            self.own.insert(format!("of{at}"), self.time.to_string());
+        }
+        branch.fields.insert("a".to_owned(), value.clone());
+        branch.head = commit(self.repository, &branch.fields, self.time / 2, &[branch.head], &self.time.to_string());
+        if is_edit {
+            self.edits.push((value, branch.known.clone()));
+            branch.known.insert(self.edits.len() - 1);
+        }
+    }
+
+    /// As [`crate::pull::join`] does.
+    fn pull(&mut self, at: usize, from: usize, impatient: bool) {
+        let theirs = self.branches[from].clone();
+        let branch = &mut self.branches[at];
+        let keys = KeySpace::new("/registry", [""; 0]);
+        let rules = Rules { keys: &keys, policy: Policy::Later, scope: &Scope::default(), fast_forward: true };
+        let mut graph = Graph::default();
+        let Some(plan) = plan(self.repository, &mut graph, &rules, branch.head, theirs.head).unwrap() else {
+            return;
+        };
+        if plan.same_tree && !plan.fast_forward && !impatient && branch.head > theirs.head {
+            branch.left.insert(theirs.head, theirs.known);
+            return;
+        }
+        branch.left.clear();
+        branch.known.extend(theirs.known);
+        if plan.fast_forward {
+            (branch.head, branch.fields) = (theirs.head, theirs.fields);
+            return;
+        }
+        for key in &plan.keys {
+            let value = match &key.outcome {
+                Outcome::Ours => continue,
+                Outcome::Theirs => key.theirs.as_ref().expect("nobody deletes it").0.clone(),
+                Outcome::New(value) => value.clone().into(),
+                other @ Outcome::Deleted => panic!("{other:?}"),
+            };
+            let value: serde_json::Value = serde_json::from_slice(&value).unwrap();
+            branch.fields = serde_json::from_value(value["data"].clone()).unwrap();
+        }
+        branch.head = join(self.repository, branch.head, theirs.head, &branch.fields);
+    }
+
+    fn settle(&mut self) {
+        let heads = |model: &Self| model.branches.iter().map(|branch| branch.head).collect::<Vec<_>>();
+        for round in 0..40 {
+            let before = heads(self);
+            for at in 0..before.len() {
+                for from in (0..before.len()).filter(|from| *from != at) {
+                    self.pull(at, from, round % 2 == 1);
+                }
+            }
+            if round % 2 == 1 && heads(self) == before {
+                return;
+            }
+        }
+        panic!("no end of commits");
+    }
+}
+
+/// Between some branches, each of which may pull from each.
+fn steps() -> impl Strategy<Value = (usize, Vec<Step>)> {
+    (2..6_usize).prop_flat_map(|branches| {
+        let step = prop_oneof![
+            2 => (0..branches, 0..3_u8).prop_map(|(at, value)| Step::Edit(at, value)),
+            3 => (0..branches, 1..branches).prop_map(move |(at, next)| Step::Pull(at, (at + next) % branches)),
+        ];
+        (Just(branches), prop::collection::vec(step, 1..12 * branches))
+    })
+}
+
+fn run(branches: usize, steps: &[Step], has_own: bool) -> Result<(), TestCaseError> {
+    let folder = tempfile::tempdir().unwrap();
+    let repository = Repository::init_bare(folder.path()).unwrap();
+    let fields: Fields = [("a".to_owned(), "0".to_owned())].into();
+    let head = commit(&repository, &fields, 1000, &[], "root");
+    let branch = Branch { head, fields, known: BTreeSet::from([0]), left: BTreeMap::new() };
+    let branches = vec![branch; branches];
+    let edits = vec![("0".to_owned(), BTreeSet::new())];
+    let mut model = Model { repository: &repository, branches, edits, has_own, own: Fields::new(), time: 2000 };
+    for step in steps {
+        match step {
+            Step::Edit(at, value) => model.edit(*at, *value),
+            Step::Pull(at, from) => model.pull(*at, *from, false),
+        }
+    }
+    model.settle();
+    let mut fields = model.branches[0].fields.clone();
+    prop_assert!(model.branches.iter().all(|branch| branch.fields == fields));
+    let later: BTreeSet<usize> = model.edits.iter().flat_map(|(_, before)| before).copied().collect();
+    let may_stay = model.edits.iter().enumerate().filter(|(at, _)| !later.contains(at)).map(|(_, (value, _))| value);
+    let may_stay: BTreeSet<&String> = may_stay.collect();
+    let value = fields.remove("a").expect("nobody removes it");
+    prop_assert!(may_stay.contains(&value), "{value} is of none of the last edits: {may_stay:?}");
+    prop_assert_eq!(fields, model.own, "nobody else writes them");
+    Ok(())
+}
+
+/// What this model found, one after the other.
+#[test]
+fn no_later_edit_is_taken_back() {
+    use Step::{Edit, Pull};
+    let cases: [(usize, &[Step]); 5] = [
+        // A and B set 1, C merges both of these, A sets 0; B merges that and keeps 1, C merges it and takes 0; A sets 1 again.
+        (3, &[Edit(0, 1), Edit(1, 1), Pull(2, 0), Edit(0, 0), Pull(2, 1), Pull(1, 0), Pull(2, 0), Edit(0, 1)]),
+        // The value of a base is that of an edit that one side has seen since.
+        (
+            3,
+            &[
+                Edit(2, 1),
+                Pull(1, 2),
+                Edit(1, 2),
+                Edit(2, 0),
+                Pull(0, 1),
+                Pull(1, 2),
+                Edit(1, 1),
+                Edit(0, 0),
+                Edit(0, 1),
+            ],
+        ),
+        // Both sides made the same change and took it back, and both had merged it from elsewhere meanwhile.
+        (4, &[Edit(3, 1), Edit(1, 1), Pull(0, 3), Edit(0, 0), Pull(2, 1), Edit(1, 0), Pull(1, 3), Pull(0, 2)]),
+        // The histories meet in one commit, and what one side has otherwise than that was chosen in a merge.
+        (
+            4,
+            &[
+                Edit(1, 0),
+                Edit(0, 0),
+                Edit(2, 0),
+                Edit(3, 2),
+                Edit(1, 1),
+                Pull(2, 1),
+                Pull(1, 3),
+                Pull(3, 2),
+                Pull(1, 2),
+                Edit(2, 0),
+                Pull(1, 3),
+                Pull(0, 3),
+                Pull(0, 2),
+            ],
+        ),
+        // A merge where the histories meet had chosen what has given way since.
+        (
+            4,
+            &[
+                Edit(0, 0),
+                Edit(2, 1),
+                Pull(0, 2),
+                Edit(0, 0),
+                Edit(0, 1),
+                Pull(3, 2),
+                Edit(0, 1),
+                Edit(3, 0),
+                Edit(2, 2),
+                Pull(1, 0),
+                Pull(1, 3),
+                Edit(0, 0),
+                Pull(3, 2),
+                Edit(3, 1),
+                Pull(3, 1),
+                Edit(0, 1),
+            ],
+        ),
+    ];
+    for (branches, steps) in cases {
+        for has_own in [false, true] {
+            run(branches, steps, has_own).unwrap();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Also if several came to the same by themselves, and one that knows it goes on from there before any commit says so.
+    #[test]
+    fn an_edit_gives_way_only_to_one_that_did_not_know_of_it_or_came_after((branches, steps) in steps()) {
+        run(branches, &steps, false)?;
+        run(branches, &steps, true)?;
+    }
+}
