@@ -64,6 +64,7 @@ pub(super) async fn measure(args: &Args, folder: &Path, plan: Plan) -> Result<Di
 
     Join::ask(&target).await?.wait(&target).await?;
     settle(&target).await?;
+    rest(&target).await?;
     let (packs, before) = (upkeep::packs(&target)?, target.usage()?);
     let sampler = Sampler::start(target.server.address(), Duration::ZERO);
     let started = Instant::now();
@@ -85,6 +86,20 @@ pub(super) async fn measure(args: &Args, folder: &Path, plan: Plan) -> Result<Di
         trickle_lag_seconds: lag.iter().map(|sample| sample.seconds).fold(0.0, f64::max),
         trickle_growth,
     })
+}
+
+/// Waits until nothing is written any more: what maintenance writes once the packs are one, such as Git's commit-graph, is accounted when its program ends.
+async fn rest(target: &Target) -> Result<()> {
+    const QUIET: Duration = Duration::from_secs(10);
+    let (mut written, mut since) = (target.usage()?.written, Instant::now());
+    while since.elapsed() < QUIET {
+        tokio::time::sleep(INTERVAL).await;
+        let now = target.usage()?.written;
+        if now != written {
+            (written, since) = (now, Instant::now());
+        }
+    }
+    Ok(())
 }
 
 async fn filled(args: &Args, folder: &Path, space: KeySpace) -> Result<(Target, KeySpace)> {

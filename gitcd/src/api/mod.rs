@@ -17,6 +17,7 @@ mod pages;
 mod quick;
 mod quota;
 mod range;
+mod reflection;
 pub(crate) mod status;
 mod watch;
 
@@ -29,8 +30,10 @@ pub use self::front::Front;
 pub use self::pages::Pages;
 use tonic_health::pb::health_server::HealthServer;
 
-use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
+use tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET as REFLECTION;
+use tonic_reflection::server::v1::ServerReflectionServer;
 
+use self::reflection::Reflection;
 use crate::maintenance::Maintenance;
 use crate::proto::etcdserverpb::ResponseHeader;
 use crate::proto::etcdserverpb::auth_server::AuthServer;
@@ -137,7 +140,9 @@ pub fn routes(backend: &Backend) -> axum::Router {
     }
     add!(KvServer, WatchServer, LeaseServer, ClusterServer, MaintenanceServer, AuthServer, LockServer, ElectionServer);
     add!(HealthServer);
-    routes.add_service(reflection().max_decoding_message_size(limit));
+    let described = Reflection::new(&[crate::proto::DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET, REFLECTION]);
+    let described = described.expect("the compiler of protobuf made the descriptions");
+    routes.add_service(ServerReflectionServer::new(described).max_decoding_message_size(limit));
     routes.routes().into_axum_router().fallback(unknown)
 }
 
@@ -145,15 +150,6 @@ pub fn routes(backend: &Backend) -> axum::Router {
 async fn unknown(request: axum::extract::Request) -> axum::response::Response {
     let service = request.uri().path().trim_start_matches('/').split('/').next().unwrap_or_default();
     tonic::Status::unimplemented(format!("unknown service {service}")).into_http()
-}
-
-/// Describes the services to clients that were not built for them, such as `grpcurl`.
-fn reflection() -> ServerReflectionServer<impl ServerReflection> {
-    tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(crate::proto::DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
-        .expect("the descriptors were made by the compiler")
 }
 
 /// A pair on the wire.

@@ -13,9 +13,11 @@ use git2::{Odb, Oid, Repository};
 use crate::merge::scope::Scope;
 
 mod apart;
+mod edited;
 mod missing;
 
 pub use apart::Apart;
+pub(crate) use edited::Edit;
 pub use missing::Missing;
 
 /// What is known of a commit.
@@ -48,6 +50,7 @@ pub struct Graph {
     /// Where pairs of them meet, as far as somebody has asked.
     meetings: HashMap<(Oid, Oid), Arc<Meeting>>,
     filtered: HashMap<(Oid, Oid), Vec<Filtered>>,
+    edits: HashMap<Oid, Arc<[Edit]>>,
 }
 
 /// So many commits are remembered,

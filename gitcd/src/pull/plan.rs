@@ -1,6 +1,7 @@
 //! What a merge of two commits brings: which keys, and what becomes of each.
 //!
-//! Reads Git only. The cost grows with what differs between the two commits and the ones where their histories meet.
+//! Reads Git only. The cost grows with what differs between the two commits and the ones where their histories meet, and with what the commits that one history
+//! has alone have changed, if a merge is among them.
 
 mod bases;
 mod edits;
@@ -14,10 +15,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use git2::{ObjectType, Odb, Oid, Repository};
+use git2::{Odb, Oid, Repository};
 
 use self::bases::Base;
-use self::edits::{Edits, Instead, Meant};
+use self::edits::{Edits, Meant, Then};
 use self::origins::{Brought, Origins};
 use super::admit::admit;
 use crate::git::changes::{self, Changes, TreeError};
@@ -85,6 +86,8 @@ pub struct Plan {
     pub nothing_new: bool,
     /// Their history has ours in it.
     pub follows: bool,
+    /// What becomes of a key was decided from what it is in these commits: what is written meanwhile needs another plan.
+    pub only_as_planned: bool,
 }
 
 /// A merge cannot be computed.
@@ -151,6 +154,7 @@ pub fn plan(
         // Even if theirs has nothing else to be left out: what an earlier merge left out may be as it was.
         is_partial: !rules.scope.is_everything(),
         brings: false,
+        only_as_planned: false,
     };
     let may_differ = !rules.scope.is_everything() || !meeting.scopes.is_empty();
     let same_tree = our_commit.tree == their_commit.tree;
@@ -160,7 +164,7 @@ pub fn plan(
         planner.schemas = planner.schemas([our_commit.tree, their_commit.tree])?;
         planner.run(our_commit.tree)?;
     }
-    let Planner { keys, rejected, left_out, is_partial, brings, schemas, .. } = planner;
+    let Planner { keys, rejected, left_out, is_partial, brings, only_as_planned, schemas, .. } = planner;
     if contained && !brings {
         return Ok(None);
     }
@@ -178,6 +182,7 @@ pub fn plan(
         rejected,
         nothing_new,
         follows,
+        only_as_planned,
     }))
 }
 
@@ -197,7 +202,7 @@ struct Planner<'a, 'r> {
     their_commit: Commit,
     /// Where the histories meet, all edges counted.
     meeting: Arc<Meeting>,
-    /// Looked for only if the histories meet in several commits.
+    /// Looked for only if there is a merge among the commits that one history has alone.
     edits: Edits,
     /// What merging some commits makes of the key that is being looked at.
     virtual_bases: HashMap<(Vec<Oid>, usize), Base>,
@@ -210,6 +215,7 @@ struct Planner<'a, 'r> {
     is_partial: bool,
     /// Whether theirs has changed any key that is taken.
     brings: bool,
+    only_as_planned: bool,
 }
 
 impl Planner<'_, '_> {
@@ -268,9 +274,10 @@ impl Planner<'_, '_> {
         theirs: Option<Oid>,
     ) -> Result<(), PlanError> {
         let key = self.rules.keys.absolute(relative);
-        let Meant { base, theirs: meant } = self.base(&key, relative, [first_base, ours, theirs])?;
-        let spelling = if meant.is_none() { self.of_two_spellings(relative, &base, ours, theirs)? } else { None };
-        if meant.is_none() && base.is(theirs) && spelling != Some(Outcome::Theirs) {
+        let Meant { base, then } = self.base(&key, relative, [first_base, ours, theirs])?;
+        let is_merged = then == Then::AsMerged;
+        let spelling = if is_merged { self.of_two_spellings(relative, &base, ours, theirs)? } else { None };
+        if is_merged && base.is(theirs) && spelling != Some(Outcome::Theirs) {
             return Ok(());
         }
         if self.rules.keys.placement(&key) != Placement::Data {
@@ -282,7 +289,7 @@ impl Planner<'_, '_> {
             return Ok(());
         }
         self.brings = true;
-        if ours == theirs && meant.is_none() {
+        if ours == theirs && is_merged {
             return Ok(());
         }
         let our_value = self.value(relative, ours)?;
@@ -292,16 +299,9 @@ impl Planner<'_, '_> {
             Base::Blob(blob) | Base::Chosen(blob) => self.value(relative, *blob)?,
             Base::Value(value) => value.clone(),
         };
-        let mut as_is = meant.is_none();
         let mut their_value = self.value(relative, theirs)?;
-        let mut theirs = theirs;
-        if let Some(Instead(meant)) = meant {
-            // What decides between two fields is nevertheless what theirs is, as it is for who pulls from us.
-            let blob = meant.as_deref().map(|value| Oid::hash_object(ObjectType::Blob, value)).transpose();
-            theirs = theirs.or(blob.map_err(|error| self.failed(&error))?);
-            their_value = meant;
-        }
-        if let (Some(value), Some(blob), true) = (&their_value, theirs, as_is) {
+        let mut as_is = true;
+        if let (Some(value), Some(blob)) = (&their_value, theirs) {
             let before = our_value.as_deref().or(base_value.as_deref());
             let mut is_asked = false;
             let brought = self.origins.get(relative);
@@ -345,6 +345,8 @@ impl Planner<'_, '_> {
                 other.as_ref().map(|(value, blob)| Side { value, hash: hash(*blob) }),
             )
         };
+        self.only_as_planned |= !is_merged;
+        let merged = edits::corrected(merged, then, [our_value.as_ref(), their_value.as_ref()]);
         self.keys.push(Key {
             key: key.into(),
             base: base_value,

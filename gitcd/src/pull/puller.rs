@@ -247,10 +247,13 @@ impl Puller {
         // Our own branch is made there by the push that follows.
         let is_made = remote.push_after_merge && remote.data_reference == self.joiner.config().data_reference;
         if fetched.theirs.is_none() && !is_made {
-            let problem = format!(
-                "it has no {}: push it there, or name another one with --remote-data-reference-names",
-                remote.data_reference
-            );
+            let reference = &remote.data_reference;
+            let problem = if remote.fetch {
+                format!("it has no {reference}: push it there, or name another one with --remote-data-reference-names")
+            } else {
+                let here = remote.tracking(reference);
+                format!("there is no {here}: --no-fetches leaves it to others, so fetch {reference} to there")
+            };
             return Err(RemoteError { remote: remote.name.clone(), condition: Condition::NoBranch, problem }.into());
         }
         if let Some(theirs) = fetched.theirs {

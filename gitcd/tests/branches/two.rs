@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use gitcd::merge::scope::Scope;
+use gitcd::pull::remote::Remote;
 
 use crate::world::{Branch, remote};
 
@@ -78,7 +79,7 @@ async fn what_a_scope_leaves_out_is_not_deleted_when_it_is_merged_back() {
     let (mut one, mut other) = (Branch::new("one").await, Branch::new("other").await);
     let scope = Scope::new("^/registry/configmaps/", "").unwrap();
     one.follow(&other, remote("other"));
-    other.follow(&one, gitcd::pull::remote::Remote { scope, ..remote("one") });
+    other.follow(&one, Remote { scope, ..remote("one") });
     one.restart().await;
     other.restart().await;
     let secret = "/registry/secrets/n/s";
@@ -150,7 +151,7 @@ async fn a_merge_survives_a_restart_and_its_history_is_served() {
 async fn two_that_push_to_one_branch_lose_nothing() {
     let (mut one, mut other, upstream) =
         (Branch::new("one").await, Branch::new("other").await, Branch::new("upstream").await);
-    let pushing = || gitcd::pull::remote::Remote { push_after_merge: true, ..remote("up") };
+    let pushing = || Remote { push_after_merge: true, ..remote("up") };
     // Nobody serves the upstream branch: it is only moved by pushes.
     let mut upstream = upstream;
     upstream.stop().await;
@@ -177,7 +178,7 @@ async fn a_fresh_clone_takes_over_and_never_gives_a_revision_a_second_meaning() 
     let (mut one, mut upstream) = (Branch::new("one").await, Branch::new("up").await);
     upstream.stop().await;
     upstream.empty();
-    one.follow(&upstream, gitcd::pull::remote::Remote { push_after_merge: true, ..remote("up") });
+    one.follow(&upstream, Remote { push_after_merge: true, ..remote("up") });
     one.restart().await;
     one.put(KEY, &map("a", r#"{"x":"1"}"#)).await;
     one.pull().await;
@@ -303,6 +304,66 @@ async fn who_leaves_a_join_to_the_other_may_take_the_common_change_back_at_once(
     let fsck =
         std::process::Command::new("git").arg("-C").arg(waits.path()).args(["fsck", "--full", "--strict"]).output();
     assert!(fsck.as_ref().unwrap().status.success(), "{fsck:?}");
+}
+
+/// `--no-fast-forwards`: theirs never becomes ours as it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_fast_forwards_each_merge_is_a_commit_with_both_as_parents() {
+    let (mut one, mut other) = (Branch::new("one").await, Branch::new("other").await);
+    one.follow(&other, Remote { fast_forward: false, ..remote("other") });
+    other.follow(&one, remote("one"));
+    one.restart().await;
+    other.restart().await;
+    one.pull().await;
+    other.pull().await;
+    for round in 0..3 {
+        let before = one.head();
+        other.put(KEY, &map("a", &format!("{{\"x\":\"{round}\"}}"))).await;
+        let theirs = other.commit().await;
+        one.pull().await;
+        let repository = git2::Repository::open(one.path()).unwrap();
+        let parents: BTreeSet<_> = repository.find_commit(one.head()).unwrap().parent_ids().collect();
+        assert_eq!(parents, BTreeSet::from([before, theirs]), "round {round}");
+        assert!(one.message().starts_with("merge "), "{}", one.message());
+        assert_eq!(one.content(), other.content());
+        other.pull().await;
+        assert_eq!(other.head(), one.head(), "who may, takes it as it is");
+    }
+    let head = one.head();
+    one.pull().await;
+    other.pull().await;
+    assert_eq!((one.head(), other.head()), (head, head), "and both are quiet");
+}
+
+/// `--no-fetches`: somebody else fetches, as a sidecar of a pod does.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_fetches_what_somebody_else_has_fetched_is_merged() {
+    let (mut one, other) = (Branch::new("one").await, Branch::new("other").await);
+    one.follow(&other, Remote { fetch: false, ..remote("other") });
+    one.restart().await;
+    let fetch = || {
+        let command = std::process::Command::new("git")
+            .arg("-C")
+            .arg(one.path())
+            .args(["fetch", "--quiet", "other", "+refs/heads/main:refs/remotes/other/main"])
+            .output();
+        assert!(command.as_ref().unwrap().status.success(), "{command:?}");
+    };
+    let value = map("a", r#"{"x":"1"}"#);
+    let puller = one.server().puller().clone();
+    let refused = puller.pull(&puller.remotes()[0]).await.unwrap_err().to_string();
+    assert!(refused.contains("fetch refs/heads/main to there"), "{refused}");
+    fetch();
+    one.pull().await;
+    other.put(KEY, &value).await;
+    let theirs = other.commit().await;
+    one.pull().await;
+    assert_eq!(one.get(KEY), None, "nobody has fetched it");
+    fetch();
+    one.pull().await;
+    assert_eq!(one.get(KEY), Some(value));
+    let repository = git2::Repository::open(one.path()).unwrap();
+    assert!(one.head() == theirs || repository.graph_descendant_of(one.head(), theirs).unwrap());
 }
 
 /// A definition of a kind of custom resources whose `spec.parts` is a list, `described` as said, as kube-apiserver stores it.

@@ -5,10 +5,10 @@ use prost::Message;
 use prost_reflect::DescriptorPool;
 use prost_reflect::prost_types::{DescriptorProto, FileDescriptorProto, ServiceDescriptorProto};
 use tonic::Code;
-use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+use tonic_reflection::pb::v1::{ExtensionRequest, ServerReflectionRequest};
 
 use super::support::{Kind, Server};
 
@@ -92,14 +92,51 @@ async fn a_symbol_leads_to_files_that_describe_it() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found() {
+async fn what_is_not_there_is_not_found_and_the_next_question_is_answered() {
     let server = Server::start(Kind::Gitcd).await;
     let symbol = |symbol: &str| MessageRequest::FileContainingSymbol(symbol.to_owned());
-    for wrong in [symbol("etcdserverpb.None"), symbol(""), MessageRequest::FileByFilename("none.proto".to_owned())] {
-        let mut client = ServerReflectionClient::new(server.channel().await);
-        let request = ServerReflectionRequest { host: String::new(), message_request: Some(wrong.clone()) };
-        let answers = client.server_reflection_info(stream::iter([request])).await.expect("the service is there");
-        let refused = answers.into_inner().message().await.expect_err("it is not there");
-        assert_eq!(refused.code(), Code::NotFound, "{wrong:?}: {refused}");
+    let extension = ExtensionRequest { containing_type: "etcdserverpb.RangeRequest".into(), extension_number: 7 };
+    let wrong = [
+        symbol("etcdserverpb.None"),
+        symbol(""),
+        MessageRequest::FileByFilename("none.proto".to_owned()),
+        MessageRequest::FileContainingExtension(extension),
+        MessageRequest::AllExtensionNumbersOfType("etcdserverpb.None".to_owned()),
+    ];
+    let mut questions = wrong.to_vec();
+    questions.push(MessageRequest::AllExtensionNumbersOfType("etcdserverpb.RangeRequest".to_owned()));
+    questions.push(symbol("etcdserverpb.KV"));
+    let answers = ask(&server, questions).await;
+    assert_eq!(answers.len(), wrong.len() + 2, "{answers:?}");
+    for (wrong, answer) in wrong.iter().zip(&answers) {
+        let MessageResponse::ErrorResponse(error) = answer else { panic!("{wrong:?}: {answer:?}") };
+        assert_eq!(error.error_code, i32::from(Code::NotFound), "{wrong:?}: {error:?}");
     }
+    let MessageResponse::AllExtensionNumbersResponse(none) = &answers[wrong.len()] else { panic!("{answers:?}") };
+    assert_eq!((&*none.base_type_name, &none.extension_number[..]), ("etcdserverpb.RangeRequest", &[][..]));
+    assert!(!files(&answers[wrong.len() + 1]).is_empty());
+}
+
+#[tokio::test]
+async fn a_file_comes_with_what_it_imports_and_each_of_those_once() {
+    let server = Server::start(Kind::Gitcd).await;
+    let symbol = |symbol: &str| MessageRequest::FileContainingSymbol(symbol.to_owned());
+    let answers = ask(&server, vec![symbol("etcdserverpb.KV.Range"), symbol("mvccpb.KeyValue.key")]).await;
+    let first = files(&answers[0]);
+    let mut described = DescriptorPool::new();
+    described.add_file_descriptor_protos(first.clone()).expect("the first answer is enough to go on with");
+    let names: Vec<_> = first.iter().map(FileDescriptorProto::name).collect();
+    assert_eq!(names[0], "rpc.proto");
+    let again: Vec<_> = files(&answers[1]).iter().map(|file| file.name().to_owned()).collect();
+    assert!(names.contains(&&*again[0]) && again.len() == 1, "{again:?} after {names:?}");
+}
+
+#[tokio::test]
+async fn a_question_that_asks_nothing_ends_the_stream() {
+    let server = Server::start(Kind::Gitcd).await;
+    let mut client = ServerReflectionClient::new(server.channel().await);
+    let request = ServerReflectionRequest { host: String::new(), message_request: None };
+    let answers = client.server_reflection_info(stream::iter([request])).await.expect("the service is there");
+    let refused = answers.into_inner().message().await.expect_err("it asks nothing");
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
 }

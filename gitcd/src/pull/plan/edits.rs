@@ -5,42 +5,42 @@
 
 mod fields;
 mod known;
+mod makers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use git2::{Oid, Repository};
+use git2::Oid;
 
-use self::fields::{Last, Point};
+use self::fields::{Asked, From, Last, Point};
 use self::known::Known;
 use super::bases::Base;
+use super::origins::is_merge_of_a_store;
 use super::{PlanError, Planner};
 use crate::git::changes::{self, Changes, Trees};
-use crate::git::graph::{Graph, GraphError, Meeting};
+use crate::git::graph::{Edit, Meeting};
 use crate::merge::value::{Map, Syntax, Value};
+use crate::merge::{Conflict, Merged, Outcome};
 
 /// Looking for edits ends after so many commits, and then none counts: it takes time for each.
 const LOOKED_AT: usize = 4096;
+/// The same for so many edits in them,
+const EDITS: usize = 200_000;
+/// and so many of one key, each a version of it that is read.
+const OF_A_KEY: usize = 256;
 
 /// Whether edits may say more than where the histories meet does. Which merges left a key out differs from key to key; there the bases alone decide.
 pub(super) fn may_tell(meeting: &Meeting, ours: Oid) -> bool {
     meeting.scopes.is_empty() && !meeting.bases.is_empty() && meeting.bases != [ours]
 }
 
-/// What a commit made of a key.
-#[derive(Clone, Debug)]
-struct Edit {
-    at: Oid,
-    value: Option<Oid>,
-    /// What it was in the parents. A merge that took it from one of them is no edit.
-    before: Vec<Option<Oid>>,
-}
+type ByKey = BTreeMap<Vec<u8>, Vec<Edit>>;
 
-/// What was written in one of two histories only, by key, without the prefix.
+/// What was written in one of two histories only.
 #[derive(Debug, Default)]
 pub(super) struct Edits {
-    ours: BTreeMap<Vec<u8>, Vec<Edit>>,
-    theirs: BTreeMap<Vec<u8>, Vec<Edit>>,
+    ours: ByKey,
+    theirs: ByKey,
     known: Known,
 }
 
@@ -48,78 +48,23 @@ pub(super) struct Edits {
 #[derive(Debug)]
 pub(super) struct Meant {
     pub(super) base: Base,
-    pub(super) theirs: Option<Instead>,
+    pub(super) then: Then,
 }
 
-/// What is taken in the place of what theirs has, or nothing.
-#[derive(Debug)]
-pub(super) struct Instead(pub(super) Option<Bytes>);
+/// What becomes of the merged value.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    AsMerged,
+    /// Neither side has what the last edits made of these fields.
+    Fields(Vec<(Vec<String>, Option<Value>)>),
+    /// The same for the whole value.
+    Whole(Option<Bytes>),
+}
 
-impl From<Base> for Meant {
+impl std::convert::From<Base> for Meant {
     fn from(base: Base) -> Self {
-        Self { base, theirs: None }
+        Self { base, then: Then::AsMerged }
     }
-}
-
-impl Edits {
-    /// Costs what the commits that only one of the two histories has have changed.
-    fn find(
-        graph: &mut Graph,
-        repository: &Repository,
-        [ours, theirs]: [Oid; 2],
-        bases: &[Oid],
-    ) -> Result<Self, PlanError> {
-        let Some(apart) = graph.apart(repository, ours, theirs, LOOKED_AT)? else { return Ok(Self::default()) };
-        let mut has_merge = bases.len() > 1;
-        for oid in apart.one.iter().chain(&apart.other) {
-            has_merge |= graph.commit(repository, *oid)?.parents.len() > 1;
-        }
-        if !has_merge {
-            return Ok(Self::default());
-        }
-        let odb = repository.odb().map_err(|error| GraphError { oid: ours, problem: error.message().to_owned() })?;
-        let mut trees = Trees::new(odb);
-        let mut edited = |commits: &[Oid]| {
-            let mut keys: BTreeMap<Vec<u8>, Vec<Edit>> = BTreeMap::new();
-            for oid in commits {
-                for (key, edit) in edits_of(graph, repository, &mut trees, *oid)? {
-                    keys.entry(key).or_default().push(edit);
-                }
-            }
-            Ok::<_, PlanError>(keys)
-        };
-        let (our_edits, their_edits) = (edited(&apart.one)?, edited(&apart.other)?);
-        let known = Known::new(graph, repository, [ours, theirs], apart.one.iter().chain(&apart.other))?;
-        Ok(Self { ours: our_edits, theirs: their_edits, known })
-    }
-}
-
-fn edits_of(
-    graph: &mut Graph,
-    repository: &Repository,
-    trees: &mut Trees<'_>,
-    at: Oid,
-) -> Result<Vec<(Vec<u8>, Edit)>, PlanError> {
-    let commit = graph.commit(repository, at)?;
-    let mut parents = commit.parents.iter().copied();
-    let first = parents.next().map(|parent| graph.commit(repository, parent)).transpose()?.map(|parent| parent.tree);
-    let changed = changes::among(trees, first, Some(commit.tree))?.keys;
-    let mut found: BTreeMap<Vec<u8>, Edit> = changed
-        .into_iter()
-        .map(|(key, change)| (key, Edit { at, value: change.to, before: vec![change.from] }))
-        .collect();
-    for parent in parents {
-        if found.is_empty() {
-            break;
-        }
-        let tree = graph.commit(repository, parent)?.tree;
-        let changed = changes::among(trees, Some(tree), Some(commit.tree))?.keys;
-        found.retain(|key, edit| {
-            edit.before.extend(changed.get(key).map(|change| change.from));
-            changed.contains_key(key)
-        });
-    }
-    Ok(found.into_iter().collect())
 }
 
 impl Planner<'_, '_> {
@@ -128,101 +73,240 @@ impl Planner<'_, '_> {
         if !may_tell(&self.meeting, self.ours) {
             return Ok(());
         }
-        // What cannot be read, as below a shallow clone, tells nothing.
-        let heads = [self.ours, self.theirs];
-        let mut edits = Edits::find(self.graph, self.repository, heads, &self.meeting.bases).unwrap_or_default();
-        edits.ours.retain(|relative, _| self.is_taken(relative));
-        edits.theirs.retain(|relative, _| self.is_taken(relative));
-        self.edits = edits;
-        for relative in self.edits.theirs.keys() {
+        let Some(apart) = self.graph.apart(self.repository, self.ours, self.theirs, LOOKED_AT)? else { return Ok(()) };
+        let mut has_merge = self.meeting.bases.len() > 1;
+        for oid in apart.one.iter().chain(&apart.other) {
+            has_merge |= self.graph.commit(self.repository, *oid)?.parents.len() > 1;
+        }
+        if !has_merge {
+            return Ok(());
+        }
+        let mut left = EDITS;
+        let is_taken = |planner: &Self, edit: &Edit| planner.is_taken(&edit.key);
+        let Some(their_edits) = self.edits_of(&apart.other, &mut left, is_taken)? else { return Ok(()) };
+        let is_looked_at =
+            |_: &Self, edit: &Edit| theirs.keys.contains_key(&edit.key) || their_edits.contains_key(&edit.key);
+        let Some(our_edits) = self.edits_of(&apart.one, &mut left, |planner, edit| {
+            is_looked_at(planner, edit) && planner.is_taken(&edit.key)
+        })?
+        else {
+            return Ok(());
+        };
+        let commits = apart.one.iter().chain(&apart.other);
+        let known = Known::new(self.graph, self.repository, [self.ours, self.theirs], commits)?;
+        for relative in their_edits.keys() {
             if !theirs.keys.contains_key(relative) {
                 let blob = changes::find(self.repository, self.their_commit.tree, relative)?;
                 theirs.keys.insert(relative.clone(), changes::Change { from: blob, to: blob });
             }
         }
+        self.edits = Edits { ours: our_edits, theirs: their_edits, known };
         Ok(())
+    }
+
+    /// What these commits edited, by key; `None` if there is more than is `left`.
+    fn edits_of(
+        &mut self,
+        commits: &[Oid],
+        left: &mut usize,
+        is_wanted: impl Fn(&Self, &Edit) -> bool,
+    ) -> Result<Option<ByKey>, PlanError> {
+        let mut trees = Trees::new(self.repository.odb().map_err(|error| self.failed(&error))?);
+        let mut keys = ByKey::new();
+        for at in commits {
+            let commit = self.graph.commit(self.repository, *at)?;
+            let mut parents = Vec::new();
+            for parent in &commit.parents {
+                parents.push(self.graph.commit(self.repository, *parent)?.tree);
+            }
+            let is_decision = parents.len() > 1
+                && !is_merge_of_a_store(&self.repository.find_commit(*at).map_err(|error| self.failed(&error))?);
+            let edits = self.graph.edits(&mut trees, *at, (commit.tree, &parents), is_decision)?;
+            let Some(rest) = left.checked_sub(edits.len()) else { return Ok(None) };
+            *left = rest;
+            for edit in edits.iter().filter(|edit| is_wanted(self, edit)) {
+                keys.entry(edit.key.clone()).or_default().push(edit.clone());
+            }
+        }
+        Ok(Some(keys))
     }
 
     /// What to merge of a key so that a side whose edits are the last ones is the one that has changed it.
     pub(super) fn as_edited(
-        &self,
+        &mut self,
         relative: &[u8],
         base: Base,
         [ours, theirs]: [Option<Oid>; 2],
     ) -> Result<Meant, PlanError> {
-        let of = |edits: &BTreeMap<Vec<u8>, Vec<Edit>>| edits.get(relative).cloned().unwrap_or_default();
+        let of = |edits: &ByKey| edits.get(relative).cloned().unwrap_or_default();
         let (our_edits, their_edits) = (of(&self.edits.ours), of(&self.edits.theirs));
-        match (our_edits.is_empty(), their_edits.is_empty()) {
-            (false, false) => {}
-            _ if ours == theirs => return Ok(base.into()),
-            (true, false) => return Ok(Base::Blob(ours).into()),
-            (false, true) => return Ok(Base::Blob(theirs).into()),
-            (true, true) => return Ok(base.into()),
+        let has_both = !our_edits.is_empty() && !their_edits.is_empty();
+        let is_told = if ours == theirs { has_both } else { !our_edits.is_empty() || !their_edits.is_empty() };
+        // Most keys are so: the base says the same, and nothing has to be read.
+        let is_plain = our_edits.is_empty() && base.is(ours) || their_edits.is_empty() && base.is(theirs);
+        if !is_told || is_plain || our_edits.len() + their_edits.len() > OF_A_KEY {
+            return Ok(base.into());
         }
-        let mut edits: Vec<(Edit, fields::From)> = Vec::new();
-        edits.extend(our_edits.into_iter().map(|edit| (edit, fields::From::Ours)));
-        edits.extend(their_edits.into_iter().map(|edit| (edit, fields::From::Theirs)));
+        let mut edits: Vec<(Edit, From)> = Vec::new();
+        edits.extend(our_edits.into_iter().map(|edit| (edit, From::Ours)));
+        edits.extend(their_edits.into_iter().map(|edit| (edit, From::Theirs)));
+        let known = std::mem::take(&mut self.edits.known);
+        let meant = self.meant(&known, relative, &edits, base, [ours, theirs]);
+        self.edits.known = known;
+        meant
+    }
+
+    fn meant(
+        &mut self,
+        known: &Known,
+        relative: &[u8],
+        edits: &[(Edit, From)],
+        base: Base,
+        sides: [Option<Oid>; 2],
+    ) -> Result<Meant, PlanError> {
         let mut parsed: BTreeMap<Option<Oid>, Option<Value>> = BTreeMap::new();
-        for blob in edits.iter().flat_map(|(edit, _)| edit.before.iter().chain([&edit.value])) {
-            if parsed.contains_key(blob) {
-                continue;
-            }
-            let Ok(value) = self.object(relative, *blob) else { return Ok(base.into()) };
-            parsed.insert(*blob, value);
+        let blobs = edits.iter().flat_map(|(edit, _)| edit.before.iter().chain([&edit.value]));
+        for blob in blobs.chain(&sides).copied().collect::<BTreeSet<_>>() {
+            parsed.insert(blob, self.object(relative, blob)?);
         }
-        let (our_value, their_value) = (self.object(relative, ours)?, self.object(relative, theirs)?);
-        let (Some(one), Some(other)) = (&our_value, &their_value) else {
-            return self.of_whole(relative, &edits, base, [ours, theirs]);
+        let [Some(one), Some(other)] = sides.map(|side| parsed[&side].as_ref()) else {
+            return self.of_whole(known, relative, edits, base, sides);
         };
-        let uid =
-            |value: &Value| value.at(&["metadata", "uid"]).and_then(Value::as_text).map(std::borrow::Cow::into_owned);
         if uid(one) != uid(other) {
-            return self.of_whole(relative, &edits, base, [ours, theirs]);
+            return self.of_whole(known, relative, edits, base, sides);
         }
+        // What was written to an object of that name before says nothing about this one.
+        let is_it = |value: Option<&Value>| value.is_none_or(|value| uid(value).is_none() || uid(value) == uid(one));
         let points: Vec<Point<Option<&Value>>> = edits
             .iter()
             .map(|(edit, from)| Point {
                 at: edit.at,
                 from: *from,
+                is_decision: edit.is_decision,
                 value: parsed[&edit.value].as_ref(),
                 before: edit.before.iter().map(|blob| parsed[blob].as_ref()).collect(),
             })
+            .filter(|point| is_it(point.value))
             .collect();
-        let before: Option<Bytes> = self.bytes(relative, &base)?;
-        let before = before.and_then(|bytes| Value::parse(&bytes)).map(|(value, _)| value);
-        let Some(adjusted) = fields::adjusted(&self.edits.known, before.as_ref(), [one, other], &points) else {
-            return Ok(base.into());
+        let before = self.bytes(relative, &base)?.and_then(|bytes| Value::parse(&bytes)).map(|(value, _)| value);
+        let text = |name: &str| one.at(&[name]).and_then(Value::as_text).unwrap_or_default().into_owned();
+        let schemas = self.schemas.clone();
+        let asked = Asked {
+            known,
+            base: before.as_ref(),
+            sides: [one, other],
+            points,
+            root: schemas.of(&text("apiVersion"), &text("kind")),
         };
-        let bytes = |map: Map| Bytes::from(Value::Map(map).write(Syntax::Json));
-        Ok(Meant {
-            base: Base::Value(Some(bytes(adjusted.base))),
-            theirs: adjusted.theirs.map(|map| Instead(Some(bytes(map)))),
-        })
+        let adjusted = fields::adjusted(asked, &mut |side, path, touching| {
+            self.is_made_by_a_last_edit(side, relative, Some(path), touching)
+        })?;
+        let Some(adjusted) = adjusted else { return Ok(base.into()) };
+        let base = match adjusted.base {
+            Some(map) => Base::Value(Some(Value::Map(map).write(Syntax::Json).into())),
+            None => base,
+        };
+        let then = if adjusted.neither.is_empty() { Then::AsMerged } else { Then::Fields(adjusted.neither) };
+        Ok(Meant { base, then })
     }
 
     fn of_whole(
-        &self,
+        &mut self,
+        known: &Known,
         relative: &[u8],
-        edits: &[(Edit, fields::From)],
+        edits: &[(Edit, From)],
         base: Base,
         [ours, theirs]: [Option<Oid>; 2],
     ) -> Result<Meant, PlanError> {
         let points: Vec<_> = edits
             .iter()
-            .map(|(edit, from)| Point { at: edit.at, from: *from, value: edit.value, before: edit.before.clone() })
+            .map(|(edit, from)| Point {
+                at: edit.at,
+                from: *from,
+                is_decision: edit.is_decision,
+                value: edit.value,
+                before: edit.before.clone(),
+            })
             .collect();
         let order = |blob: Option<Oid>| blob.map(|blob| blob.as_bytes().to_vec()).unwrap_or_default();
-        Ok(match fields::last(&self.edits.known, &points, [ours, theirs], order) {
+        let last = fields::last(known, &points, [ours, theirs], order, |side, touching| {
+            self.is_made_by_a_last_edit(side, relative, None, touching)
+        })?;
+        Ok(match last {
             Some(Last::Ours) => Base::Blob(theirs).into(),
             Some(Last::Theirs) => Base::Blob(ours).into(),
-            Some(Last::Neither(blob)) => {
-                Meant { base: Base::Blob(ours), theirs: Some(Instead(self.value(relative, blob)?)) }
-            }
+            Some(Last::Neither(blob)) => Meant { base, then: Then::Whole(self.value(relative, blob)?) },
             None => base.into(),
         })
     }
 
-    fn object(&self, relative: &[u8], blob: Option<Oid>) -> Result<Option<Value>, PlanError> {
+    pub(super) fn object(&self, relative: &[u8], blob: Option<Oid>) -> Result<Option<Value>, PlanError> {
         Ok(self.value(relative, blob)?.and_then(|value| Value::parse(&value)).map(|(value, _)| value))
+    }
+}
+
+fn uid(value: &Value) -> Option<String> {
+    Some(value.at(&["metadata", "uid"])?.as_text()?.into_owned())
+}
+
+/// The same with what the last edits made, where neither side has it. Given what the two have.
+pub(super) fn corrected(merged: Merged, then: Then, [ours, theirs]: [Option<&Bytes>; 2]) -> Merged {
+    let mut conflicts = merged.conflicts;
+    let mut tell = |field: String| {
+        let lost = Some("what both have, which later edits had taken the place of".into());
+        conflicts.push(Conflict { field, kept: None, lost });
+    };
+    let outcome = match then {
+        Then::AsMerged => merged.outcome,
+        Then::Whole(value) => {
+            tell(String::new());
+            value.map_or(Outcome::Deleted, |value| Outcome::New(value.into()))
+        }
+        Then::Fields(fields) => {
+            let value = match &merged.outcome {
+                Outcome::Ours => ours.map(|value| &value[..]),
+                Outcome::Theirs => theirs.map(|value| &value[..]),
+                Outcome::New(value) => Some(&value[..]),
+                Outcome::Deleted => None,
+            };
+            let Some((Value::Map(mut map), syntax)) = value.and_then(Value::parse) else {
+                return Merged { outcome: merged.outcome, conflicts };
+            };
+            let newline = value.is_some_and(|value| value.ends_with(b"\n")) && syntax == Syntax::Json;
+            let is_content = |path: &[String]| !matches!(path.first().map(String::as_str), Some("metadata" | "status"));
+            if fields.iter().any(|(path, _)| is_content(path)) {
+                raise_generation(&mut map, [ours, theirs]);
+            }
+            for (path, value) in fields {
+                put(&mut map, &path, value);
+                tell(path.join("."));
+            }
+            let mut bytes = Value::Map(map).write(syntax);
+            bytes.extend(newline.then_some(b'\n'));
+            Outcome::New(bytes)
+        }
+    };
+    Merged { outcome, conflicts }
+}
+
+/// A content that neither side has is a new generation.
+fn raise_generation(map: &mut Map, sides: [Option<&Bytes>; 2]) {
+    let number = |value: &Value| value.at(&["metadata", "generation"])?.as_text()?.parse::<i64>().ok();
+    let highest = sides.into_iter().flatten().filter_map(|value| number(&Value::parse(value)?.0)).max();
+    if let (Some(highest), Some(Value::Map(metadata))) = (highest, map.get_mut("metadata")) {
+        metadata.set("generation", Value::number(highest.saturating_add(1)));
+    }
+}
+
+fn put(map: &mut Map, path: &[String], value: Option<Value>) {
+    match (path, value) {
+        ([], _) => {}
+        ([name], Some(value)) => map.set(name, value),
+        ([name], None) => map.remove(name),
+        ([name, rest @ ..], value) => {
+            if let Some(Value::Map(below)) = map.get_mut(name) {
+                put(below, rest, value);
+            }
+        }
     }
 }

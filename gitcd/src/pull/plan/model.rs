@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use git2::{Oid, Repository, Signature, Time};
 use proptest::prelude::*;
 
-use super::{Rules, plan};
+use super::{Plan, Rules, plan};
 use crate::git::graph::Graph;
 use crate::keyspace::KeySpace;
 use crate::merge::scope::Scope;
@@ -66,6 +66,22 @@ fn join(repository: &Repository, ours: Oid, theirs: Oid, fields: &Fields) -> Oid
     commit(repository, fields, times[0].max(times[1]), &parents, &format!("merge {one} and {other}\n"))
 }
 
+/// What a plan makes of ours.
+fn merged(plan: &Plan, ours: &Fields) -> Fields {
+    let [key] = &plan.keys[..] else {
+        assert!(plan.keys.is_empty(), "there is one key");
+        return ours.clone();
+    };
+    let value = match &key.outcome {
+        Outcome::Ours => return ours.clone(),
+        Outcome::Theirs => key.theirs.as_ref().expect("nobody deletes it").0.clone(),
+        Outcome::New(value) => value.clone().into(),
+        other @ Outcome::Deleted => panic!("{other:?}"),
+    };
+    let value: serde_json::Value = serde_json::from_slice(&value).unwrap();
+    serde_json::from_value(value["data"].clone()).unwrap()
+}
+
 impl Model<'_> {
     fn edit(&mut self, at: usize, value: u8) {
         let branch = &mut self.branches[at];
@@ -101,6 +117,7 @@ impl Model<'_> {
         let Some(plan) = plan(self.repository, &mut graph, &rules, branch.head, theirs.head).unwrap() else {
             return;
         };
+        let swapped = super::plan(self.repository, &mut graph, &rules, theirs.head, branch.head).unwrap();
         if plan.same_tree && !plan.fast_forward && !impatient && branch.head > theirs.head {
             branch.left.insert(theirs.head, theirs.known);
             return;
@@ -111,15 +128,22 @@ impl Model<'_> {
             (branch.head, branch.fields) = (theirs.head, theirs.fields);
             return;
         }
-        for key in &plan.keys {
-            let value = match &key.outcome {
-                Outcome::Ours => continue,
-                Outcome::Theirs => key.theirs.as_ref().expect("nobody deletes it").0.clone(),
-                Outcome::New(value) => value.clone().into(),
-                other @ Outcome::Deleted => panic!("{other:?}"),
-            };
-            let value: serde_json::Value = serde_json::from_slice(&value).unwrap();
-            branch.fields = serde_json::from_value(value["data"].clone()).unwrap();
+        let is_agreed = branch.fields["a"] == theirs.fields["a"];
+        let before = branch.fields.clone();
+        branch.fields = merged(&plan, &before);
+        if let Some(swapped) = swapped {
+            assert_eq!(
+                branch.fields,
+                merged(&swapped, &theirs.fields),
+                "the two sides make different things of the same"
+            );
+        }
+        // Among what is known by now.
+        let seen: BTreeSet<usize> = branch.known.iter().flat_map(|edit| &self.edits[*edit].1).copied().collect();
+        let last: BTreeSet<&String> = branch.known.difference(&seen).map(|edit| &self.edits[*edit].0).collect();
+        assert!(last.contains(&branch.fields["a"]), "{} is of none of the last edits: {last:?}", branch.fields["a"]);
+        if is_agreed && last.contains(&before["a"]) {
+            assert_eq!(branch.fields["a"], before["a"], "both agree");
         }
         branch.head = join(self.repository, branch.head, theirs.head, &branch.fields);
     }
@@ -248,6 +272,20 @@ fn no_later_edit_is_taken_back() {
     for (branches, steps) in cases {
         for has_own in [false, true] {
             run(branches, steps, has_own).unwrap();
+        }
+    }
+}
+
+/// Three write at once, and two of them take what the third one wrote: that neither of these two has seen what the other wrote before is no reason to bring it
+/// back.
+#[test]
+fn what_all_agree_on_stays() {
+    use Step::{Edit, Pull};
+    for values in [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]] {
+        let [one, other, third] = values;
+        let steps = [Edit(0, one), Edit(1, other), Edit(2, third), Pull(0, 2), Pull(1, 2), Pull(0, 1), Pull(1, 0)];
+        for has_own in [false, true] {
+            run(3, &steps, has_own).unwrap();
         }
     }
 }

@@ -139,7 +139,7 @@ fn is_of_a_store(commit: &Commit<'_>) -> bool {
 }
 
 /// Whether a gitcd merged there: its message is a function of the parents (`docs/design/merge.md`, *The commit*).
-fn is_merge_of_a_store(commit: &Commit<'_>) -> bool {
+pub(super) fn is_merge_of_a_store(commit: &Commit<'_>) -> bool {
     let short: Vec<String> = commit.parent_ids().map(|oid| oid.to_string()[..10].to_owned()).collect();
     let [one, other] = &short[..] else { return false };
     let message = String::from_utf8_lossy(commit.message_bytes());
