@@ -50,7 +50,7 @@ pub struct Graph {
     /// Where pairs of them meet, as far as somebody has asked.
     meetings: HashMap<(Oid, Oid), Arc<Meeting>>,
     filtered: HashMap<(Oid, Oid), Vec<Filtered>>,
-    edits: HashMap<Oid, Arc<[Edit]>>,
+    edits: edited::Remembered,
 }
 
 /// So many commits are remembered,

@@ -296,7 +296,7 @@ impl Joiner {
             fast_forward: plan.fast_forward,
             no_conflicts: how.on_top_of.is_some(),
             // What is written now knows of those, and this plan does not: their commits come first, and then there is another plan.
-            only_as_planned: plan.only_as_planned || self.store.left_at(head.data).is_some(),
+            only_as_planned: self.store.left_at(head.data).is_some(),
             trailers: plan.trailers,
             by: how.by.clone(),
         };

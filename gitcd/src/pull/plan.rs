@@ -86,8 +86,6 @@ pub struct Plan {
     pub nothing_new: bool,
     /// Their history has ours in it.
     pub follows: bool,
-    /// What becomes of a key was decided from what it is in these commits: what is written meanwhile needs another plan.
-    pub only_as_planned: bool,
 }
 
 /// A merge cannot be computed.
@@ -154,7 +152,7 @@ pub fn plan(
         // Even if theirs has nothing else to be left out: what an earlier merge left out may be as it was.
         is_partial: !rules.scope.is_everything(),
         brings: false,
-        only_as_planned: false,
+        behind: HashMap::new(),
     };
     let may_differ = !rules.scope.is_everything() || !meeting.scopes.is_empty();
     let same_tree = our_commit.tree == their_commit.tree;
@@ -164,7 +162,7 @@ pub fn plan(
         planner.schemas = planner.schemas([our_commit.tree, their_commit.tree])?;
         planner.run(our_commit.tree)?;
     }
-    let Planner { keys, rejected, left_out, is_partial, brings, only_as_planned, schemas, .. } = planner;
+    let Planner { keys, rejected, left_out, is_partial, brings, schemas, .. } = planner;
     if contained && !brings {
         return Ok(None);
     }
@@ -182,7 +180,6 @@ pub fn plan(
         rejected,
         nothing_new,
         follows,
-        only_as_planned,
     }))
 }
 
@@ -204,6 +201,8 @@ struct Planner<'a, 'r> {
     meeting: Arc<Meeting>,
     /// Looked for only if there is a merge among the commits that one history has alone.
     edits: Edits,
+    /// Which commits were found to have which others behind them, for who asks about many fields.
+    behind: HashMap<(Oid, Oid), bool>,
     /// What merging some commits makes of the key that is being looked at.
     virtual_bases: HashMap<(Vec<Oid>, usize), Base>,
     schemas: Schemas,
@@ -215,7 +214,6 @@ struct Planner<'a, 'r> {
     is_partial: bool,
     /// Whether theirs has changed any key that is taken.
     brings: bool,
-    only_as_planned: bool,
 }
 
 impl Planner<'_, '_> {
@@ -345,7 +343,6 @@ impl Planner<'_, '_> {
                 other.as_ref().map(|(value, blob)| Side { value, hash: hash(*blob) }),
             )
         };
-        self.only_as_planned |= !is_merged;
         let merged = edits::corrected(merged, then, [our_value.as_ref(), their_value.as_ref()]);
         self.keys.push(Key {
             key: key.into(),

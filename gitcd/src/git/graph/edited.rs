@@ -1,6 +1,6 @@
 //! What commits changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use git2::Oid;
@@ -25,7 +25,20 @@ pub(crate) struct Edit {
 /// So many edits are remembered.
 const REMEMBERED: usize = 200_000;
 
+/// What is known of commits, forgotten all at once when it becomes too much.
+#[derive(Debug, Default)]
+pub(super) struct Remembered {
+    of: HashMap<Oid, Arc<[Edit]>>,
+    /// Edits, and one for each commit.
+    size: usize,
+}
+
 impl Graph {
+    /// What [`Graph::edits`] remembers of a commit.
+    pub(crate) fn known_edits(&self, at: Oid) -> Option<Arc<[Edit]>> {
+        self.edits.of.get(&at).cloned()
+    }
+
     /// What a commit with this tree, and parents with these, edited: the keys that it has otherwise than each of its parents, and if a person merged there, than any of
     /// them. Remembers it.
     ///
@@ -38,9 +51,6 @@ impl Graph {
         (tree, parents): (Oid, &[Oid]),
         is_decision: bool,
     ) -> Result<Arc<[Edit]>, TreeError> {
-        if let Some(known) = self.edits.get(&at) {
-            return Ok(known.clone());
-        }
         let mut differing: Vec<BTreeMap<Vec<u8>, changes::Change>> = Vec::new();
         for parent in parents {
             differing.push(changes::among(trees, Some(*parent), Some(tree))?.keys);
@@ -58,10 +68,12 @@ impl Graph {
             Edit { at, key: key.clone(), value, before, is_decision }
         };
         let edits: Arc<[Edit]> = found.into_iter().map(edit).collect();
-        if self.edits.values().map(|edits| edits.len()).sum::<usize>() + edits.len() > REMEMBERED {
-            self.edits.clear();
+        if self.edits.size + edits.len() >= REMEMBERED {
+            self.edits = Remembered::default();
         }
-        self.edits.insert(at, edits.clone());
+        if self.edits.of.insert(at, edits.clone()).is_none() {
+            self.edits.size += edits.len() + 1;
+        }
         Ok(edits)
     }
 }

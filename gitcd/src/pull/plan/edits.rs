@@ -6,8 +6,11 @@
 mod fields;
 mod known;
 mod makers;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use git2::Oid;
@@ -73,35 +76,41 @@ impl Planner<'_, '_> {
         if !may_tell(&self.meeting, self.ours) {
             return Ok(());
         }
-        let Some(apart) = self.graph.apart(self.repository, self.ours, self.theirs, LOOKED_AT)? else { return Ok(()) };
-        let mut has_merge = self.meeting.bases.len() > 1;
-        for oid in apart.one.iter().chain(&apart.other) {
-            has_merge |= self.graph.commit(self.repository, *oid)?.parents.len() > 1;
-        }
-        if !has_merge {
-            return Ok(());
-        }
-        let mut left = EDITS;
-        let is_taken = |planner: &Self, edit: &Edit| planner.is_taken(&edit.key);
-        let Some(their_edits) = self.edits_of(&apart.other, &mut left, is_taken)? else { return Ok(()) };
-        let is_looked_at =
-            |_: &Self, edit: &Edit| theirs.keys.contains_key(&edit.key) || their_edits.contains_key(&edit.key);
-        let Some(our_edits) = self.edits_of(&apart.one, &mut left, |planner, edit| {
-            is_looked_at(planner, edit) && planner.is_taken(&edit.key)
-        })?
-        else {
-            return Ok(());
+        let found = match self.find_edits(theirs) {
+            Err(_) if self.repository.is_shallow() => None,
+            found => found?,
         };
-        let commits = apart.one.iter().chain(&apart.other);
-        let known = Known::new(self.graph, self.repository, [self.ours, self.theirs], commits)?;
-        for relative in their_edits.keys() {
+        let Some(edits) = found else { return Ok(()) };
+        for relative in edits.theirs.keys() {
             if !theirs.keys.contains_key(relative) {
                 let blob = changes::find(self.repository, self.their_commit.tree, relative)?;
                 theirs.keys.insert(relative.clone(), changes::Change { from: blob, to: blob });
             }
         }
-        self.edits = Edits { ours: our_edits, theirs: their_edits, known };
+        self.edits = edits;
         Ok(())
+    }
+
+    fn find_edits(&mut self, theirs: &Changes) -> Result<Option<Edits>, PlanError> {
+        let Some(apart) = self.graph.apart(self.repository, self.ours, self.theirs, LOOKED_AT)? else {
+            return Ok(None);
+        };
+        let mut has_merge = self.meeting.bases.len() > 1;
+        for oid in apart.one.iter().chain(&apart.other) {
+            has_merge |= self.graph.commit(self.repository, *oid)?.parents.len() > 1;
+        }
+        if !has_merge {
+            return Ok(None);
+        }
+        let mut left = EDITS;
+        let is_taken = |planner: &Self, edit: &Edit| planner.is_taken(&edit.key);
+        let Some(their_edits) = self.edits_of(&apart.other, &mut left, is_taken)? else { return Ok(None) };
+        let is_looked_at = |edit: &Edit| theirs.keys.contains_key(&edit.key) || their_edits.contains_key(&edit.key);
+        let is_wanted = |planner: &Self, edit: &Edit| is_looked_at(edit) && planner.is_taken(&edit.key);
+        let Some(our_edits) = self.edits_of(&apart.one, &mut left, is_wanted)? else { return Ok(None) };
+        let commits = apart.one.iter().chain(&apart.other);
+        let known = Known::new(self.graph, self.repository, [self.ours, self.theirs], commits)?;
+        Ok(Some(Edits { ours: our_edits, theirs: their_edits, known }))
     }
 
     /// What these commits edited, by key; `None` if there is more than is `left`.
@@ -114,14 +123,10 @@ impl Planner<'_, '_> {
         let mut trees = Trees::new(self.repository.odb().map_err(|error| self.failed(&error))?);
         let mut keys = ByKey::new();
         for at in commits {
-            let commit = self.graph.commit(self.repository, *at)?;
-            let mut parents = Vec::new();
-            for parent in &commit.parents {
-                parents.push(self.graph.commit(self.repository, *parent)?.tree);
-            }
-            let is_decision = parents.len() > 1
-                && !is_merge_of_a_store(&self.repository.find_commit(*at).map_err(|error| self.failed(&error))?);
-            let edits = self.graph.edits(&mut trees, *at, (commit.tree, &parents), is_decision)?;
+            let edits = match self.graph.known_edits(*at) {
+                Some(edits) => edits,
+                None => self.edits_in(&mut trees, *at)?,
+            };
             let Some(rest) = left.checked_sub(edits.len()) else { return Ok(None) };
             *left = rest;
             for edit in edits.iter().filter(|edit| is_wanted(self, edit)) {
@@ -129,6 +134,17 @@ impl Planner<'_, '_> {
             }
         }
         Ok(Some(keys))
+    }
+
+    fn edits_in(&mut self, trees: &mut Trees<'_>, at: Oid) -> Result<Arc<[Edit]>, PlanError> {
+        let commit = self.graph.commit(self.repository, at)?;
+        let mut parents = Vec::new();
+        for parent in &commit.parents {
+            parents.push(self.graph.commit(self.repository, *parent)?.tree);
+        }
+        let is_decision = parents.len() > 1
+            && !is_merge_of_a_store(&self.repository.find_commit(at).map_err(|error| self.failed(&error))?);
+        Ok(self.graph.edits(trees, at, (commit.tree, &parents), is_decision)?)
     }
 
     /// What to merge of a key so that a side whose edits are the last ones is the one that has changed it.
@@ -175,8 +191,8 @@ impl Planner<'_, '_> {
         if uid(one) != uid(other) {
             return self.of_whole(known, relative, edits, base, sides);
         }
-        // What was written to an object of that name before says nothing about this one.
-        let is_it = |value: Option<&Value>| value.is_none_or(|value| uid(value).is_none() || uid(value) == uid(one));
+        // Who deleted it, or wrote to another object of that name, says nothing about the fields of this one.
+        let is_it = |value: Option<&Value>| value.is_some_and(|value| uid(value).is_none() || uid(value) == uid(one));
         let points: Vec<Point<Option<&Value>>> = edits
             .iter()
             .map(|(edit, from)| Point {
@@ -189,7 +205,9 @@ impl Planner<'_, '_> {
             .filter(|point| is_it(point.value))
             .collect();
         let before = self.bytes(relative, &base)?.and_then(|bytes| Value::parse(&bytes)).map(|(value, _)| value);
-        let text = |name: &str| one.at(&[name]).and_then(Value::as_text).unwrap_or_default().into_owned();
+        // As the merge does, whichever of them is ours.
+        let described = if sides[0] > sides[1] { one } else { other };
+        let text = |name: &str| described.at(&[name]).and_then(Value::as_text).unwrap_or_default().into_owned();
         let schemas = self.schemas.clone();
         let asked = Asked {
             known,
@@ -232,6 +250,11 @@ impl Planner<'_, '_> {
         let last = fields::last(known, &points, [ours, theirs], order, |side, touching| {
             self.is_made_by_a_last_edit(side, relative, None, touching)
         })?;
+        // Nothing is made or deleted that neither side has made or deleted.
+        let last = last.filter(|last| match last {
+            Last::Neither(blob) => blob.is_some() && ours.is_some() && theirs.is_some(),
+            _ => true,
+        });
         Ok(match last {
             Some(Last::Ours) => Base::Blob(theirs).into(),
             Some(Last::Theirs) => Base::Blob(ours).into(),

@@ -23,9 +23,12 @@ impl Planner<'_, '_> {
             .iter()
             .filter(|(relative, change)| {
                 let comes_back = self.keys.iter().any(|key| {
-                    self.rules.keys.relative(&key.key) == *relative
-                        && key.outcome == Outcome::Theirs
-                        && key.theirs.is_some()
+                    let is_there = match key.outcome {
+                        Outcome::Theirs => key.theirs.is_some(),
+                        Outcome::New(_) => true,
+                        Outcome::Ours | Outcome::Deleted => false,
+                    };
+                    is_there && self.rules.keys.relative(&key.key) == *relative
                 });
                 change.to.is_none() && !comes_back
             })

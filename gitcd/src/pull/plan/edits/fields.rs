@@ -84,6 +84,17 @@ pub(super) fn last<V: Copy + PartialEq>(
     })
 }
 
+/// Which sides have last edits.
+fn sides_of_last<V: PartialEq>(known: &Known, points: &[Point<V>]) -> [bool; 2] {
+    let touching: Vec<&Point<V>> = points.iter().filter(|point| point.touches()).collect();
+    let is_last = |point: &Point<V>| !touching.iter().any(|later| known.has(later.at, point.at));
+    [From::Ours, From::Theirs].map(|from| touching.iter().any(|point| point.from == from && is_last(point)))
+}
+
+fn is_scalar(value: Option<&Value>) -> bool {
+    matches!(value, Some(Value::Scalar(_)))
+}
+
 /// What is asked of an object.
 pub(super) struct Asked<'a> {
     pub(super) known: &'a Known,
@@ -197,18 +208,25 @@ impl Level<'_, '_> {
     }
 
     /// What a field has to have been at the base, if anything else than it was.
+    ///
+    /// Lists with last edits of both sides are merged by their items. Nothing is made or removed that neither side has made or removed.
     fn last<'v>(
         &mut self,
         points: &[Point<Option<&'v Value>>],
         sides: [Option<&'v Value>; 2],
     ) -> Result<Option<Was<'v>>, PlanError> {
         let order = |value: Option<&Value>| value.map(|value| value.write(Syntax::Json)).unwrap_or_default();
+        let is_list = |value: Option<&Value>| matches!(value, Some(Value::List(_)));
+        if sides.into_iter().any(is_list) && sides_of_last(self.known, points) == [true, true] {
+            return Ok(None);
+        }
         let (path, stays) = (&self.path, &mut self.stays);
         let last = last(self.known, points, sides, order, |side, touching| stays(side, path, touching))?;
         Ok(match last {
             None => None,
             Some(Last::Ours) => Some(Was(sides[1])),
             Some(Last::Theirs) => Some(Was(sides[0])),
+            Some(Last::Neither(value)) if !sides.into_iter().chain([value]).all(is_scalar) => None,
             Some(Last::Neither(value)) => {
                 self.neither.push((self.path.clone(), value.cloned()));
                 None
@@ -342,12 +360,13 @@ mod tests {
         let asked = Asked {
             known: &known,
             base: Some(&first),
-            sides: [&ours, &ours],
+            sides: [&ours, &theirs],
             points: vec![edit(commits[1], From::Ours, &ours, &first), edit(commits[2], From::Theirs, &theirs, &ours)],
             root: schemas.of("v1", "Pod"),
         };
         let adjusted = adjusted(asked, &mut |_, _, _| Ok(false)).unwrap().expect("something is to be done");
-        let path = ["spec", "nodeSelector"].map(str::to_owned).to_vec();
-        assert_eq!(adjusted.neither, [(path, theirs.at(&["spec", "nodeSelector"]).cloned())]);
+        // Theirs is the later one, so it is the one that changed it: all of it.
+        assert_eq!(adjusted.base.map(Value::Map), Some(ours));
+        assert!(adjusted.neither.is_empty());
     }
 }

@@ -9,14 +9,27 @@ use crate::git::changes;
 use crate::merge::value::Value;
 use crate::pull::plan::{PlanError, Planner};
 
-/// Looking for them ends after so many commits; then the value is taken for one that nobody has seen.
-const LOOKED_AT: usize = 4096;
+/// Looking for them ends after so many commits, or where a shallow clone does; then the value is taken for one that nobody has seen.
+const LOOKED_AT: usize = 1024;
 
 impl Planner<'_, '_> {
     /// Whether what a side (0 is ours) has of a key, or of one of its fields, was made by a commit that none of those `touching` it has in its history.
     ///
     /// Costs a look into a tree for each commit since it was made, and a search of the histories for each of those that made it.
     pub(super) fn is_made_by_a_last_edit(
+        &mut self,
+        side: usize,
+        relative: &[u8],
+        path: Option<&[String]>,
+        touching: &[Oid],
+    ) -> Result<bool, PlanError> {
+        match self.made_by_a_last_edit(side, relative, path, touching) {
+            Err(_) if self.repository.is_shallow() => Ok(true),
+            found => found,
+        }
+    }
+
+    fn made_by_a_last_edit(
         &mut self,
         side: usize,
         relative: &[u8],
@@ -43,7 +56,7 @@ impl Planner<'_, '_> {
             if same.is_empty() && !touching.contains(&at) {
                 let mut is_seen = false;
                 for later in touching {
-                    is_seen = is_seen || self.graph.is_ancestor(self.repository, at, *later)?;
+                    is_seen = is_seen || self.is_behind(at, *later)?;
                 }
                 if !is_seen {
                     return Ok(true);
@@ -52,6 +65,16 @@ impl Planner<'_, '_> {
             waiting.extend(same);
         }
         Ok(false)
+    }
+
+    /// Whether `earlier` is in the history of `later`. Asked for many fields and keys.
+    fn is_behind(&mut self, earlier: Oid, later: Oid) -> Result<bool, PlanError> {
+        if let Some(known) = self.behind.get(&(earlier, later)) {
+            return Ok(*known);
+        }
+        let found = self.graph.is_ancestor(self.repository, earlier, later)?;
+        self.behind.insert((earlier, later), found);
+        Ok(found)
     }
 
     fn field_at(
