@@ -219,7 +219,8 @@ impl Remotes {
                 credentials: self.credentials.clone(),
             });
         }
-        Ok(Config { interval: self.interval.filter(|_| !remotes.is_empty()), remotes, by_hand: false })
+        let (interval, echoes_later) = (self.interval.filter(|_| !remotes.is_empty()), remotes.len() == 1);
+        Ok(Config { remotes, interval, by_hand: false, echoes_later })
     }
 }
 
@@ -319,6 +320,8 @@ fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
     for name in &names {
         let mut pull = remotes.of(name)?;
         pull.by_hand = pull.interval.is_none();
+        // Others follow it for what it brings.
+        pull.echoes_later = false;
         if pull.remotes.is_empty() {
             anyhow::bail!("branch {name:?} has no remote: say whom to pull from with --remote-names={name}=origin");
         }

@@ -63,11 +63,23 @@ impl Notices {
         self.place = Some(place);
     }
 
-    /// Returns when something may have changed that is not known yet.
-    pub(super) async fn next(&mut self, remote: &Remote, config: &branch::Config, known: &Known) {
+    /// Where the remote was when it was last followed.
+    pub(super) fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
+
+    /// Returns when something may have changed that is not known yet, nor `ours`.
+    pub(super) async fn next(
+        &mut self,
+        remote: &Remote,
+        config: &branch::Config,
+        known: &Known,
+        ours: impl Fn() -> Oid + Send + Sync,
+    ) {
         let is_news = |reference: &str, new: Option<Oid>| {
-            (reference == remote.data_reference || reference == config.data_reference)
-                && !new.is_some_and(|new| known.has(new))
+            let is_own = reference == config.data_reference;
+            (reference == remote.data_reference || is_own)
+                && !new.is_some_and(|new| known.has(new) || is_own && new == ours())
         };
         let is_told = match &mut self.source {
             Some(Source::Folder(changes)) => loop {

@@ -2,6 +2,7 @@
 
 mod follow;
 mod push;
+mod together;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use git2::Oid;
 use rand::Rng as _;
 
+use self::together::Together;
 use super::join::{Histories, How, JoinError, Joined, Joiner};
 use super::pace::Exchanged;
 use super::plan::PlanError;
@@ -29,6 +31,9 @@ pub struct Config {
     pub interval: Option<Duration>,
     /// Whether somebody calls [`Puller::pull`] instead: then nobody is told that nothing is pulled.
     pub by_hand: bool,
+    /// Whether what came from a remote, and nothing else, may wait a moment before our branch there gets it, too: for a branch that clients write, which is
+    /// likely to have something of its own soon. Not for one that others follow for the sake of what it brings together.
+    pub echoes_later: bool,
 }
 
 /// Why a pull, or the push after it, did not work.
@@ -76,6 +81,7 @@ pub struct Puller {
     statuses: Statuses,
     /// One for each remote: only one exchange at a time.
     turns: Vec<tokio::sync::Mutex<Arc<Link>>>,
+    together: Together,
 }
 
 /// What a remote is waited for, and what came of the last exchange.
@@ -85,6 +91,10 @@ struct Waiting {
     left: Option<(Oid, Instant)>,
     /// Whether nothing is left to the other side.
     never: bool,
+    /// Whether an echo may wait.
+    defers: bool,
+    /// What was merged last of the branch that is followed, and of ours there: all that we have from now on has it.
+    merged: [Option<Oid>; 2],
     exchanged: Exchanged,
 }
 
@@ -99,7 +109,7 @@ impl Puller {
         let statuses = Statuses::default();
         config.remotes.iter().for_each(|remote| statuses.change(&remote.name, |_| {}));
         let turns = config.remotes.iter().map(|_| tokio::sync::Mutex::default()).collect();
-        Self { joiner, config, statuses, turns }
+        Self { joiner, config, statuses, turns, together: Together::default() }
     }
 
     /// What merges.
@@ -223,13 +233,26 @@ impl Puller {
             Err(error) if remote.push_on_pull_failure => (self.look(remote, link).await?, Some(error)),
             Err(error) => return Err(error),
         };
-        if remote.push_after_merge || failed.is_some() {
+        let head = self.joiner.head();
+        if failed.is_none() && waiting.defers && self.is_echo(remote, &own, head.data) {
+            waiting.exchanged.echo = true;
+            waiting.exchanged.handled = Some(head);
+        } else if remote.push_after_merge || failed.is_some() {
             let pushed = self.push(remote, link, own).await;
             if failed.is_none() {
-                waiting.exchanged.pushed = pushed?;
+                let (pushed, handled) = pushed?;
+                (waiting.exchanged.pushed, waiting.exchanged.handled) = (pushed, Some(handled));
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Whether a push would bring to our branch there what the remote has in another one already, and nothing of ours.
+    fn is_echo(&self, remote: &Remote, there: &Fetched, data: Oid) -> bool {
+        remote.push_after_merge
+            && remote.data_reference != self.joiner.config().data_reference
+            && there.theirs == Some(data)
+            && there.own.is_some_and(|own| own != data)
     }
 
     /// Fetches and merges.
@@ -260,26 +283,33 @@ impl Puller {
             let own = remote.data_reference == self.joiner.config().data_reference;
             let histories = if remote.push_after_merge && own { Histories::ToPush } else { Histories::Later };
             let reference = &remote.data_reference;
-            self.join(remote, (reference, theirs), waiting, (&remote.scope, remote.policy, histories)).await?;
+            if waiting.merged[0] != Some(theirs) {
+                let how = (&remote.scope, remote.policy, histories);
+                let is_in = self.join(remote, (reference, theirs), waiting, how).await?;
+                waiting.merged[0] = is_in.then_some(theirs);
+            }
         }
         // Somebody pushed to our branch there: a person, or who served it before.
-        if let Some(own) = fetched.own.filter(|own| Some(*own) != fetched.theirs) {
+        let is_new = |own: &Oid| Some(*own) != fetched.theirs && Some(*own) != waiting.merged[1];
+        if let Some(own) = fetched.own.filter(is_new) {
             let mut at_once = Waiting { never: true, ..Waiting::default() };
             let reference = &self.joiner.config().data_reference;
             let how = (&Scope::default(), Policy::Later, Histories::ToPush);
-            self.join(remote, (reference, own), &mut at_once, how).await?;
+            let is_in = self.join(remote, (reference, own), &mut at_once, how).await?;
+            waiting.merged[1] = is_in.then_some(own);
             waiting.exchanged.brought |= at_once.exchanged.brought;
         }
         Ok(fetched)
     }
 
+    /// Merges a commit, if it is not to be left; returns whether it is in our history now, with all that is in it.
     async fn join(
         &self,
         remote: &Remote,
         (reference, theirs): (&str, Oid),
         waiting: &mut Waiting,
         (scope, policy, histories): (&Scope, Policy, Histories),
-    ) -> Result<(), PullError> {
+    ) -> Result<bool, PullError> {
         let patient = !waiting.never && waiting.left.is_none_or(|(oid, until)| oid != theirs || Instant::now() < until);
         let how = How {
             policy,
@@ -294,6 +324,12 @@ impl Puller {
         let started = Instant::now();
         let joined = self.joiner.join(theirs, &how).await?;
         waiting.exchanged.brought |= !matches!(joined, Joined::Contained | Joined::Refused(_));
+        let is_in = match &joined {
+            Joined::Contained => true,
+            // What did not enter is looked for again.
+            Joined::Done { rejected, .. } => rejected.is_empty(),
+            _ => false,
+        };
         match joined {
             Joined::Moved => waiting.left = None,
             Joined::Refused(rejected) => {
@@ -329,6 +365,6 @@ impl Puller {
                 });
             }
         }
-        Ok(())
+        Ok(is_in)
     }
 }

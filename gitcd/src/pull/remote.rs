@@ -83,7 +83,7 @@ pub struct Link {
 }
 
 /// Where a remote is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// A repository in a folder of this machine.
     Folder(PathBuf),
@@ -191,7 +191,7 @@ impl Remote {
         let copier = &mut *link.fetching.lock();
         match self.place(&config.repository)? {
             Place::Folder(folder) => {
-                let (there, _) = self.open(&folder)?;
+                let there = self.repository(&folder)?;
                 let here = Repository::open(here).map_err(|error| self.error(Condition::Failed, error.message()))?;
                 let wanted: Vec<Oid> = wanted.into_iter().map(|(_, oid)| oid).collect();
                 copier.copy_again(&there, &here, &wanted, &whole).map_err(|error| self.transfer(&error, true))
@@ -241,17 +241,23 @@ impl Remote {
         }
     }
 
-    fn open(&self, folder: &Path) -> Result<(Repository, Refs), RemoteError> {
-        let open = |error: git2::Error| {
-            self.error(Condition::Unreachable, format!("{} cannot be opened: {}", folder.display(), error.message()))
-        };
-        let repository = Repository::open(folder).map_err(open)?;
-        let refs = Refs::open(folder).map_err(|error| self.error(Condition::Damaged, error.to_string()))?;
-        Ok((repository, refs))
+    fn repository(&self, folder: &Path) -> Result<Repository, RemoteError> {
+        Repository::open(folder).map_err(|error| self.closed(folder, &error))
+    }
+
+    fn refs(&self, folder: &Path) -> Result<Refs, RemoteError> {
+        Refs::open(folder).map_err(|error| match error {
+            RefError::Open { source, .. } => self.closed(folder, &source),
+            error => self.error(Condition::Damaged, error.to_string()),
+        })
+    }
+
+    fn closed(&self, folder: &Path, error: &git2::Error) -> RemoteError {
+        self.error(Condition::Unreachable, format!("{} cannot be opened: {}", folder.display(), error.message()))
     }
 
     fn fetch_folder(&self, config: &branch::Config, link: &Link, folder: &Path) -> Result<Fetched, RemoteError> {
-        let (there, refs) = self.open(folder)?;
+        let refs = self.refs(folder)?;
         let read = |name: &str| refs.read(name).map_err(|error| self.error(Condition::Damaged, error.to_string()));
         let fetched = Fetched {
             theirs: read(&self.data_reference)?,
@@ -259,6 +265,12 @@ impl Remote {
             own_metadata: read(&config.metadata_reference)?,
             bytes: 0,
         };
+        let known = self.known(config)?;
+        if (known.theirs, known.own) == (fetched.theirs, fetched.own) {
+            // Opening repositories costs more than all else here.
+            return Ok(fetched);
+        }
+        let there = self.repository(folder)?;
         let here = Repository::open(git_dir(&config.repository))
             .map_err(|error| self.error(Condition::Failed, error.message()))?;
         let wanted: Vec<Oid> = [fetched.theirs, fetched.own].into_iter().flatten().collect();
@@ -303,7 +315,7 @@ impl Remote {
         let names = [&*config.data_reference, &*config.metadata_reference];
         let [own, own_metadata] = match self.place(&config.repository)? {
             Place::Folder(folder) => {
-                let (_, refs) = self.open(&folder)?;
+                let refs = self.refs(&folder)?;
                 let read = |name| refs.read(name).map_err(|error| self.error(Condition::Damaged, error.to_string()));
                 [read(names[0])?, read(names[1])?]
             }
@@ -336,7 +348,7 @@ impl Remote {
         folder: &Path,
         push: &Push,
     ) -> Result<u64, RemoteError> {
-        let (there, refs) = self.open(folder)?;
+        let (there, refs) = (self.repository(folder)?, self.refs(folder)?);
         let here = Repository::open(git_dir(&config.repository))
             .map_err(|error| self.error(Condition::Failed, error.message()))?;
         let wanted: Vec<Oid> = push.updates.iter().map(|(_, new, _)| *new).collect();

@@ -8,9 +8,10 @@ use tokio::sync::watch;
 
 use super::super::notices::Notices;
 use super::super::pace::{Breath, Exchanged, Known, Pace};
-use super::super::remote::Remote;
+use super::super::remote::{Place, Remote};
 use super::super::status::Condition;
 use super::{PullError, Puller, Waiting};
+use crate::committer::Head;
 use crate::error::chain;
 
 /// A server that stops pushes so often at most.
@@ -19,6 +20,10 @@ const LAST_PUSHES: usize = 3;
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 /// up to this.
 const LAST_RETRY: Duration = Duration::from_secs(30);
+/// What came from a remote, and nothing else, is pushed to our branch there when nothing more has come for this time,
+const ECHO_QUIET: Duration = Duration::from_millis(100);
+/// or after this time.
+const ECHO_LONGEST: Duration = Duration::from_millis(500);
 
 impl Puller {
     /// Pulls and pushes until told to stop; not at all without an interval.
@@ -87,28 +92,47 @@ impl Puller {
 
     async fn follow(&self, at: usize, mut stopped: watch::Receiver<bool>) {
         let remote = &self.config.remotes[at];
+        // Those who follow our branch by that name push to it, too.
+        let is_shared = remote.data_reference == self.joiner.config().data_reference;
         let mut heads = self.joiner.heads();
         let (mut failures, mut last) = (0_u32, Condition::Unknown);
         let mut waiting = Waiting::default();
-        let (mut notices, mut pace, mut known) = (Notices::default(), Pace::default(), Known::default());
+        let (mut notices, mut pace, mut known) = (Notices::default(), Pace::new(is_shared), Known::default());
+        // When the first thing came that our branch there has not got, and whether it has waited long enough.
+        let (mut echo, mut is_echo_due) = (None::<Instant>, false);
         loop {
             heads.borrow_and_update();
             waiting.exchanged = Exchanged::default();
+            is_echo_due |= echo.is_some_and(|since| since.elapsed() >= ECHO_LONGEST);
+            waiting.defers = self.config.echoes_later && !is_echo_due;
             let link = self.turns[at].lock().await.clone();
             tokio::select! {
                 () = notices.open(remote, self.joiner.config(), &link, failures == 0) => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             }
             let started = Instant::now();
+            let under_way = notices.place().map(|place| self.together.begin(place));
             let outcome = tokio::select! {
                 outcome = self.pull_waiting(remote, &mut waiting) => outcome,
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             };
+            let exchanged = &waiting.exchanged;
+            if let (Some(under_way), Some(head), false) = (&under_way, exchanged.handled, exchanged.echo) {
+                under_way.brought(head);
+            }
+            drop(under_way);
+            // What the exchange itself has moved is no news to it.
+            if exchanged.handled != Some(*heads.borrow_and_update()) {
+                heads.mark_changed();
+            }
+            echo = exchanged.echo.then(|| echo.unwrap_or(started));
+            is_echo_due = false;
             let pause = match &outcome {
                 Ok(()) => {
                     failures = 0;
                     let patience = waiting.left.map(|(_, until)| until.saturating_duration_since(Instant::now()));
-                    self.config.interval.into_iter().chain(patience).min()
+                    let echo = echo.map(|since| ECHO_QUIET.min(ECHO_LONGEST.saturating_sub(since.elapsed())));
+                    self.config.interval.into_iter().chain(patience).chain(echo).min()
                 }
                 // It is there and answers, and somebody may make the branch at any moment.
                 Err(error) if error.condition() == Condition::NoBranch => {
@@ -129,6 +153,7 @@ impl Puller {
             last = outcome.as_ref().map_or_else(PullError::condition, |()| Condition::Synced);
             known.add(&waiting.exchanged);
             let config = self.joiner.config();
+            let ours = || self.joiner.head().data;
             match pace.after(&waiting.exchanged, started.elapsed(), Instant::now()) {
                 Breath::Pause(pause) => tokio::select! {
                     () = tokio::time::sleep(pause) => {}
@@ -136,7 +161,7 @@ impl Puller {
                 },
                 Breath::Turn(turn) => tokio::select! {
                     () = tokio::time::sleep(turn) => {}
-                    () = notices.next(remote, config, &known) => continue,
+                    () = notices.next(remote, config, &known, ours) => continue,
                     _ = stopped.wait_for(|stopped| *stopped) => return,
                 },
             }
@@ -151,13 +176,27 @@ impl Puller {
                     None => std::future::pending().await,
                 }
             };
+            let place = notices.place().cloned();
             tokio::select! {
-                () = resting => {}
-                () = notices.next(remote, config, &known) => {}
+                () = resting => is_echo_due = echo.is_some(),
+                () = notices.next(remote, config, &known, ours) => {}
                 // What was committed here is to be pushed.
-                _ = heads.changed(), if pushes => {}
+                () = self.committed(remote, place.as_ref(), &mut heads), if pushes => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             }
+        }
+    }
+
+    /// Returns when something was committed here that another remote of the same repository does not bring there.
+    async fn committed(&self, remote: &Remote, place: Option<&Place>, heads: &mut watch::Receiver<Head>) {
+        while heads.changed().await.is_ok() {
+            let Some(place) = place else { return };
+            let there = self.together.rest(place).await;
+            let head = *heads.borrow_and_update();
+            if there != Some(head) {
+                return;
+            }
+            self.statuses.change(&remote.name, |status| status.pushed = Some(head.data.to_string()));
         }
     }
 }

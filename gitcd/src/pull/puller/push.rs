@@ -7,6 +7,7 @@ use git2::Oid;
 use super::super::remote::{Fetched, Link, Push, Remote, RemoteError};
 use super::super::status::Condition;
 use super::{JoinError, PullError, Puller};
+use crate::committer::Head;
 use crate::git::refs::Refs;
 use crate::recovery::git_dir;
 
@@ -18,7 +19,7 @@ impl Puller {
         Ok(found.await.expect("looking at references does not panic")?)
     }
 
-    /// Pushes the branch, and its metadata if that is ours there; returns what the branch was moved to.
+    /// Pushes the branch, and its metadata if that is ours there; returns what the branch was moved to, and what is known to be there now.
     ///
     /// Without its lease a server pushes nothing: somebody else may write the branch by now, and what they have not got goes beside it.
     /// This is asked after `there` was looked at. If another writer begins later, its metadata is not what is expected here any more.
@@ -27,15 +28,16 @@ impl Puller {
         remote: &Remote,
         link: &Arc<Link>,
         there: Fetched,
-    ) -> Result<Option<Oid>, PullError> {
+    ) -> Result<(Option<Oid>, Head), PullError> {
         self.joiner.store().newest().map_err(JoinError::Store)?;
         let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
-        let data = self.joiner.head().data;
+        let head = self.joiner.head();
+        let data = head.data;
         if there.own == Some(data) {
             // Also if another process has brought it there.
             self.statuses.change(&remote.name, |status| status.pushed = Some(data.to_string()));
             // A jump of revisions is in the metadata only, and must not be made twice.
-            return self.push_metadata(remote, &link, there).await.map(|()| None);
+            return self.push_metadata(remote, &link, there).await.map(|()| (None, head));
         }
         if let Some(own) = there.own
             && !self.joiner.is_ancestor(own, data).await?
@@ -43,7 +45,7 @@ impl Puller {
             if self.joiner.is_ancestor(data, own).await? {
                 // It has all of ours, and nothing that we take.
                 self.statuses.change(&remote.name, |status| status.pushed = Some(data.to_string()));
-                return self.push_metadata(remote, &link, there).await.map(|()| None);
+                return self.push_metadata(remote, &link, there).await.map(|()| (None, head));
             }
             // It moved on there: what it has comes first.
             let problem = format!("{} has commits there that are not merged here", self.joiner.config().data_reference);
@@ -65,7 +67,7 @@ impl Puller {
             status.pushed = Some(data.to_string());
             status.pushed_bytes += bytes;
         });
-        Ok(Some(data))
+        Ok((Some(data), head))
     }
 
     /// Pushes the metadata alone, if it continues what is there.
