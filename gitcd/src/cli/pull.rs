@@ -20,6 +20,9 @@ use crate::{api, committer, store};
 
 /// A branch that others follow is committed so often while it changes.
 pub(super) const FLUSH_INTERVAL: Duration = Duration::from_millis(20);
+/// What a served branch has from its only remote and nobody else, goes back there when nothing more has come for so long: shorter than what controllers do to one
+/// object after the other, longer than each of these steps.
+const ECHOES_AFTER: Duration = Duration::from_millis(100);
 
 /// Whom to pull from and push to. Values in a list, one for each remote, are separated by ':'; a value alone is for all of them.
 #[derive(Debug, clap::Args)]
@@ -219,8 +222,10 @@ impl Remotes {
                 credentials: self.credentials.clone(),
             });
         }
-        let (interval, echoes_later) = (self.interval.filter(|_| !remotes.is_empty()), remotes.len() == 1);
-        Ok(Config { remotes, interval, by_hand: false, echoes_later })
+        let interval = self.interval.filter(|_| !remotes.is_empty());
+        // Of several remotes each may be followed for what the others bring.
+        let echoes_after = (remotes.len() == 1).then_some(ECHOES_AFTER);
+        Ok(Config { remotes, interval, by_hand: false, echoes_after })
     }
 }
 
@@ -321,7 +326,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
         let mut pull = remotes.of(name)?;
         pull.by_hand = pull.interval.is_none();
         // Others follow it for what it brings.
-        pull.echoes_later = false;
+        pull.echoes_after = None;
         if pull.remotes.is_empty() {
             anyhow::bail!("branch {name:?} has no remote: say whom to pull from with --remote-names={name}=origin");
         }

@@ -31,9 +31,9 @@ pub struct Config {
     pub interval: Option<Duration>,
     /// Whether somebody calls [`Puller::pull`] instead: then nobody is told that nothing is pulled.
     pub by_hand: bool,
-    /// Whether what came from a remote, and nothing else, may wait a moment before our branch there gets it, too: for a branch that clients write, which is
-    /// likely to have something of its own soon. Not for one that others follow for the sake of what it brings together.
-    pub echoes_later: bool,
+    /// How long nothing more has come from a remote before our branch there gets what it has in another one already; five times as long at most. At once if
+    /// unset. For a branch that clients write, which is likely to have something of its own soon; not for one that others follow for what it brings together.
+    pub echoes_after: Option<Duration>,
 }
 
 /// Why a pull, or the push after it, did not work.

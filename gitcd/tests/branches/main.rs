@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "where the harness itself fails, the test ends")]
 
+mod echo;
 mod figures;
 mod filters;
 mod mesh;

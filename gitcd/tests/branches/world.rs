@@ -53,12 +53,17 @@ pub(crate) fn remote(name: &str) -> Remote {
 impl Branch {
     /// An empty branch with its server.
     pub(crate) async fn new(name: &str) -> Self {
+        Self::at(name, "main").await
+    }
+
+    /// The same with a name of its own for Git.
+    pub(crate) async fn at(name: &str, branch: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let branch = branch::Config {
             repository: folder.path().join("repo.git"),
             name: name.into(),
-            data_reference: "refs/heads/main".into(),
-            metadata_reference: "refs/gitcd/metadata/main".into(),
+            data_reference: format!("refs/heads/{branch}"),
+            metadata_reference: format!("refs/gitcd/metadata/{branch}"),
             keys: KeySpace::new("/registry", ["/registry/events"]),
             committer_name: name.into(),
             committer_email: format!("{name}@localhost"),
@@ -204,7 +209,7 @@ impl Branch {
 
     pub(crate) fn head(&self) -> git2::Oid {
         let repository = git2::Repository::open(self.path()).unwrap();
-        repository.refname_to_id("refs/heads/main").unwrap()
+        repository.refname_to_id(&self.config.branch.data_reference).unwrap()
     }
 
     pub(crate) fn message(&self) -> String {

@@ -95,6 +95,7 @@ async fn pull(folder: &Path, upstream: &Path, port: u16) -> Server {
             remotes: vec![remote("one"), remote("two")],
             interval: Some(Duration::from_secs(1)),
             by_hand: false,
+            echoes_after: None,
         },
         lease: None,
         served: gitcd::pull::owner::Served::default(),

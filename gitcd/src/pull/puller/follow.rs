@@ -20,10 +20,30 @@ const LAST_PUSHES: usize = 3;
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 /// up to this.
 const LAST_RETRY: Duration = Duration::from_secs(30);
-/// What came from a remote, and nothing else, is pushed to our branch there when nothing more has come for this time,
-const ECHO_QUIET: Duration = Duration::from_millis(100);
-/// or after this time.
-const ECHO_LONGEST: Duration = Duration::from_millis(500);
+/// An echo waits at most so many times as long as without anything new.
+const LONGEST_ECHO: u32 = 5;
+
+/// What came from a remote, and nothing else, and is not pushed to our branch there yet.
+#[derive(Clone, Copy, Debug)]
+struct Echo {
+    first: Instant,
+    last: Instant,
+}
+
+impl Echo {
+    /// After an exchange that left it; `more` tells whether that brought something.
+    fn after(before: Option<Self>, more: bool) -> Self {
+        let now = Instant::now();
+        let before = before.unwrap_or(Self { first: now, last: now });
+        if more { Self { last: now, ..before } } else { before }
+    }
+
+    /// How long it may still wait.
+    fn left(self, quiet: Duration) -> Duration {
+        let of_all = (quiet * LONGEST_ECHO).saturating_sub(self.first.elapsed());
+        quiet.saturating_sub(self.last.elapsed()).min(of_all)
+    }
+}
 
 impl Puller {
     /// Pulls and pushes until told to stop; not at all without an interval.
@@ -98,13 +118,12 @@ impl Puller {
         let (mut failures, mut last) = (0_u32, Condition::Unknown);
         let mut waiting = Waiting::default();
         let (mut notices, mut pace, mut known) = (Notices::default(), Pace::new(is_shared), Known::default());
-        // When the first thing came that our branch there has not got, and whether it has waited long enough.
-        let (mut echo, mut is_echo_due) = (None::<Instant>, false);
+        let mut echo = None::<Echo>;
+        let quiet = self.config.echoes_after.unwrap_or_default();
         loop {
             heads.borrow_and_update();
             waiting.exchanged = Exchanged::default();
-            is_echo_due |= echo.is_some_and(|since| since.elapsed() >= ECHO_LONGEST);
-            waiting.defers = self.config.echoes_later && !is_echo_due;
+            waiting.defers = !quiet.is_zero() && echo.is_none_or(|echo| !echo.left(quiet).is_zero());
             let link = self.turns[at].lock().await.clone();
             tokio::select! {
                 () = notices.open(remote, self.joiner.config(), &link, failures == 0) => {}
@@ -125,13 +144,12 @@ impl Puller {
             if exchanged.handled != Some(*heads.borrow_and_update()) {
                 heads.mark_changed();
             }
-            echo = exchanged.echo.then(|| echo.unwrap_or(started));
-            is_echo_due = false;
+            echo = exchanged.echo.then(|| Echo::after(echo, exchanged.brought));
             let pause = match &outcome {
                 Ok(()) => {
                     failures = 0;
                     let patience = waiting.left.map(|(_, until)| until.saturating_duration_since(Instant::now()));
-                    let echo = echo.map(|since| ECHO_QUIET.min(ECHO_LONGEST.saturating_sub(since.elapsed())));
+                    let echo = echo.map(|echo| echo.left(quiet));
                     self.config.interval.into_iter().chain(patience).chain(echo).min()
                 }
                 // It is there and answers, and somebody may make the branch at any moment.
@@ -178,7 +196,7 @@ impl Puller {
             };
             let place = notices.place().cloned();
             tokio::select! {
-                () = resting => is_echo_due = echo.is_some(),
+                () = resting => {}
                 () = notices.next(remote, config, &known, ours) => {}
                 // What was committed here is to be pushed.
                 () = self.committed(remote, place.as_ref(), &mut heads), if pushes => {}
