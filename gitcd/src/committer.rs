@@ -109,6 +109,13 @@ pub struct Head {
     pub foreign: Option<git2::Oid>,
 }
 
+impl Head {
+    /// Whether there is nothing in one that is not in the other, to whoever follows the branch.
+    pub(crate) fn is_at(&self, other: &Self) -> bool {
+        (self.revision, self.data, self.foreign) == (other.revision, other.data, other.foreign)
+    }
+}
+
 /// The committer of one branch, before it starts.
 #[derive(Debug)]
 pub struct Committer {

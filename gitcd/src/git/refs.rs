@@ -95,8 +95,10 @@ impl Refs {
     /// [`RefError::Open`] if there is no repository.
     pub fn open(git_dir: &Path) -> Result<Self, RefError> {
         let open = |source| RefError::Open { path: git_dir.to_owned(), source };
-        if is_plain(git_dir) {
-            return Ok(Self { root: git_dir.to_owned(), patience: PATIENCE });
+        if is_plain(git_dir)
+            && let Ok(root) = git_dir.canonicalize()
+        {
+            return Ok(Self { root, patience: PATIENCE });
         }
         // libgit2 would refuse such a repository, but not in words that help.
         for config in [git_dir.join("config"), git_dir.join(".git/config")] {
@@ -371,15 +373,20 @@ impl Refs {
 /// Whether a folder is a repository itself, with its references in files of its own. libgit2 finds that out, too, but by reading every configuration that there
 /// is: for a look at one reference that is nearly all that it costs.
 fn is_plain(folder: &Path) -> bool {
-    const EXTENSIONS: &[u8] = b"extensions";
     let is_folder = |name: &str| fs::metadata(folder.join(name)).is_ok_and(|found| found.is_dir());
     let is_missing = |name: &str| fs::symlink_metadata(folder.join(name)).is_err();
-    // What an extension changes libgit2 knows.
-    let has_no_extension = fs::read(folder.join("config"))
-        .is_ok_and(|text| !text.windows(EXTENSIONS.len()).any(|found| found.eq_ignore_ascii_case(EXTENSIONS)));
+    // What a later version or an extension changes, and whether somebody else's repository may be trusted, libgit2 knows.
+    let is_usual = fs::read_to_string(folder.join("config")).is_ok_and(|text| {
+        let text = text.to_ascii_lowercase();
+        let version =
+            text.split_once("repositoryformatversion").map(|(_, rest)| rest.lines().next().unwrap_or_default());
+        !text.contains("extensions")
+            && version.is_some_and(|version| version.trim_start_matches([' ', '\t', '=']).trim() == "0")
+    });
+    let is_own = fs::metadata(folder).is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw());
     let is_repository = folder.join("HEAD").is_file() && is_folder("objects") && is_folder("refs");
     // A linked work tree has its references elsewhere, and so has a folder around a repository.
-    folder.is_absolute() && is_repository && has_no_extension && is_missing("commondir") && is_missing(".git")
+    is_repository && is_usual && is_own && is_missing("commondir") && is_missing(".git")
 }
 
 fn valid(name: &str) -> Result<&str, RefError> {

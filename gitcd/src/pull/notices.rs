@@ -40,6 +40,9 @@ impl Notices {
         if self.source.is_some() && self.place.as_ref() == Some(&place) {
             return;
         }
+        if self.place.as_ref() != Some(&place) {
+            *self = Self { place: Some(place.clone()), ..Self::default() };
+        }
         // A remote that is away is looked at again after every attempt.
         self.source = match &place {
             Place::Folder(folder) => {
@@ -60,7 +63,6 @@ impl Notices {
             }
             Place::Url(_) => None,
         };
-        self.place = Some(place);
     }
 
     /// Where the remote was when it was last followed.

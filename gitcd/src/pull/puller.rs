@@ -93,7 +93,7 @@ struct Waiting {
     never: bool,
     /// Whether an echo may wait.
     defers: bool,
-    /// What was merged last of the branch that is followed, and of ours there: all that we have from now on has it.
+    /// What was found in our history last of the branch that is followed, and of ours there: all that we have from now on has it.
     merged: [Option<Oid>; 2],
     exchanged: Exchanged,
 }
@@ -168,6 +168,8 @@ impl Puller {
                 status.pull_seconds = started.elapsed().as_secs_f64();
             }
             Err(error) => {
+                // Whatever it was that did not work, nothing of it is taken for known.
+                waiting.merged = [None; 2];
                 status.condition = error.condition();
                 status.error = Some(chain(error));
                 status.failures += 1;
@@ -302,7 +304,7 @@ impl Puller {
         Ok(fetched)
     }
 
-    /// Merges a commit, if it is not to be left; returns whether it is in our history now, with all that is in it.
+    /// Merges a commit, if it is not to be left; returns whether it was in our history.
     async fn join(
         &self,
         remote: &Remote,
@@ -324,12 +326,8 @@ impl Puller {
         let started = Instant::now();
         let joined = self.joiner.join(theirs, &how).await?;
         waiting.exchanged.brought |= !matches!(joined, Joined::Contained | Joined::Refused(_));
-        let is_in = match &joined {
-            Joined::Contained => true,
-            // What did not enter is looked for again.
-            Joined::Done { rejected, .. } => rejected.is_empty(),
-            _ => false,
-        };
+        // After a merge it need not be: what could not be read came in as a commit of ours.
+        let is_in = matches!(joined, Joined::Contained);
         match joined {
             Joined::Moved => waiting.left = None,
             Joined::Refused(rejected) => {

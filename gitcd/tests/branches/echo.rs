@@ -119,3 +119,22 @@ async fn of_remotes_of_one_repository_each_knows_what_another_one_has_brought() 
         eventually("both to be told of it", told).await;
     }
 }
+
+/// Where a branch is missing ours is pushed all the same, once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_branch_that_is_missing_is_not_looked_for_all_the_time() {
+    let (mut up, mut one) = (Branch::new("up").await, Branch::at("one", "one").await);
+    up.stop().await;
+    up.empty();
+    one.follow(&up, Remote { push_after_merge: true, push_on_pull_failure: true, ..remote("up") });
+    one.config.pull.interval = Some(NEVER);
+    one.restart().await;
+    eventually("the push", || there(&up, "one") == Some(one.head())).await;
+    let failures = || one.server().puller().statuses().all()["up"].failures;
+    eventually("the failed pull", || failures() > 0).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(failures() <= 3, "in half a second {} attempts", failures());
+    one.put(&key(0), &map(0)).await;
+    one.commit().await;
+    eventually("the push of what is written", || there(&up, "one") == Some(one.head())).await;
+}

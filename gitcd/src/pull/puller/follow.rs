@@ -32,10 +32,9 @@ struct Echo {
 
 impl Echo {
     /// After an exchange that left it; `more` tells whether that brought something.
-    fn after(before: Option<Self>, more: bool) -> Self {
-        let now = Instant::now();
-        let before = before.unwrap_or(Self { first: now, last: now });
-        if more { Self { last: now, ..before } } else { before }
+    fn after(before: Option<Self>, more: bool, started: Instant) -> Self {
+        let before = before.unwrap_or(Self { first: started, last: started });
+        if more { Self { last: started, ..before } } else { before }
     }
 
     /// How long it may still wait.
@@ -121,7 +120,7 @@ impl Puller {
         let mut echo = None::<Echo>;
         let quiet = self.config.echoes_after.unwrap_or_default();
         loop {
-            heads.borrow_and_update();
+            let before = *heads.borrow_and_update();
             waiting.exchanged = Exchanged::default();
             waiting.defers = !quiet.is_zero() && echo.is_none_or(|echo| !echo.left(quiet).is_zero());
             let link = self.turns[at].lock().await.clone();
@@ -130,7 +129,8 @@ impl Puller {
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             }
             let started = Instant::now();
-            let under_way = notices.place().map(|place| self.together.begin(place));
+            let pushing = notices.place().filter(|_| remote.push_after_merge);
+            let under_way = pushing.map(|place| self.together.begin(place));
             let outcome = tokio::select! {
                 outcome = self.pull_waiting(remote, &mut waiting) => outcome,
                 _ = stopped.wait_for(|stopped| *stopped) => return,
@@ -141,16 +141,15 @@ impl Puller {
             }
             drop(under_way);
             // What the exchange itself has moved is no news to it.
-            if exchanged.handled != Some(*heads.borrow_and_update()) {
+            if !exchanged.handled.unwrap_or(before).is_at(&heads.borrow_and_update()) {
                 heads.mark_changed();
             }
-            echo = exchanged.echo.then(|| Echo::after(echo, exchanged.brought));
+            echo = exchanged.echo.then(|| Echo::after(echo, exchanged.brought, started));
             let pause = match &outcome {
                 Ok(()) => {
                     failures = 0;
                     let patience = waiting.left.map(|(_, until)| until.saturating_duration_since(Instant::now()));
-                    let echo = echo.map(|echo| echo.left(quiet));
-                    self.config.interval.into_iter().chain(patience).chain(echo).min()
+                    self.config.interval.into_iter().chain(patience).min()
                 }
                 // It is there and answers, and somebody may make the branch at any moment.
                 Err(error) if error.condition() == Condition::NoBranch => {
@@ -188,8 +187,9 @@ impl Puller {
                 Condition::NoBranch => remote.push_on_pull_failure,
                 _ => false,
             };
+            let echoes = echo.map(|echo| echo.left(quiet));
             let resting = async {
-                match pause {
+                match pause.into_iter().chain(echoes).min() {
                     Some(pause) => tokio::time::sleep(pause).await,
                     None => std::future::pending().await,
                 }
@@ -209,9 +209,9 @@ impl Puller {
     async fn committed(&self, remote: &Remote, place: Option<&Place>, heads: &mut watch::Receiver<Head>) {
         while heads.changed().await.is_ok() {
             let Some(place) = place else { return };
-            let there = self.together.rest(place).await;
+            // What comes while it is waited for is looked at again.
             let head = *heads.borrow_and_update();
-            if there != Some(head) {
+            if !self.together.is_there(place, || self.joiner.head()).await {
                 return;
             }
             self.statuses.change(&remote.name, |status| status.pushed = Some(head.data.to_string()));

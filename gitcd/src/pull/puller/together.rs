@@ -32,11 +32,12 @@ impl Together {
         UnderWay(traffic)
     }
 
-    /// Waits until nobody exchanges anything with a repository, and returns what our branch has there, if that is known.
-    pub(super) async fn rest(&self, place: &Place) -> Option<Head> {
+    /// Waits until our branch has in a repository what it has `here`, or nobody is about to bring it there; returns which.
+    pub(super) async fn is_there(&self, place: &Place, here: impl Fn() -> Head) -> bool {
+        let has = |traffic: &Traffic| traffic.there.is_some_and(|there| there.is_at(&here()));
         let mut traffic = self.of(place).subscribe();
-        let rest = traffic.wait_for(|traffic| traffic.under_way == 0).await;
-        rest.ok().and_then(|traffic| traffic.there)
+        let rest = traffic.wait_for(|traffic| traffic.under_way == 0 || has(traffic)).await;
+        rest.is_ok_and(|traffic| has(&traffic))
     }
 
     fn of(&self, place: &Place) -> watch::Sender<Traffic> {
@@ -74,16 +75,23 @@ mod tests {
     #[tokio::test]
     async fn who_waits_learns_what_the_last_exchange_with_the_same_repository_brought() {
         let (together, here) = (Together::default(), Place::Folder("/here".into()));
-        assert_eq!(together.rest(&here).await, None, "nobody was there yet");
         let data = Oid::from_bytes(&[7; 20]).unwrap();
         let head = Head { revision: Revision::new(3), data, next: data, merges: 0, foreign: None };
+        let later = Head { revision: Revision::new(4), ..head };
+        let is_there = |place: &Place, head: Head| together.is_there(place, move || head).now_or_never();
+        assert_eq!(is_there(&here, head), Some(false), "nobody was there yet");
         let (one, other) = (together.begin(&here), together.begin(&here));
-        assert_eq!(together.rest(&here).now_or_never(), None, "two are under way");
+        assert_eq!(is_there(&here, head), None, "two are under way");
         one.brought(head);
+        assert_eq!(is_there(&here, head), Some(true), "whatever else is under way");
+        assert_eq!(is_there(&here, later), None, "one of them may bring it");
         drop(one);
-        assert_eq!(together.rest(&here).now_or_never(), None, "one is under way");
-        assert_eq!(together.rest(&Place::Folder("/elsewhere".into())).now_or_never(), Some(None));
+        assert_eq!(is_there(&here, later), None, "one is under way");
+        assert_eq!(is_there(&Place::Folder("/elsewhere".into()), later), Some(false));
         drop(other);
-        assert_eq!(together.rest(&here).now_or_never(), Some(Some(head)));
+        assert_eq!(is_there(&here, later), Some(false), "nobody will");
+        // What is about to be committed is not there for anybody.
+        let next = Oid::from_bytes(&[8; 20]).unwrap();
+        assert_eq!(is_there(&here, Head { next, merges: 1, ..head }), Some(true));
     }
 }
