@@ -108,7 +108,7 @@ test-cluster: ## Install it into a cluster of one real node on this machine, and
 	@$(CARGO) build --workspace --locked --bins --test cluster
 	@assets="$$(unset KUBEBUILDER_ASSETS; hack/assets.sh etcd etcdctl kube-apiserver kubectl kube-controller-manager kube-scheduler kubelet kube-proxy)" && \
 	programs="$${CARGO_TARGET_DIR:-target}/debug" && images="$$(hack/images.sh --programs "$$programs" gitcd manager trishanku test)" && \
-	hack/images.sh --programs "$$programs" --tag next --output "$$images/next" manager >/dev/null && \
+	hack/images.sh --programs "$$programs" --tag next --output "$$images/next" gitcd manager >/dev/null && \
 	rm -rf "$$images/previous" && \
 	$(if $(PREVIOUS),previous="$$(hack/previous.sh $(PREVIOUS))" && hack/images.sh --programs "$$previous" --tag previous --output "$$images/previous" manager >/dev/null && )\
 	export KUBEBUILDER_ASSETS="$$assets" TRISHANKU_E2E_IMAGES="$$images" TRISHANKU_E2E_CLUSTER="$${TRISHANKU_E2E_CLUSTER:-host}" && \

@@ -2,24 +2,41 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use trishanku::plane::Assets;
 
-use super::Provider;
 use super::kubectl::said;
+use super::{Faults, Inside, Provider, cuts};
+use crate::wait::until_within;
 
 /// How long kind may take; it downloads its node image the first time.
 const WAIT: &str = "5m";
+/// How long a program of the node may take to end.
+const PATIENCE: Duration = Duration::from_mins(3);
+/// Where kubelet looks for what it is to run without being told by anybody.
+const MANIFESTS: &str = "/etc/kubernetes/manifests";
+/// Where it does not.
+const ASIDE: &str = "/etc/kubernetes";
 
 /// A running cluster. Dropping it deletes it.
 pub struct Kind {
     name: String,
-    program: PathBuf,
-    kubectl: PathBuf,
+    programs: Programs,
     folder: TempDir,
+    /// The node's.
+    address: String,
+}
+
+/// What it is made and looked after with.
+struct Programs {
+    kind: PathBuf,
+    /// The container engine: the node is one of its containers.
+    engine: PathBuf,
+    kubectl: PathBuf,
 }
 
 impl Kind {
@@ -28,22 +45,44 @@ impl Kind {
     /// # Errors
     /// If there is no kind or no container engine, or it fails; the text has what kind said.
     pub fn start() -> anyhow::Result<Self> {
-        let program = std::env::var_os("KIND").map_or_else(|| "kind".into(), PathBuf::from);
-        Self::of(program, Assets::find(None)?.program("kubectl"), &super::archives()?)
+        let given = |name: &str, usual: &str| std::env::var_os(name).map_or_else(|| usual.into(), PathBuf::from);
+        let programs = Programs {
+            kind: given("KIND", "kind"),
+            // The name by which kind asks for another engine than docker is that of the engine's program.
+            engine: given("KIND_EXPERIMENTAL_PROVIDER", "docker"),
+            kubectl: Assets::find(None)?.program("kubectl"),
+        };
+        Self::of(programs, &super::archives()?)
     }
 
-    fn of(program: PathBuf, kubectl: PathBuf, archives: &[PathBuf]) -> anyhow::Result<Self> {
-        said(Command::new(&program).arg("version"), "").context(
+    fn of(programs: Programs, archives: &[PathBuf]) -> anyhow::Result<Self> {
+        said(Command::new(&programs.kind).arg("version"), "").context(
             "kind does not work here: install it (https://kind.sigs.k8s.io), or set TRISHANKU_E2E_CLUSTER=host as root",
         )?;
         let folder = tempfile::Builder::new().prefix("trishanku-kind-").tempdir()?;
-        let kind = Self { name: format!("trishanku-{}", std::process::id()), program, kubectl, folder };
+        let name = format!("trishanku-{}", std::process::id());
+        let mut kind = Self { name, programs, folder, address: String::new() };
         let config = kind.folder.path().join("kind.json");
         std::fs::write(&config, configuration().to_string())?;
         let config = config.to_str().context("the folder has a name in UTF-8")?;
         kind.run(&["create", "cluster", "--config", config, "--wait", WAIT])?;
         kind.load(archives)?;
+        let provider: &dyn Provider = &kind;
+        let node = provider.object(&format!("node {}", kind.node()))?;
+        let addresses = node["status"]["addresses"].as_array().cloned().unwrap_or_default();
+        let inner = addresses.iter().find(|address| address["type"] == "InternalIP");
+        kind.address = inner.and_then(|inner| inner["address"].as_str()).context("the node has an address")?.to_owned();
         Ok(kind)
+    }
+
+    /// Containers of what kubelet runs without being told by anybody.
+    fn containers_of(&self, component: &str) -> anyhow::Result<Vec<String>> {
+        let printed = self.inside("crictl", &["ps", "--quiet", "--name", component])?;
+        Ok(printed.lines().map(str::to_owned).collect())
+    }
+
+    fn inside(&self, program: &str, arguments: &[&str]) -> anyhow::Result<String> {
+        said(Command::new(&self.programs.engine).args(["exec", &self.node(), program]).args(arguments), "")
     }
 
     fn run(&self, words: &[&str]) -> anyhow::Result<String> {
@@ -51,7 +90,7 @@ impl Kind {
     }
 
     fn kind(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(&self.programs.kind);
         command.args(words).args(["--name", &self.name]).env("KUBECONFIG", self.kubeconfig());
         command
     }
@@ -89,11 +128,121 @@ impl Provider for Kind {
     }
 
     fn kubectl_program(&self) -> PathBuf {
-        self.kubectl.clone()
+        self.programs.kubectl.clone()
     }
 
     fn last_words(&self) -> String {
         format!("the logs of kind: kind export logs --name {}", self.name)
+    }
+
+    fn faults(&self) -> &dyn Faults {
+        self
+    }
+
+    /// The node's own: the networks of containers cannot be reached from every machine.
+    fn kubectl_among_pods(&self, kubeconfig: &Path) -> anyhow::Result<Command> {
+        let name = kubeconfig.file_name().and_then(|name| name.to_str()).context("a kubeconfig has a name")?;
+        let there = format!("/root/{name}");
+        let mut copy = Command::new(&self.programs.engine);
+        said(copy.arg("cp").arg(kubeconfig).arg(format!("{}:{there}", self.node())), "")?;
+        let mut command = Command::new(&self.programs.engine);
+        command.args(["exec", "--interactive", &self.node(), "kubectl", "--kubeconfig", &there]);
+        Ok(command)
+    }
+
+    fn node(&self) -> String {
+        format!("{}-control-plane", self.name)
+    }
+
+    fn folder(&self, name: &str) -> anyhow::Result<String> {
+        let folder = format!("/var/local/trishanku/{name}");
+        self.inside("mkdir", &["--parents", "--mode=777", &folder])?;
+        Ok(folder)
+    }
+}
+
+impl Inside for Kind {
+    fn run(&self, program: &str, arguments: &[&str]) -> anyhow::Result<String> {
+        self.inside(program, arguments)
+    }
+}
+
+/// What of the node's programs kubelet runs, and what systemd does.
+enum Keeper {
+    /// By its manifest, without `.yaml`.
+    Kubelet(&'static str),
+    Systemd,
+}
+
+fn keeper(program: &str) -> anyhow::Result<Keeper> {
+    match program {
+        "kube-apiserver" => Ok(Keeper::Kubelet("kube-apiserver")),
+        "store" => Ok(Keeper::Kubelet("etcd")),
+        "kubelet" | "containerd" => Ok(Keeper::Systemd),
+        other => bail!("a node of kind has no program {other}"),
+    }
+}
+
+impl Faults for Kind {
+    fn kill_container(&self, id: &str) -> anyhow::Result<()> {
+        self.inside("ctr", &["--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", id]).map(drop)
+    }
+
+    fn cut(&self, one: &str, other: &str) -> anyhow::Result<()> {
+        cuts::make(self, one, other)
+    }
+
+    fn dropped(&self, one: &str, other: &str) -> anyhow::Result<u64> {
+        cuts::dropped(self, one, other)
+    }
+
+    fn mend(&self, one: &str, other: &str) -> anyhow::Result<()> {
+        cuts::take_back(self, one, other)
+    }
+
+    fn node_address(&self) -> &str {
+        &self.address
+    }
+
+    fn has_own_disk(&self) -> bool {
+        false
+    }
+
+    fn fill_disk(&self) -> anyhow::Result<()> {
+        bail!("a node of kind has the disk of the machine, which is not filled")
+    }
+
+    fn free_disk(&self) -> anyhow::Result<()> {
+        bail!("a node of kind has the disk of the machine, which is not filled")
+    }
+
+    /// Who would start it again is kept from it.
+    fn kill_program(&self, name: &str) -> anyhow::Result<()> {
+        match keeper(name)? {
+            Keeper::Systemd => {
+                self.inside("systemctl", &["kill", "--signal=SIGKILL", name])?;
+                self.inside("systemctl", &["stop", name])?;
+            }
+            Keeper::Kubelet(component) => {
+                self.inside("mv", &[&format!("{MANIFESTS}/{component}.yaml"), ASIDE])?;
+                for id in self.containers_of(component)? {
+                    // Kubelet may be faster.
+                    let _ended = self.kill_container(&id);
+                }
+                until_within(&format!("{name} to end"), PATIENCE, || {
+                    Ok(self.containers_of(component)?.is_empty().then_some(()))
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start_program(&self, name: &str) -> anyhow::Result<()> {
+        match keeper(name)? {
+            Keeper::Systemd => self.inside("systemctl", &["start", name])?,
+            Keeper::Kubelet(component) => self.inside("mv", &[&format!("{ASIDE}/{component}.yaml"), MANIFESTS])?,
+        };
+        Ok(())
     }
 }
 
@@ -149,41 +298,113 @@ mod tests {
         assert_eq!(roles, ["control-plane"]);
     }
 
-    /// A program in kind's place that notes what it is asked for.
-    fn stand_in(folder: &Path) -> PathBuf {
-        let program = folder.join("kind");
-        let script = format!("#!/bin/sh\necho \"$@\" >> {}\n", folder.join("asked").display());
-        fs::write(&program, script).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        program
+    /// Programs in the places of others, that note what they are asked for. The one for kubectl knows a node, and those of the node one container, until it is killed.
+    fn stand_ins(folder: &Path) -> Programs {
+        let asked = folder.join("asked").display().to_string();
+        let program = |name: &str, answers: &str| {
+            let program = folder.join(name);
+            fs::write(&program, format!("#!/bin/sh\necho \"{name} $*\" >> {asked}\n{answers}\n")).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            program
+        };
+        let node = r#"{"status": {"addresses": [{"type": "Hostname", "address": "node"}, {"type": "InternalIP", "address": "172.18.0.2"}]}}"#;
+        let node_answers = format!(
+            r#"case "$*" in
+  *' crictl ps '*) grep -q 'tasks kill.*the-container' {asked} || echo the-container ;;
+  *' iptables --wait --verbose --list-rules '*)
+    echo '-A FORWARD -s 10.244.0.5/32 -d 10.244.0.6/32 -c 2 104 -j DROP'
+    echo '-A FORWARD -s 10.244.0.6/32 -d 10.244.0.5/32 -c 1 52 -j DROP' ;;
+esac"#
+        );
+        Programs {
+            kind: program("kind", ""),
+            engine: program("engine", &node_answers),
+            kubectl: program("kubectl", &format!("echo '{node}'")),
+        }
+    }
+
+    /// What the stand-ins were asked for, in the order of it.
+    fn asked(folder: &Path, name: &str) -> Vec<String> {
+        let asked = fs::read_to_string(folder.join("asked")).unwrap();
+        asked.lines().map(|line| line.replace(name, "NAME")).collect()
     }
 
     #[test]
     fn a_cluster_is_made_gets_each_archive_and_is_deleted() {
         let folder = tempfile::tempdir().unwrap();
-        let program = stand_in(folder.path());
         let archives = ["a.tar", "b.tar"].map(|name| folder.path().join(name));
         archives.iter().for_each(|archive| fs::write(archive, "").unwrap());
-        let kind = Kind::of(program, "kubectl".into(), &archives).unwrap();
+        let kind = Kind::of(stand_ins(folder.path()), &archives).unwrap();
         let missing = kind.load(&[folder.path().join("c.tar")]).unwrap_err().to_string();
         assert!(missing.contains("c.tar"), "{missing}");
         let (name, config) = (kind.name.clone(), kind.folder.path().join("kind.json"));
         drop(kind);
-        let asked = fs::read_to_string(folder.path().join("asked")).unwrap();
         let [a, b] = archives.map(|archive| archive.display().to_string());
         let expected = [
-            "version".to_owned(),
-            format!("create cluster --config {} --wait {WAIT} --name {name}", config.display()),
-            format!("load image-archive {a} --name {name}"),
-            format!("load image-archive {b} --name {name}"),
-            format!("delete cluster --name {name}"),
+            "kind version".to_owned(),
+            format!("kind create cluster --config {} --wait {WAIT} --name NAME", config.display()),
+            format!("kind load image-archive {a} --name NAME"),
+            format!("kind load image-archive {b} --name NAME"),
+            "kubectl get --output=json node NAME-control-plane".to_owned(),
+            "kind delete cluster --name NAME".to_owned(),
         ];
-        assert_eq!(asked.lines().collect::<Vec<_>>(), expected);
+        assert_eq!(asked(folder.path(), &name), expected);
+    }
+
+    #[test]
+    fn what_goes_wrong_goes_wrong_on_the_node_and_nobody_puts_it_right_before_it_is_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let kind = Kind::of(stand_ins(folder.path()), &[]).unwrap();
+        assert_eq!(kind.node_address(), "172.18.0.2");
+        fs::write(folder.path().join("asked"), "").unwrap();
+        kind.kill_program("store").unwrap();
+        kind.start_program("store").unwrap();
+        kind.kill_program("kubelet").unwrap();
+        kind.start_program("kubelet").unwrap();
+        let unknown = kind.kill_program("cron").unwrap_err().to_string();
+        assert!(unknown.contains("cron"), "{unknown}");
+        assert_eq!(kind.folder("kept").unwrap(), "/var/local/trishanku/kept");
+        let expected = [
+            "mv /etc/kubernetes/manifests/etcd.yaml /etc/kubernetes",
+            "crictl ps --quiet --name etcd",
+            "ctr --namespace k8s.io tasks kill --signal SIGKILL the-container",
+            "crictl ps --quiet --name etcd",
+            "mv /etc/kubernetes/etcd.yaml /etc/kubernetes/manifests",
+            "systemctl kill --signal=SIGKILL kubelet",
+            "systemctl stop kubelet",
+            "systemctl start kubelet",
+            "mkdir --parents --mode=777 /var/local/trishanku/kept",
+        ];
+        let expected: Vec<_> = expected.iter().map(|line| format!("engine exec NAME-control-plane {line}")).collect();
+        assert_eq!(asked(folder.path(), &kind.name), expected);
+
+        kind.cut("10.244.0.5", "10.244.0.6").unwrap();
+        // The stand-in prints the rules of one chain three times.
+        assert_eq!(kind.dropped("10.244.0.5", "10.244.0.6").unwrap(), 9);
+        let rules = asked(folder.path(), &kind.name).into_iter().filter(|line| line.contains("--insert")).count();
+        assert_eq!(rules, 6, "both directions of each chain");
+        assert!(!kind.has_own_disk() && kind.fill_disk().is_err());
+    }
+
+    #[test]
+    fn among_pods_is_the_kubectl_of_the_node() {
+        let folder = tempfile::tempdir().unwrap();
+        let kind = Kind::of(stand_ins(folder.path()), &[]).unwrap();
+        let kubeconfig = folder.path().join("a.kubeconfig");
+        fs::write(&kubeconfig, "").unwrap();
+        said(kind.kubectl_among_pods(&kubeconfig).unwrap().args(["get", "pods"]), "").unwrap();
+        let asked = asked(folder.path(), &kind.name);
+        let expected = [
+            format!("engine cp {} NAME-control-plane:/root/a.kubeconfig", kubeconfig.display()),
+            "engine exec --interactive NAME-control-plane kubectl --kubeconfig /root/a.kubeconfig get pods".to_owned(),
+        ];
+        assert_eq!(asked[asked.len() - 2..], expected);
     }
 
     #[test]
     fn without_kind_it_is_said_what_to_do() {
-        let Err(error) = Kind::of("/nowhere/kind".into(), "kubectl".into(), &[]) else { panic!("there is none") };
+        let programs = Programs { kind: "/nowhere/kind".into(), engine: "docker".into(), kubectl: "kubectl".into() };
+        let Err(error) = Kind::of(programs, &[]) else { panic!("there is none") };
         assert!(error.to_string().contains("TRISHANKU_E2E_CLUSTER=host"), "{error:#}");
     }
 }

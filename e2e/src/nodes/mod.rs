@@ -10,6 +10,7 @@
 //! - `TRISHANKU_E2E_KEEP`: keep the folder of the node and print its path. The volumes of pods do not stay: they are on a disk of memory (`kubelet` in that folder),
 //!   which goes with the namespaces. What is wanted of them is copied while the node runs.
 
+mod cuts;
 pub mod host;
 pub mod kind;
 pub mod kubectl;
@@ -39,10 +40,30 @@ pub trait Provider: Send + Sync {
     /// The ends of the logs of whatever the cluster consists of, for the message of a failed scenario.
     fn last_words(&self) -> String;
 
-    /// What can be made to go wrong; nothing where there is no way.
-    fn faults(&self) -> Option<&dyn Faults> {
-        None
-    }
+    /// What can be made to go wrong.
+    fn faults(&self) -> &dyn Faults;
+
+    /// kubectl with this kubeconfig, at a place from which the addresses of pods can be reached.
+    ///
+    /// # Errors
+    /// If the kubeconfig cannot be brought there.
+    fn kubectl_among_pods(&self, kubeconfig: &Path) -> anyhow::Result<Command>;
+
+    /// The name of the node.
+    fn node(&self) -> String;
+
+    /// Makes a folder on the node that everybody may write to, for a volume, and tells its path there. It goes with the node.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    fn folder(&self, name: &str) -> anyhow::Result<String>;
+}
+
+/// Where programs can be run on a node, to their end.
+trait Inside {
+    /// # Errors
+    /// If it fails; the text has what it said.
+    fn run(&self, program: &str, arguments: &[&str]) -> anyhow::Result<String>;
 }
 
 /// Ways in which a node goes wrong.
@@ -73,6 +94,11 @@ pub trait Faults {
 
     /// The address at which pods find the cluster's kube-apiserver, for [`Self::cut`].
     fn node_address(&self) -> &str;
+
+    /// Whether pods have their volumes on a disk that can be filled without harm to anybody else.
+    fn has_own_disk(&self) -> bool {
+        true
+    }
 
     /// From now on nothing more can be written to the disk that the volumes of all pods are on.
     ///

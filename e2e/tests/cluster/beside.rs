@@ -9,7 +9,7 @@ use trishanku_e2e::nodes::kubectl::said;
 use trishanku_e2e::wait::until_within;
 
 use crate::headless::{CONTROLLERS, NODE, deployment, node};
-use crate::world::{PATIENCE, World};
+use crate::world::{Heaven, PATIENCE, World};
 
 const REPLICAS: usize = 10;
 /// On the node where nothing runs: nobody but these replicas may be bound there, above all no pod of the cluster beside.
@@ -43,6 +43,13 @@ pub(crate) fn ten_replicas_are_bound_in_pods_as_in_one_control_plane(world: &Arc
     let times = headless.as_secs_f64() / central.as_secs_f64();
     eprintln!("p50 headless {headless:?}, central {central:?}: {times:.1} times");
     Ok(())
+}
+
+/// How long it takes once, at a heaven whose controllers work on the same branches as others' schedulers.
+pub(crate) fn bound_there(heaven: &Heaven<'_>) -> anyhow::Result<Duration> {
+    let kubectl: Kubectl<'_> = &|words, input| heaven.kubectl_with(words, input);
+    let stand_in = StandIn::make("headless", kubectl)?;
+    bound(stand_in.kubectl, 0)
 }
 
 /// A node without kubelet. However the scenario ends, it goes, with all that was made for it: the scenarios after this one have pods in the same cluster.

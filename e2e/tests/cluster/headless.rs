@@ -7,6 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
 
+use crate::beside;
 use crate::world::{Heaven, REPOSITORY, TOKEN, World, until};
 
 const GIT_HOST: &str = include_str!("git-host.yaml");
@@ -59,6 +60,39 @@ pub(crate) fn the_published_samples_become_a_cluster_whose_controllers_agree(wor
     ensure!(has(CONTROLLERS, "replicasets/default/hello"), "{wrote}");
     ensure!(has(CONTROLLERS, "create pods/default/hello") || has(CONTROLLERS, "pods"), "{wrote}");
     ensure!(has(SCHEDULERS, "update pods/default/hello") || has(SCHEDULERS, "pods"), "{wrote}");
+    Ok(())
+}
+
+/// The manifests of this project, by the steps of the documentation: in a namespace that takes restricted pods alone.
+pub(crate) fn a_headless_cluster_is_made_as_the_documentation_says(world: &Arc<World>) -> anyhow::Result<()> {
+    let (checkout, samples) = (world.file("checkout"), "deploy/kustomize/samples");
+    std::fs::create_dir_all(checkout.join(samples))?;
+    for entry in std::fs::read_dir(World::source(samples))? {
+        let entry = entry?;
+        std::fs::copy(entry.path(), checkout.join(samples).join(entry.file_name()))?;
+    }
+    let given = [("https://YOURS", "http://10.96.0.80/other"), ("USER", "e2e"), ("TOKEN", TOKEN)];
+    let typed = |command: &str| world.documented_with(command, &given, &checkout);
+    let begun = Instant::now();
+    typed("sed -i '/repository.yaml/d' deploy/kustomize/samples/kustomization.yaml")?;
+    typed("sed -i 's,https://git.example.org/cluster.git,https://YOURS/cluster.git,' deploy/kustomize/samples/*.yaml")?;
+    typed("kubectl create namespace cluster")?;
+    world.kubectl("label namespace cluster pod-security.kubernetes.io/enforce=restricted")?;
+    typed(
+        "kubectl create secret generic git-credentials --namespace cluster --from-literal=username=USER --from-literal=password=TOKEN --from-literal=url=https://YOURS",
+    )?;
+    typed("kubectl apply --namespace cluster --kustomize deploy/kustomize/samples")?;
+    for object in ["trishankuheaven kube-controller-manager", "trishankuheaven kube-scheduler", "automatedmerge cluster"]
+    {
+        world.until_condition(&format!("{object} --namespace cluster"), "Ready")?;
+    }
+    eprintln!("from the documentation to a headless cluster: {:?}", begun.elapsed());
+    let heaven = world.heaven("cluster", "kube-controller-manager", "cluster-admin")?;
+    let took = beside::bound_there(&heaven)?;
+    eprintln!("ten pods are made by one heaven and bound by the other in {took:?}");
+    drop(heaven);
+    world.kubectl("delete trishankuheavens,automatedmerges --all --namespace cluster --timeout=4m")?;
+    world.kubectl("delete namespace cluster --timeout=2m")?;
     Ok(())
 }
 
@@ -149,7 +183,9 @@ impl<'w> Kubelet<'w> {
 }
 
 fn git_host(world: &World) -> anyhow::Result<()> {
-    let tokens = format!("- user: e2e\n  token: {TOKEN}\n  rights:\n  - {{repository: team/*, access: own}}\n");
+    let tokens = format!(
+        "- user: e2e\n  token: {TOKEN}\n  rights:\n  - {{repository: team/*, access: own}}\n  - {{repository: other/*, access: own}}\n"
+    );
     let secrets = [
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "git-tokens"}, "stringData": {"tokens.yaml": tokens}}),
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "git-cred"},

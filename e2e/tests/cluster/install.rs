@@ -1,20 +1,25 @@
 //! Installing it, a first heaven, and taking all of it away again.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
 
 use crate::world::{World, until};
 
+/// When it began to be installed.
+static BEGUN: OnceLock<Instant> = OnceLock::new();
+
 /// `kubectl apply -k deploy/kustomize/default`, in a namespace that takes restricted pods alone.
 pub(crate) fn one_command_installs_the_manager(world: &Arc<World>) -> anyhow::Result<()> {
     world.remember_everything()?;
+    let begun = *BEGUN.get_or_init(Instant::now);
     let applied = world.documented("kubectl apply --server-side --kustomize deploy/kustomize/default")?;
     ensure!(applied.contains("deployment.apps/trishanku-manager serverside-applied"), "{applied}");
     world.documented(
         "kubectl wait --for=condition=Available deployment/trishanku-manager --namespace trishanku-system --timeout=3m",
     )?;
+    eprintln!("installed after {:?}", begun.elapsed());
     let namespace = world.cluster().object("namespace trishanku-system")?;
     ensure!(namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted");
     let kinds = world.kubectl("api-resources --api-group=controllers.trishanku.org.trishanku.org --output=name")?;
@@ -34,6 +39,9 @@ pub(crate) fn a_first_heaven_is_ready_where_pods_have_to_be_restricted(world: &A
         world.documented(command)?;
     }
     eprintln!("the first heaven was ready after {:?}", begun.elapsed());
+    if let Some(begun) = BEGUN.get() {
+        eprintln!("from nothing installed to a first heaven that is ready: {:?}", begun.elapsed());
+    }
 
     let heaven = world.heaven("heavens", "first", "first-admin")?;
     heaven.kubectl("create configmap greeting --from-literal=word=hello")?;

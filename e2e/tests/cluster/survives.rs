@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use trishanku_e2e::nodes::has_other;
 
+use crate::beside;
 use crate::headless::{CONTROLLERS, SCHEDULERS};
 use crate::world::{Heaven, World, until};
 
@@ -43,6 +44,102 @@ pub(crate) fn the_pod_of_a_heaven_is_deleted_and_its_branch_goes_on(world: &Arc<
     let now = revision(&heaven)?;
     ensure!(now > newest, "revision {now} came after {newest}");
     heaven.kubectl("delete configmap before")?;
+    Ok(())
+}
+
+/// Another gitcd in a heaven's manifest, and the former one again: each time its pod is replaced once, objects are the same, and the heavens go on together.
+pub(crate) fn a_component_is_upgraded_and_set_back_and_its_branch_goes_on(world: &Arc<World>) -> anyhow::Result<()> {
+    const NEXT: &str = "ghcr.io/trishanku-org/gitcd:next";
+    let heaven = world.heaven("default", CONTROLLERS, "sample-k8s-admin")?;
+    heaven.kubectl("create configmap before --from-literal=the=upgrade")?;
+    let before = heaven.object("configmap before")?;
+    let mut newest = revision(&heaven)?;
+    drop(heaven);
+    let planned = templates(world)?;
+    let patch = r#"kubectl patch trishankuheaven NAME --type=merge --patch='{"spec":{"gitcd":{"gitcdImage":{"image":"IMAGE"}}}}'"#;
+    let back = r#"kubectl patch trishankuheaven NAME --type=merge --patch='{"spec":{"gitcd":{"gitcdImage":{"image":null}}}}'"#;
+    for (command, is_next) in [(patch, true), (back, false)] {
+        let (begun, given) = (Instant::now(), [("NAME", CONTROLLERS), ("IMAGE", NEXT)]);
+        for command in [command, "kubectl wait --for=condition=Ready trishankuheaven/NAME --timeout=4m"] {
+            world.documented_with(command, &given, &World::source(""))?;
+        }
+        eprintln!("{} after {:?}", if is_next { "upgraded" } else { "set back" }, begun.elapsed());
+        let pods = world.cluster().object(&format!("pods --selector=controllers.trishanku.org/heaven={CONTROLLERS}"))?;
+        let pods = pods["items"].as_array().context("a list has items")?;
+        ensure!(pods.len() == 1, "{} pods are there", pods.len());
+        let images: Vec<_> = (["initContainers", "containers"].iter())
+            .flat_map(|list| pods[0]["spec"][list].as_array().into_iter().flatten())
+            .filter_map(|container| container["image"].as_str())
+            .filter(|image| image.starts_with("ghcr.io/trishanku-org/gitcd:"))
+            .collect();
+        ensure!(!images.is_empty() && images.iter().all(|image| (*image == NEXT) == is_next), "{images:?}");
+        let heaven = world.heaven("default", CONTROLLERS, "sample-k8s-admin")?;
+        let after = heaven.object("configmap before")?;
+        ensure!(after["metadata"]["uid"] == before["metadata"]["uid"] && after["data"] == before["data"], "{after}");
+        let now = revision(&heaven)?;
+        ensure!(now > newest, "revision {now} came after {newest}");
+        newest = now;
+        let took = beside::bound_there(&heaven)?;
+        eprintln!("ten pods are made here and bound by the other one in {took:?}");
+    }
+    ensure!(templates(world)? == planned, "the plans are not as before");
+    world.heaven("default", CONTROLLERS, "sample-k8s-admin")?.kubectl("delete configmap before")?;
+    Ok(())
+}
+
+/// Neither a remote nor a moment to say goodbye: what a heaven has acknowledged is in its volume.
+pub(crate) fn a_heaven_with_a_volume_claim_loses_nothing_with_its_pod(world: &Arc<World>) -> anyhow::Result<()> {
+    const NAMESPACE: &str = "kept";
+    let folder = world.cluster().folder(NAMESPACE)?;
+    let volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": NAMESPACE},
+        "spec": {
+            "storageClassName": NAMESPACE, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain", "local": {"path": folder},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+                {"key": "kubernetes.io/hostname", "operator": "In", "values": [world.cluster().node()]},
+            ]}]}},
+        },
+    });
+    let manifest = std::fs::read_to_string(World::source("examples/first-heaven.yaml"))?;
+    let mut manifest: Value = serde_norway::from_str(&manifest)?;
+    manifest["metadata"]["namespace"] = NAMESPACE.into();
+    manifest["spec"]["gitcd"] = json!({"storage": {"volumeClaim": {"size": "1Gi", "storageClassName": NAMESPACE}}});
+    world.kubectl(&format!("create namespace {NAMESPACE}"))?;
+    world.kubectl(&format!("label namespace {NAMESPACE} pod-security.kubernetes.io/enforce=restricted"))?;
+    for object in [&volume, &manifest] {
+        world.cluster().apply(&object.to_string())?;
+    }
+    world.until_condition(&format!("trishankuheaven first --namespace {NAMESPACE}"), "Ready")?;
+
+    let heaven = world.heaven(NAMESPACE, "first", "first-admin")?;
+    let pod = world.kubectl(&format!("get pods --namespace {NAMESPACE} --output=name"))?;
+    let ours = |uid: &Value| -> anyhow::Result<bool> {
+        let pods = world.cluster().object(&format!("pods --namespace {NAMESPACE}"))?;
+        let pods = pods["items"].as_array().cloned().unwrap_or_default();
+        let is_ready = |pod: &Value| {
+            let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.filter(|found| found["type"] == "Ready").any(|found| found["status"] == "True")
+        };
+        Ok(pods.iter().any(|pod| pod["metadata"]["uid"] != *uid && is_ready(pod)))
+    };
+    let uid = world.cluster().object(&format!("{} --namespace {NAMESPACE}", pod.trim()))?["metadata"]["uid"].clone();
+    heaven.kubectl("create configmap before --from-literal=the=deletion")?;
+    let before = heaven.object("configmap before")?;
+    // At once: not even a commit is there yet.
+    let begun = Instant::now();
+    world.kubectl(&format!("delete {} --namespace {NAMESPACE} --force --grace-period=0", pod.trim()))?;
+    drop(heaven);
+    until("another pod", || Ok(ours(&uid)?.then_some(())))?;
+    eprintln!("deleted without a word and ready again after {:?}", begun.elapsed());
+    let heaven = world.heaven(NAMESPACE, "first", "first-admin")?;
+    let after = heaven.object("configmap before")?;
+    // It is the same store: not even its revision is another.
+    ensure!(after["metadata"] == before["metadata"] && after["data"] == before["data"], "{before}\n{after}");
+    drop(heaven);
+    world.kubectl(&format!("delete trishankuheaven first --namespace {NAMESPACE} --timeout=2m"))?;
+    world.kubectl(&format!("delete namespace {NAMESPACE} --timeout=2m"))?;
+    world.kubectl(&format!("delete persistentvolume {NAMESPACE} --timeout=1m"))?;
     Ok(())
 }
 

@@ -37,32 +37,6 @@ pub(crate) fn until<T>(what: &str, look: impl FnMut() -> anyhow::Result<Option<T
     Ok(found)
 }
 
-/// What a shell makes of a line whose only quotes are single ones.
-fn words(line: &str) -> anyhow::Result<Vec<String>> {
-    let (mut words, mut word, mut is_quoted) = (Vec::new(), None::<String>, false);
-    for character in line.chars() {
-        match character {
-            '\'' => {
-                is_quoted = !is_quoted;
-                // Quotes around nothing are a word too.
-                word.get_or_insert_default();
-            }
-            ' ' if !is_quoted => words.extend(word.take()),
-            _ => {
-                let is_plain = is_quoted || !"\"\\$`|&;<>()*?[]}{#~!".contains(character);
-                ensure!(
-                    is_plain,
-                    "a shell makes something else of the {character} in `{line}`: put it between single quotes"
-                );
-                word.get_or_insert_default().push(character);
-            }
-        }
-    }
-    ensure!(!is_quoted, "a quote is not closed in `{line}`");
-    words.extend(word);
-    Ok(words)
-}
-
 pub(crate) struct World {
     provider: Box<dyn Provider>,
     scratch: TempDir,
@@ -89,16 +63,31 @@ impl World {
 
     /// Runs a command of the documentation for operators, as it is there.
     pub(crate) fn documented(&self, command: &str) -> anyhow::Result<String> {
-        self.documented_for(command, "NAME")
+        self.documented_with(command, &[], &Self::source(""))
     }
 
     /// The same with a name in place of `NAME`.
     pub(crate) fn documented_for(&self, command: &str, name: &str) -> anyhow::Result<String> {
+        self.documented_with(command, &[("NAME", name)], &Self::source(""))
+    }
+
+    /// The same with what a reader puts in place of words, in a folder that stands for a checkout.
+    pub(crate) fn documented_with(
+        &self,
+        command: &str,
+        given: &[(&str, &str)],
+        folder: &Path,
+    ) -> anyhow::Result<String> {
         let is_there = DOCUMENTATION.lines().any(|line| line.strip_prefix("$ ") == Some(command));
         ensure!(is_there, "docs/operate.md does not say `{command}`");
-        let typed = command.replace("NAME", name);
-        let words = words(typed.strip_prefix("kubectl ").context("it is one of kubectl")?)?;
-        said(self.cluster().kubectl_command().current_dir(Self::source("")).args(words), "")
+        let typed = given.iter().fold(command.to_owned(), |typed, (word, by)| typed.replace(word, by));
+        let (cluster, kubectl) = (self.cluster(), self.cluster().kubectl_program());
+        let programs = kubectl.parent().map(Path::to_owned).into_iter();
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths(programs.chain(std::env::split_paths(&path)))?;
+        let mut shell = cluster.command(Path::new("sh"));
+        shell.env("PATH", path).env("KUBECONFIG", cluster.kubeconfig()).current_dir(folder).args(["-c", &typed]);
+        said(&mut shell, "")
     }
 
     /// Waits for a condition of an object. `of` is split at spaces.
@@ -277,18 +266,16 @@ impl Heaven<'_> {
 
     pub(crate) fn kubectl_with(&self, words: &str, input: &str) -> anyhow::Result<String> {
         let cluster = self.world.cluster();
-        let server = match &self.way {
-            Way::Forwarded(forward) => format!("--server=https://localhost:{}", forward.port()),
-            Way::Direct(address) => format!("--server=https://{address}:{PORT}"),
+        let (mut command, server) = match &self.way {
+            Way::Forwarded(forward) => {
+                let mut command = cluster.command(&cluster.kubectl_program());
+                command.arg("--kubeconfig").arg(&self.kubeconfig);
+                (command, format!("localhost:{}", forward.port()))
+            }
+            Way::Direct(address) => (cluster.kubectl_among_pods(&self.kubeconfig)?, format!("{address}:{PORT}")),
         };
-        let mut command = cluster.command(&cluster.kubectl_program());
-        command
-            .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
-            .arg(server)
-            // Its certificate does not name the address of its pod.
-            .arg("--tls-server-name=localhost")
-            .args(words.split(' '));
+        // Its certificate does not name the address of its pod.
+        command.args([&*format!("--server=https://{server}"), "--tls-server-name=localhost"]).args(words.split(' '));
         said(&mut command, input)
     }
 

@@ -6,7 +6,6 @@
 //! It needs root, `unshare` and `nsenter`, `ip`, `iptables`, containerd with runc, CNI plugins, and a file system that overlayfs can be on. `hack/node.sh` installs the packages.
 
 mod checks;
-mod cuts;
 mod init;
 mod keys;
 mod programs;
@@ -26,7 +25,7 @@ use self::init::{Belongings, Program};
 use self::keys::Keys;
 use self::programs::{Blueprint, SOCKET, log_of};
 use self::sandbox::Sandbox;
-use super::{Faults, Provider};
+use super::{Faults, Inside as _, Provider, cuts};
 use crate::wait::until_within;
 
 pub use self::init::init;
@@ -269,8 +268,25 @@ impl Provider for Host {
         words.join("\n")
     }
 
-    fn faults(&self) -> Option<&dyn Faults> {
-        Some(self)
+    fn faults(&self) -> &dyn Faults {
+        self
+    }
+
+    fn kubectl_among_pods(&self, kubeconfig: &Path) -> anyhow::Result<Command> {
+        let mut command = self.command(&self.kubectl_program());
+        command.arg("--kubeconfig").arg(kubeconfig);
+        Ok(command)
+    }
+
+    fn node(&self) -> String {
+        NODE.to_owned()
+    }
+
+    fn folder(&self, name: &str) -> anyhow::Result<String> {
+        // With the volumes of pods, on the disk that is theirs.
+        let folder = state_of_pods(&self.folder).join("folders").join(name).display().to_string();
+        self.sandbox.run("mkdir", &["--parents", "--mode=777", &folder])?;
+        Ok(folder)
     }
 }
 

@@ -11,6 +11,7 @@ use anyhow::{Context, bail, ensure};
 use rustix::process::Signal;
 
 use super::init::{Answer, Belongings, Program, Request, WORD};
+use crate::nodes::Inside;
 use crate::nodes::kubectl::said;
 
 /// Longer than the first process takes to tidy up.
@@ -79,18 +80,6 @@ impl Sandbox {
         command
     }
 
-    /// A program with the mounts and the network, run to its end.
-    pub(super) fn run(&self, program: &str, arguments: &[&str]) -> anyhow::Result<String> {
-        let process = self.outer.id();
-        let mut command = Command::new("nsenter");
-        command
-            .args([format!("--net=/proc/{process}/ns/net"), format!("--mount=/proc/{process}/ns/mnt")])
-            .arg("--")
-            .arg(program)
-            .args(arguments);
-        said(&mut command, "")
-    }
-
     fn done(&self, request: &Request) -> anyhow::Result<()> {
         match self.ask(request)? {
             Answer::Done => Ok(()),
@@ -107,6 +96,20 @@ impl Sandbox {
         text.clear();
         ensure!(line.output.read_line(&mut text)? > 0, "the first process has ended");
         Ok(serde_json::from_str(&text)?)
+    }
+}
+
+impl Inside for Sandbox {
+    /// With the mounts and the network.
+    fn run(&self, program: &str, arguments: &[&str]) -> anyhow::Result<String> {
+        let process = self.outer.id();
+        let mut command = Command::new("nsenter");
+        command
+            .args([format!("--net=/proc/{process}/ns/net"), format!("--mount=/proc/{process}/ns/mnt")])
+            .arg("--")
+            .arg(program)
+            .args(arguments);
+        said(&mut command, "")
     }
 }
 

@@ -2,35 +2,35 @@
 
 use anyhow::{Context, ensure};
 
-use super::sandbox::Sandbox;
+use super::Inside;
 
 /// What goes through the node, comes to it, and comes from it.
 const CHAINS: [&str; 3] = ["FORWARD", "INPUT", "OUTPUT"];
 
 /// Rules for both directions, in front of all others.
-pub(super) fn make(sandbox: &Sandbox, one: &str, other: &str) -> anyhow::Result<()> {
-    rules(sandbox, "--insert", one, other)
+pub(super) fn make(node: &dyn Inside, one: &str, other: &str) -> anyhow::Result<()> {
+    rules(node, "--insert", one, other)
 }
 
-pub(super) fn take_back(sandbox: &Sandbox, one: &str, other: &str) -> anyhow::Result<()> {
-    rules(sandbox, "--delete", one, other)
+pub(super) fn take_back(node: &dyn Inside, one: &str, other: &str) -> anyhow::Result<()> {
+    rules(node, "--delete", one, other)
 }
 
-fn rules(sandbox: &Sandbox, what: &str, one: &str, other: &str) -> anyhow::Result<()> {
+fn rules(node: &dyn Inside, what: &str, one: &str, other: &str) -> anyhow::Result<()> {
     for (from, to) in [(one, other), (other, one)] {
         for chain in CHAINS {
             let words = ["--wait", what, chain, "--source", from, "--destination", to, "--jump", "DROP"];
-            sandbox.run("iptables", &words)?;
+            node.run("iptables", &words)?;
         }
     }
     Ok(())
 }
 
 /// The packets that met one of these rules.
-pub(super) fn dropped(sandbox: &Sandbox, one: &str, other: &str) -> anyhow::Result<u64> {
+pub(super) fn dropped(node: &dyn Inside, one: &str, other: &str) -> anyhow::Result<u64> {
     let mut all = 0;
     for chain in CHAINS {
-        let printed = sandbox.run("iptables", &["--wait", "--verbose", "--list-rules", chain])?;
+        let printed = node.run("iptables", &["--wait", "--verbose", "--list-rules", chain])?;
         for (from, to) in [(one, other), (other, one)] {
             all += counted(&printed, from, to)?;
         }
