@@ -71,7 +71,8 @@ impl Kind {
         let node = provider.object(&format!("node {}", kind.node()))?;
         let addresses = node["status"]["addresses"].as_array().cloned().unwrap_or_default();
         let inner = addresses.iter().find(|address| address["type"] == "InternalIP");
-        kind.address = inner.and_then(|inner| inner["address"].as_str()).context("the node has an address")?.to_owned();
+        let inner = inner.and_then(|inner| inner["address"].as_str()).context("the node has an address")?;
+        inner.clone_into(&mut kind.address);
         Ok(kind)
     }
 

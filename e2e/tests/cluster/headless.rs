@@ -82,7 +82,8 @@ pub(crate) fn a_headless_cluster_is_made_as_the_documentation_says(world: &Arc<W
         "kubectl create secret generic git-credentials --namespace cluster --from-literal=username=USER --from-literal=password=TOKEN --from-literal=url=https://YOURS",
     )?;
     typed("kubectl apply --namespace cluster --kustomize deploy/kustomize/samples")?;
-    for object in ["trishankuheaven kube-controller-manager", "trishankuheaven kube-scheduler", "automatedmerge cluster"]
+    for object in
+        ["trishankuheaven kube-controller-manager", "trishankuheaven kube-scheduler", "automatedmerge cluster"]
     {
         world.until_condition(&format!("{object} --namespace cluster"), "Ready")?;
     }

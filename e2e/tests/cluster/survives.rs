@@ -57,14 +57,16 @@ pub(crate) fn a_component_is_upgraded_and_set_back_and_its_branch_goes_on(world:
     drop(heaven);
     let planned = templates(world)?;
     let patch = r#"kubectl patch trishankuheaven NAME --type=merge --patch='{"spec":{"gitcd":{"gitcdImage":{"image":"IMAGE"}}}}'"#;
-    let back = r#"kubectl patch trishankuheaven NAME --type=merge --patch='{"spec":{"gitcd":{"gitcdImage":{"image":null}}}}'"#;
+    let back =
+        r#"kubectl patch trishankuheaven NAME --type=merge --patch='{"spec":{"gitcd":{"gitcdImage":{"image":null}}}}'"#;
     for (command, is_next) in [(patch, true), (back, false)] {
         let (begun, given) = (Instant::now(), [("NAME", CONTROLLERS), ("IMAGE", NEXT)]);
         for command in [command, "kubectl wait --for=condition=Ready trishankuheaven/NAME --timeout=4m"] {
             world.documented_with(command, &given, &World::source(""))?;
         }
         eprintln!("{} after {:?}", if is_next { "upgraded" } else { "set back" }, begun.elapsed());
-        let pods = world.cluster().object(&format!("pods --selector=controllers.trishanku.org/heaven={CONTROLLERS}"))?;
+        let pods =
+            world.cluster().object(&format!("pods --selector=controllers.trishanku.org/heaven={CONTROLLERS}"))?;
         let pods = pods["items"].as_array().context("a list has items")?;
         ensure!(pods.len() == 1, "{} pods are there", pods.len());
         let images: Vec<_> = (["initContainers", "containers"].iter())

@@ -93,7 +93,7 @@ async fn take_in(up: &Branch, one: &Branch) {
     eventually("what is there to be known", || up.head() == one.head()).await;
 }
 
-/// As an AutomatedMerge: its remotes are branches of one repository, which gets their merge.
+/// As an `AutomatedMerge`: its remotes are branches of one repository, which gets their merge.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_remotes_of_one_repository_each_knows_what_another_one_has_brought() {
     let (mut merge, mut source) = (Branch::at("merge", "merge").await, Branch::new("source").await);

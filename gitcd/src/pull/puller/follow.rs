@@ -194,12 +194,12 @@ impl Puller {
                     None => std::future::pending().await,
                 }
             };
-            let place = notices.place().cloned();
+            let repository = notices.place().cloned();
             tokio::select! {
                 () = resting => {}
                 () = notices.next(remote, config, &known, ours) => {}
                 // What was committed here is to be pushed.
-                () = self.committed(remote, place.as_ref(), &mut heads), if pushes => {}
+                () = self.committed(remote, repository.as_ref(), &mut heads), if pushes => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             }
         }
