@@ -154,7 +154,9 @@ impl State {
     }
 }
 
-/// Whether the pods of a Deployment are ready, as it says itself about what it was asked for last.
+/// Whether the pods of a Deployment are ready, as it says itself about what it was asked for last. Those of before do not count: it says `Available` of
+/// them, too, until they are gone (what `kubectl rollout status` looks at:
+/// <https://github.com/kubernetes/kubectl/blob/v0.36.3/pkg/polymorphichelpers/rollout_status.go>).
 pub fn available(deployment: &DynamicObject) -> State {
     let (name, status) = (deployment.metadata.name.as_deref().unwrap_or_default(), &deployment.data["status"]);
     if status["observedGeneration"].as_i64() < deployment.metadata.generation {
@@ -167,11 +169,17 @@ pub fn available(deployment: &DynamicObject) -> State {
     if deployment.data["spec"]["replicas"] == 0 {
         return State::new(false, "NoReplicas", format!("Deployment {name} is to have no pods"));
     }
+    let count = |of: &Value| of.as_i64().unwrap_or(0);
+    let (updated, all) = (count(&status["updatedReplicas"]), count(&status["replicas"]));
+    let are_new = updated >= deployment.data["spec"]["replicas"].as_i64().unwrap_or(1) && all <= updated;
     match (find("Available"), find("Progressing").filter(|progressing| progressing["status"] == "False")) {
-        (Some(available), _) if available["status"] == "True" => {
+        (Some(available), _) if available["status"] == "True" && are_new => {
             State::new(true, text(available, "reason"), text(available, "message"))
         }
         (_, Some(stuck)) => State::new(false, text(stuck, "reason"), text(stuck, "message")),
+        (Some(available), None) if available["status"] == "True" => {
+            State::new(false, "RolloutInProgress", format!("Deployment {name} still has pods of before"))
+        }
         (Some(available), None) => State::new(false, text(available, "reason"), text(available, "message")),
         (None, None) => State::new(false, "NotObserved", format!("Deployment {name} does not say yet")),
     }
@@ -215,6 +223,12 @@ mod tests {
     #[test]
     fn a_deployment_is_as_available_as_it_says_of_its_present_generation() {
         let condition = |of: &str, status: &str| json!({"type": of, "status": status, "reason": of, "message": "m"});
+        let counted = |all: i32, updated: i32, available: &str| {
+            json!({
+                "observedGeneration": 3, "replicas": all, "updatedReplicas": updated,
+                "conditions": [condition("Available", available)],
+            })
+        };
         for (replicas, status, expected) in [
             (1, json!({}), (false, "NotObserved")),
             (
@@ -223,7 +237,12 @@ mod tests {
                 (false, "NotObserved"),
             ),
             (1, json!({"observedGeneration": 3}), (false, "NotObserved")),
-            (1, json!({"observedGeneration": 3, "conditions": [condition("Available", "True")]}), (true, "Available")),
+            (1, counted(1, 1, "True"), (true, "Available")),
+            // The pod of before is still there, or is about to be replaced.
+            (1, counted(1, 0, "True"), (false, "RolloutInProgress")),
+            (1, counted(2, 1, "True"), (false, "RolloutInProgress")),
+            (2, counted(1, 1, "True"), (false, "RolloutInProgress")),
+            (1, counted(0, 0, "False"), (false, "Available")),
             (
                 1,
                 json!({"observedGeneration": 3, "conditions": [condition("Available", "False")]}),
