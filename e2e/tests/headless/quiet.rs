@@ -13,7 +13,7 @@ pub(crate) fn no_branch_moves_for_a_minute(cluster: &Arc<Cluster>) -> anyhow::Re
 }
 
 pub(crate) fn mesh_no_branch_moves_for_a_while(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
-    stays(cluster, Duration::from_secs(15))
+    stays(cluster, if is_long() { Duration::from_mins(1) } else { Duration::from_secs(15) })
 }
 
 /// Five times as often as a kubelet does it, so that it takes a shorter while.
