@@ -23,6 +23,8 @@ pub(super) struct Notices {
 /// A host begins to tell in this time; what stands between may keep it to itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_mins(5);
+/// After this a remote that does not tell any more is looked at, and followed again.
+const FOLLOW_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 enum Source {
@@ -65,12 +67,17 @@ impl Notices {
         };
     }
 
+    /// Whether changes are told of.
+    pub(super) fn is_told(&self) -> bool {
+        self.source.is_some()
+    }
+
     /// Where the remote was when it was last followed.
     pub(super) fn place(&self) -> Option<&Place> {
         self.place.as_ref()
     }
 
-    /// Returns when something may have changed that is not known yet, nor `ours`.
+    /// Returns when something may have changed that is not known yet, nor `ours`; also a moment after nobody tells of it any more.
     pub(super) async fn next(
         &mut self,
         remote: &Remote,
@@ -94,8 +101,10 @@ impl Notices {
             None => false,
         };
         if !is_told {
-            self.source = None;
-            std::future::pending::<()>().await;
+            if self.source.take().is_none() {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(FOLLOW_AGAIN).await;
         }
     }
 }

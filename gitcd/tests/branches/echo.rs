@@ -1,9 +1,11 @@
 //! When what came from a remote goes back there, and what remotes of one repository spare one another.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use git2::{Oid, Repository};
 use gitcd::pull::remote::Remote;
+use proptest::prelude::*;
 
 use crate::world::{Branch, remote};
 
@@ -93,6 +95,36 @@ async fn take_in(up: &Branch, one: &Branch) {
     eventually("what is there to be known", || up.head() == one.head()).await;
 }
 
+/// A push that does not work is not hidden by exchanges that leave it for later: it is told, tried less and less often, and works again when it can.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_echo_that_is_refused_is_a_failure_until_it_is_not() {
+    let (up, mut one) = (Branch::new("up").await, Branch::at("one", "team/one").await);
+    followed(&mut one, &up, Some(Duration::from_millis(10))).await;
+    let status = || one.server().puller().statuses().all()["up"].clone();
+    eventually("one history", || status().merges > 0 && there(&up, "team/one") == Some(one.head())).await;
+    take_in(&up, &one).await;
+    eventually("rest", || there(&up, "team/one") == Some(one.head()) && one.head() == up.head()).await;
+    // Another name is in its way now: it can be read, and not be moved.
+    let packed = std::process::Command::new("git").arg("-C").arg(up.path()).args(["pack-refs", "--all"]).status();
+    assert!(packed.unwrap().success());
+    let (folder, head) = (up.path().join("refs/heads/team"), up.head());
+    std::fs::remove_dir_all(&folder).ok();
+    std::fs::write(&folder, format!("{head}\n")).unwrap();
+    up.put(&key(0), &map(0)).await;
+    up.commit().await;
+    eventually("a failed push", || status().failures > 0).await;
+    assert_eq!(one.head(), up.head(), "it is an echo");
+    eventually("four of them in a row", || {
+        let status = status();
+        assert!(status.failures > 0, "it passes for well: {status:?}");
+        status.failures >= 4
+    })
+    .await;
+    std::fs::remove_file(&folder).unwrap();
+    eventually("the push", || there(&up, "team/one") == Some(up.head())).await;
+    eventually("all to be well", || status().failures == 0).await;
+}
+
 /// As an `AutomatedMerge`: its remotes are branches of one repository, which gets their merge.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_remotes_of_one_repository_each_knows_what_another_one_has_brought() {
@@ -109,14 +141,101 @@ async fn of_remotes_of_one_repository_each_knows_what_another_one_has_brought() 
     }
     merge.config.pull.interval = Some(NEVER);
     merge.restart().await;
-    for number in 1..6 {
+    let status = |name: &str| merge.server().puller().statuses().all()[name].clone();
+    eventually("both to be known", || {
+        ["main", "still"].iter().all(|name| status(name).pushed == Some(merge.head().to_string()))
+    })
+    .await;
+    let (before, rounds) = (status("still").pulls, 12);
+    for number in 1..=rounds {
         source.put(&key(number), &map(number)).await;
         source.commit().await;
         let is_there = || merge.get(&key(number)).is_some() && there(&source, "merge") == Some(merge.head());
         eventually("the merge to get there", is_there).await;
-        let pushed = |name: &str| merge.server().puller().statuses().all()[name].pushed.clone();
-        let told = || ["main", "still"].iter().all(|name| pushed(name) == Some(merge.head().to_string()));
+        let told = || ["main", "still"].iter().all(|name| status(name).pushed == Some(merge.head().to_string()));
         eventually("both to be told of it", told).await;
+    }
+    // One that a busy machine has kept from learning of it in time looks for itself.
+    let looks = status("still").pulls - before;
+    assert!(looks < rounds as u64 / 2, "where nothing changes it was looked {looks} times");
+}
+
+/// A step of those who write.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Put { branch: usize, object: usize },
+    Restart { branch: usize },
+    Pause { millis: u64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => (0..3_usize, 0..4_usize).prop_map(|(branch, object)| Step::Put { branch, object }),
+        1 => (0..4_usize).prop_map(|branch| Step::Restart { branch }),
+        6 => (0..60_u64).prop_map(|millis| Step::Pause { millis }),
+    ]
+}
+
+/// Nobody looks without a reason, so an exchange that was spared and was needed would be missed for ever.
+#[test]
+fn whoever_follows_others_has_all_soon_whatever_was_spared() {
+    let settings =
+        ProptestConfig { cases: 4, max_shrink_iters: 8, failure_persistence: None, ..ProptestConfig::default() };
+    proptest!(settings, |(steps in proptest::collection::vec(step(), 40..80))| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(star(&steps));
+    });
+}
+
+/// Three branches that are written, and the merge of them, which each follows; all of them are in one repository.
+async fn star(steps: &[Step]) {
+    let mut up = Branch::new("up").await;
+    up.stop().await;
+    up.empty();
+    let names = ["a", "b", "c"];
+    let of = |name: &str, branch: &str| Remote {
+        push_after_merge: true,
+        push_on_pull_failure: true,
+        data_reference: format!("refs/heads/{branch}"),
+        ..remote(name)
+    };
+    let mut branches = Vec::new();
+    for name in names {
+        let mut branch = Branch::at(name, name).await;
+        branch.follow(&up, of("up", "cluster"));
+        branch.config.pull.echoes_after = Some(Duration::from_millis(100));
+        branches.push(branch);
+    }
+    let mut merge = Branch::at("cluster", "cluster").await;
+    names.iter().for_each(|name| merge.follow(&up, of(name, name)));
+    branches.push(merge);
+    for branch in &mut branches {
+        branch.config.pull.interval = Some(NEVER);
+        branch.config.committer.flush_interval = Some(Duration::from_millis(20));
+        branch.restart().await;
+    }
+    let mut written = BTreeMap::new();
+    for (number, step) in steps.iter().enumerate() {
+        match *step {
+            Step::Put { branch, object } => {
+                let key = format!("/registry/things/n/{branch}-{object}");
+                branches[branch].put(&key, &number.to_string()).await;
+                written.insert(key, number.to_string());
+            }
+            Step::Restart { branch } => branches[branch].restart().await,
+            Step::Pause { millis } => tokio::time::sleep(Duration::from_millis(millis)).await,
+        }
+    }
+    eventually("all to be everywhere", || {
+        let heads: BTreeSet<_> = branches.iter().map(Branch::head).collect();
+        let is_at = |branch: &&str| there(&up, branch).is_some_and(|id| heads.contains(&id));
+        heads.len() == 1
+            && names.iter().chain(&["cluster"]).all(is_at)
+            && branches.iter().all(|branch| branch.content() == written)
+    })
+    .await;
+    for branch in &mut branches {
+        branch.stop().await;
     }
 }
 

@@ -20,6 +20,8 @@ const LAST_PUSHES: usize = 3;
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 /// up to this.
 const LAST_RETRY: Duration = Duration::from_secs(30);
+/// For what another remote of the same repository is about to bring there nobody waits longer: its exchange may be a large one, or stuck.
+const BROUGHT_WITHIN: Duration = Duration::from_secs(1);
 /// An echo waits at most so many times as long as without anything new.
 const LONGEST_ECHO: u32 = 5;
 
@@ -122,21 +124,26 @@ impl Puller {
         loop {
             let before = *heads.borrow_and_update();
             waiting.exchanged = Exchanged::default();
-            waiting.defers = !quiet.is_zero() && echo.is_none_or(|echo| !echo.left(quiet).is_zero());
+            // What could not be pushed is pushed until it can be: an exchange that leaves it would pass for one that worked.
+            waiting.defers = failures == 0 && !quiet.is_zero() && echo.is_none_or(|echo| !echo.left(quiet).is_zero());
             let link = self.turns[at].lock().await.clone();
             tokio::select! {
                 () = notices.open(remote, self.joiner.config(), &link, failures == 0) => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             }
             let started = Instant::now();
-            let pushing = notices.place().filter(|_| remote.push_after_merge);
+            let is_one_of_several = self.config.remotes.len() > 1;
+            let pushing = notices.place().filter(|_| remote.push_after_merge && is_one_of_several);
             let under_way = pushing.map(|place| self.together.begin(place));
             let outcome = tokio::select! {
                 outcome = self.pull_waiting(remote, &mut waiting) => outcome,
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             };
             let exchanged = &waiting.exchanged;
-            if let (Some(under_way), Some(head), false) = (&under_way, exchanged.handled, exchanged.echo) {
+            if let (Some(under_way), Some(head), false) = (&under_way, exchanged.handled, exchanged.echo)
+                // Somebody may have said meanwhile that it is elsewhere.
+                && remote.place(&self.joiner.config().repository).ok().as_ref() == notices.place()
+            {
                 under_way.brought(head);
             }
             drop(under_way);
@@ -194,7 +201,8 @@ impl Puller {
                     None => std::future::pending().await,
                 }
             };
-            let repository = notices.place().cloned();
+            // Who is told of nothing looks at it at every occasion.
+            let repository = notices.place().filter(|_| is_one_of_several && notices.is_told()).cloned();
             tokio::select! {
                 () = resting => {}
                 () = notices.next(remote, config, &known, ours) => {}
@@ -211,7 +219,8 @@ impl Puller {
             let Some(place) = place else { return };
             // What comes while it is waited for is looked at again.
             let head = *heads.borrow_and_update();
-            if !self.together.is_there(place, || self.joiner.head()).await {
+            let is_there = self.together.is_there(place, || self.joiner.head());
+            if !tokio::time::timeout(BROUGHT_WITHIN, is_there).await.unwrap_or_default() {
                 return;
             }
             self.statuses.change(&remote.name, |status| status.pushed = Some(head.data.to_string()));
