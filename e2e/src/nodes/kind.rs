@@ -17,8 +17,12 @@ use crate::wait::until_within;
 const WAIT: &str = "5m";
 /// How long a program of the node may take to end.
 const PATIENCE: Duration = Duration::from_mins(3);
+/// Those that kind knows, in the order in which it looks for them.
+const ENGINES: [&str; 3] = ["docker", "nerdctl", "podman"];
 /// Where kubelet looks for what it is to run without being told by anybody.
 const MANIFESTS: &str = "/etc/kubernetes/manifests";
+/// systemd 252 has another name for it, and still knows this one.
+const MAIN_ALONE: &str = "--kill-who=main";
 /// Where it does not.
 const ASIDE: &str = "/etc/kubernetes";
 
@@ -29,13 +33,15 @@ pub struct Kind {
     folder: TempDir,
     /// The node's.
     address: String,
+    /// The container engine that has the node.
+    engine: PathBuf,
 }
 
 /// What it is made and looked after with.
 struct Programs {
     kind: PathBuf,
-    /// The container engine: the node is one of its containers.
-    engine: PathBuf,
+    /// Container engines: the node is a container of one of them.
+    engines: Vec<PathBuf>,
     kubectl: PathBuf,
 }
 
@@ -48,8 +54,9 @@ impl Kind {
         let given = |name: &str, usual: &str| std::env::var_os(name).map_or_else(|| usual.into(), PathBuf::from);
         let programs = Programs {
             kind: given("KIND", "kind"),
-            // The name by which kind asks for another engine than docker is that of the engine's program.
-            engine: given("KIND_EXPERIMENTAL_PROVIDER", "docker"),
+            // The name by which kind is told of an engine is that of the engine's program.
+            engines: std::env::var_os("KIND_EXPERIMENTAL_PROVIDER")
+                .map_or_else(|| ENGINES.map(PathBuf::from).to_vec(), |engine| vec![engine.into()]),
             kubectl: Assets::find(None)?.program("kubectl"),
         };
         Self::of(programs, &super::archives()?)
@@ -61,11 +68,12 @@ impl Kind {
         )?;
         let folder = tempfile::Builder::new().prefix("trishanku-kind-").tempdir()?;
         let name = format!("trishanku-{}", std::process::id());
-        let mut kind = Self { name, programs, folder, address: String::new() };
+        let mut kind = Self { name, programs, folder, address: String::new(), engine: PathBuf::new() };
         let config = kind.folder.path().join("kind.json");
         std::fs::write(&config, configuration().to_string())?;
         let config = config.to_str().context("the folder has a name in UTF-8")?;
         kind.run(&["create", "cluster", "--config", config, "--wait", WAIT])?;
+        kind.engine = kind.engine()?;
         kind.load(archives)?;
         let provider: &dyn Provider = &kind;
         let node = provider.object(&format!("node {}", kind.node()))?;
@@ -76,14 +84,29 @@ impl Kind {
         Ok(kind)
     }
 
-    /// Containers of what kubelet runs without being told by anybody.
+    /// Which engine kind has chosen: it says so only for people.
+    fn engine(&self) -> anyhow::Result<PathBuf> {
+        let has_node = |engine: &&PathBuf| said(Command::new(engine).args(["inspect", &self.node()]), "").is_ok();
+        let found = self.programs.engines.iter().find(has_node);
+        let engines: Vec<_> = self.programs.engines.iter().map(|engine| engine.display().to_string()).collect();
+        found.cloned().with_context(|| {
+            format!(
+                "none of {} has the container {}: name its engine in KIND_EXPERIMENTAL_PROVIDER",
+                engines.join(", "),
+                self.node()
+            )
+        })
+    }
+
+    /// Containers of what kubelet runs without being told by anybody; heavens have some of the same name.
     fn containers_of(&self, component: &str) -> anyhow::Result<Vec<String>> {
-        let printed = self.inside("crictl", &["ps", "--quiet", "--name", component])?;
+        let (name, namespace) = (format!("^{component}$"), "io.kubernetes.pod.namespace=kube-system");
+        let printed = self.inside("crictl", &["ps", "--quiet", "--name", &name, "--label", namespace])?;
         Ok(printed.lines().map(str::to_owned).collect())
     }
 
     fn inside(&self, program: &str, arguments: &[&str]) -> anyhow::Result<String> {
-        said(Command::new(&self.programs.engine).args(["exec", &self.node(), program]).args(arguments), "")
+        said(Command::new(&self.engine).args(["exec", &self.node(), program]).args(arguments), "")
     }
 
     fn run(&self, words: &[&str]) -> anyhow::Result<String> {
@@ -144,9 +167,9 @@ impl Provider for Kind {
     fn kubectl_among_pods(&self, kubeconfig: &Path) -> anyhow::Result<Command> {
         let name = kubeconfig.file_name().and_then(|name| name.to_str()).context("a kubeconfig has a name")?;
         let there = format!("/root/{name}");
-        let mut copy = Command::new(&self.programs.engine);
+        let mut copy = Command::new(&self.engine);
         said(copy.arg("cp").arg(kubeconfig).arg(format!("{}:{there}", self.node())), "")?;
-        let mut command = Command::new(&self.programs.engine);
+        let mut command = Command::new(&self.engine);
         command.args(["exec", "--interactive", &self.node(), "kubectl", "--kubeconfig", &there]);
         Ok(command)
     }
@@ -221,18 +244,26 @@ impl Faults for Kind {
     fn kill_program(&self, name: &str) -> anyhow::Result<()> {
         match keeper(name)? {
             Keeper::Systemd => {
-                self.inside("systemctl", &["kill", "--signal=SIGKILL", name])?;
+                // Not what it has started: containers run on.
+                self.inside("systemctl", &["kill", MAIN_ALONE, "--signal=SIGKILL", name])?;
                 self.inside("systemctl", &["stop", name])?;
             }
             Keeper::Kubelet(component) => {
                 self.inside("mv", &[&format!("{MANIFESTS}/{component}.yaml"), ASIDE])?;
-                for id in self.containers_of(component)? {
-                    // Kubelet may be faster.
-                    let _ended = self.kill_container(&id);
+                let ended = self.containers_of(component).and_then(|found| {
+                    for id in found {
+                        // Kubelet may be faster.
+                        let _ended = self.kill_container(&id);
+                    }
+                    until_within(&format!("{name} to end"), PATIENCE, || {
+                        Ok(self.containers_of(component)?.is_empty().then_some(()))
+                    })
+                });
+                // What did not end is not to be away for ever.
+                if ended.is_err() {
+                    self.start_program(name)?;
                 }
-                until_within(&format!("{name} to end"), PATIENCE, || {
-                    Ok(self.containers_of(component)?.is_empty().then_some(()))
-                })?;
+                ended?;
             }
         }
         Ok(())
@@ -319,7 +350,8 @@ esac"#
         );
         Programs {
             kind: program("kind", ""),
-            engine: program("engine", &node_answers),
+            // One that is not there, one that does not have the node, and one that has it.
+            engines: vec![folder.join("none"), program("empty", "exit 1"), program("engine", &node_answers)],
             kubectl: program("kubectl", &format!("echo '{node}'")),
         }
     }
@@ -344,6 +376,8 @@ esac"#
         let expected = [
             "kind version".to_owned(),
             format!("kind create cluster --config {} --wait {WAIT} --name NAME", config.display()),
+            "empty inspect NAME-control-plane".to_owned(),
+            "engine inspect NAME-control-plane".to_owned(),
             format!("kind load image-archive {a} --name NAME"),
             format!("kind load image-archive {b} --name NAME"),
             "kubectl get --output=json node NAME-control-plane".to_owned(),
@@ -367,11 +401,11 @@ esac"#
         assert_eq!(kind.folder("kept").unwrap(), "/var/local/trishanku/kept");
         let expected = [
             "mv /etc/kubernetes/manifests/etcd.yaml /etc/kubernetes",
-            "crictl ps --quiet --name etcd",
+            "crictl ps --quiet --name ^etcd$ --label io.kubernetes.pod.namespace=kube-system",
             "ctr --namespace k8s.io tasks kill --signal SIGKILL the-container",
-            "crictl ps --quiet --name etcd",
+            "crictl ps --quiet --name ^etcd$ --label io.kubernetes.pod.namespace=kube-system",
             "mv /etc/kubernetes/etcd.yaml /etc/kubernetes/manifests",
-            "systemctl kill --signal=SIGKILL kubelet",
+            "systemctl kill --kill-who=main --signal=SIGKILL kubelet",
             "systemctl stop kubelet",
             "systemctl start kubelet",
             "mkdir --parents --mode=777 /var/local/trishanku/kept",
@@ -404,7 +438,8 @@ esac"#
 
     #[test]
     fn without_kind_it_is_said_what_to_do() {
-        let programs = Programs { kind: "/nowhere/kind".into(), engine: "docker".into(), kubectl: "kubectl".into() };
+        let programs =
+            Programs { kind: "/nowhere/kind".into(), engines: vec!["docker".into()], kubectl: "kubectl".into() };
         let Err(error) = Kind::of(programs, &[]) else { panic!("there is none") };
         assert!(error.to_string().contains("TRISHANKU_E2E_CLUSTER=host"), "{error:#}");
     }
