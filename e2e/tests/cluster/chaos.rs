@@ -331,7 +331,8 @@ fn pod(world: &World, label: &str) -> anyhow::Result<Value> {
     found.with_context(|| format!("there is no pod {label}"))
 }
 
-fn container_id(pod: &Value, name: &str) -> anyhow::Result<String> {
+/// The id of a pod's container, as containerd has it.
+pub(crate) fn container_id(pod: &Value, name: &str) -> anyhow::Result<String> {
     let of = |list: &str| pod["status"][list].as_array().cloned().unwrap_or_default();
     let found =
         [of("initContainerStatuses"), of("containerStatuses")].concat().into_iter().find(|found| found["name"] == name);

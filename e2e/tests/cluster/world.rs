@@ -90,6 +90,18 @@ impl World {
         said(&mut shell, "")
     }
 
+    /// What the documentation for operators says to do about a reason of a condition.
+    pub(crate) fn advice(condition: &str, reason: &str) -> anyhow::Result<String> {
+        let rows = DOCUMENTATION.lines().filter(|line| line.starts_with('|'));
+        let mut rows = rows.map(|row| row.trim_matches('|').splitn(3, '|').map(str::trim).collect::<Vec<_>>());
+        let row = rows.find(|row| {
+            let names = |cell: usize, name: &str| row.get(cell).is_some_and(|cell| cell.contains(&format!("`{name}`")));
+            (names(0, condition) || row.first() == Some(&"any")) && names(1, reason)
+        });
+        let advice = row.as_ref().and_then(|row| row.get(2)).map(|advice| (*advice).to_owned());
+        advice.with_context(|| format!("docs/operate.md does not say what to do about {condition} for {reason}"))
+    }
+
     /// Waits for a condition of an object. `of` is split at spaces.
     pub(crate) fn until_condition(&self, of: &str, condition: &str) -> anyhow::Result<()> {
         let mut last = String::new();
@@ -145,13 +157,18 @@ impl World {
 
     /// Stock Git at the cluster's repository; `REMOTE` among the words is its address.
     pub(crate) fn git(&self, folder: &Path, words: &[&str]) -> anyhow::Result<String> {
+        self.git_at("team/cluster.git", folder, words)
+    }
+
+    /// The same at another repository of the Git host.
+    pub(crate) fn git_at(&self, repository: &str, folder: &Path, words: &[&str]) -> anyhow::Result<String> {
         let mut forward = self.host.lock().expect("nobody panics while holding it");
         let mut run = |anew: bool| {
             if anew || forward.is_none() {
                 *forward = Some(self.cluster().forward("default", "service/git", 80)?);
             }
             let port = forward.as_ref().map_or(0, Forward::port);
-            let remote = format!("http://e2e:{TOKEN}@127.0.0.1:{port}/team/cluster.git");
+            let remote = format!("http://e2e:{TOKEN}@127.0.0.1:{port}/{repository}");
             let words = words.iter().map(|word| if *word == "REMOTE" { &remote } else { *word });
             let mut command = self.cluster().command(Path::new("git"));
             command.arg("-C").arg(folder).args(["-c", "user.name=e2e", "-c", "user.email=e2e@example.org"]).args(words);

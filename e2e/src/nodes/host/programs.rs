@@ -166,6 +166,8 @@ state = "/run/containerd"
             // What is killed again and again is not away for minutes. Kubelets from 1.35 on need not be told that they may.
             "featureGates": {"KubeletCrashLoopBackOffMax": true},
             "crashLoopBackOff": {"maxContainerRestartPeriod": "20s"},
+            // What a Secret is changed to is in its pods soon.
+            "syncFrequency": "10s",
             "podLogsDir": self.folder.join("pods"),
             "volumePluginDir": self.folder.join("volume-plugins"),
             "resolvConf": self.folder.join("resolv.conf"),

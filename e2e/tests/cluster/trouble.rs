@@ -1,0 +1,187 @@
+//! What a heaven says when something is wrong with it, and that it helps to do what the documentation says then.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+use trishanku_e2e::nodes::kubectl::said;
+use trishanku_e2e::programs;
+
+use crate::world::{TOKEN, World, until};
+
+const NAMESPACE: &str = "trouble";
+const NAME: &str = "troubled";
+const REPOSITORY: &str = "other/trouble.git";
+/// A way of its own to the Git host, which nobody else misses.
+const WAY: &str = "10.96.0.81";
+const IMAGE: &str = "registry.k8s.io/pause:3.10.1";
+
+/// Things go wrong one after the other: each is told by the condition and the reason of the documentation, and is over when that was done which stands beside it.
+pub(crate) fn what_is_wrong_is_told_with_a_reason_and_what_the_documentation_says_of_it_helps(
+    world: &Arc<World>,
+) -> anyhow::Result<()> {
+    let kubectl = |words: &str| world.kubectl(&format!("--namespace {NAMESPACE} {words}"));
+    world.kubectl(&format!("create namespace {NAMESPACE}"))?;
+    kubectl(&format!(
+        "create secret generic git-credentials --from-literal=username=e2e --from-literal=password={TOKEN} --from-literal=url=http://{WAY}"
+    ))?;
+    way(world, true)?;
+    let role = world.cluster().object("clusterrole trishanku-manager")?;
+
+    // Secrets that people have made, and a template that has a name of ours.
+    kubectl("create secret generic troubled-cert-ca --from-literal=tls.crt=")?;
+    world.cluster().apply(&heaven("gitcd").to_string())?;
+    let told = told(world, "CertificatesReady", "SecretIncomplete")?;
+    ensure!(told.message.contains("troubled-cert-ca") && told.advice.contains("delete it"), "{told:?}");
+    kubectl("delete secret troubled-cert-ca")?;
+
+    let told = self::told(world, "Stalled", "InvalidPodTemplate")?;
+    let file = world.file("troubled.json");
+    std::fs::write(&file, heaven("gitcd").to_string())?;
+    ensure!(told.advice.contains("`trishanku lint -f FILE`"), "{told:?}");
+    let lint = Command::new(programs::folder()?.join("trishanku")).args(["lint", "-f"]).arg(&file).output()?;
+    let found = String::from_utf8_lossy(&lint.stdout).into_owned();
+    ensure!(lint.status.code() == Some(1) && found.contains(&told.message), "{told:?}\n{found}");
+
+    // Rights as those of a version that made no pods.
+    let mut less = json!({"apiVersion": role["apiVersion"], "kind": role["kind"], "metadata": {"name": role["metadata"]["name"]}, "rules": role["rules"]});
+    let rules = less["rules"].as_array_mut().context("a role has rules")?;
+    rules
+        .iter_mut()
+        .filter(|rule| rule["resources"] == json!(["deployments"]))
+        .for_each(|rule| rule["verbs"] = json!(["list", "watch"]));
+    let mut apply = world.cluster().kubectl_command();
+    said(apply.args(["apply", "--server-side", "--filename=-"]), &less.to_string())?;
+    world.cluster().apply(&heaven("app").to_string())?;
+    let told = self::told(world, "Ready", "NotFound")?;
+    ensure!(told.message.contains("\"troubled-own\"") && told.advice.contains("make it"), "{told:?}");
+    kubectl("create configmap troubled-own")?;
+    let told = self::told(world, "Ready", "Forbidden")?;
+    ensure!(told.message.contains("deployments") && told.advice.contains("`deploy/kustomize/rbac`"), "{told:?}");
+    let rights = World::source("deploy/kustomize/rbac");
+    let rights = rights.to_str().context("a folder with a name in UTF-8")?;
+    world.kubectl(&format!("apply --server-side --kustomize {rights}"))?;
+
+    // There is no branch that it could begin with.
+    let told = self::told(world, "Ready", "MinimumReplicasUnavailable")?;
+    ensure!(told.advice.contains("`git-pre`"), "{told:?}");
+    until("git-pre to say why", || {
+        let log = kubectl(&format!("logs deployment/{NAME}-heaven --container=git-pre"))?;
+        ensure!(log.contains("upstream/data"), "{log}");
+        Ok(Some(()))
+    })?;
+    let clone = world.file("trouble");
+    std::fs::create_dir(&clone)?;
+    world.git_at(REPOSITORY, &clone, &["init", "--quiet"])?;
+    world.git_at(REPOSITORY, &clone, &["commit", "--quiet", "--allow-empty", "--message=nothing yet"])?;
+    let push = || world.git_at(REPOSITORY, &clone, &["push", "--quiet", "REMOTE", "HEAD:refs/heads/upstream/data"]);
+    push()?;
+    world.until_condition(&object(), "Ready")?;
+    world.until_condition(&object(), "Synced")?;
+
+    // Its remote.
+    let password = |password: &str| {
+        let patch = json!({"stringData": {"password": password}});
+        kubectl(&format!("patch secret git-credentials --type=merge --patch={patch}"))
+    };
+    password("another")?;
+    let told = self::told(world, "Synced", "Denied")?;
+    ensure!(told.advice.contains("`credentialsSecretName`") && !told.message.contains(TOKEN), "{told:?}");
+    world.git_at(REPOSITORY, &clone, &["push", "--quiet", "REMOTE", ":refs/heads/upstream/data"])?;
+    password(TOKEN)?;
+    let told = self::told(world, "Synced", "NoBranch")?;
+    ensure!(told.message.contains("upstream/data"), "{told:?}");
+    push()?;
+    world.until_condition(&object(), "Synced")?;
+    way(world, false)?;
+    self::told(world, "Synced", "Unreachable")?;
+
+    // It has something that nobody else has, and there is nobody to take it.
+    let heaven = world.heaven(NAMESPACE, NAME, &format!("{NAME}-admin"))?;
+    heaven.kubectl("create configmap left")?;
+    drop(heaven);
+    kubectl(&format!("delete trishankuheaven {NAME} --wait=false"))?;
+    let told = self::told(world, "Ready", "WaitingForLastPush")?;
+    let command = told.advice.split('`').find_map(|text| text.strip_prefix("kubectl annotate trishankuheaven NAME "));
+    let command = command.with_context(|| format!("the documentation has no command: {told:?}"))?;
+    kubectl(&format!("annotate trishankuheaven {NAME} {command}"))?;
+    kubectl(&format!("wait --for=delete trishankuheaven/{NAME} --timeout=2m"))?;
+    world.kubectl(&format!("delete namespace {NAMESPACE} --timeout=2m"))?;
+    Ok(())
+}
+
+/// What is told of the heaven.
+#[derive(Debug)]
+struct Told {
+    message: String,
+    /// What the documentation says to do.
+    advice: String,
+}
+
+fn object() -> String {
+    format!("trishankuheaven {NAME} --namespace {NAMESPACE}")
+}
+
+/// Waits until a condition is told with a reason, which has to be one of the documentation.
+fn told(world: &World, condition: &str, reason: &str) -> anyhow::Result<Told> {
+    let advice = World::advice(condition, reason)?;
+    // What is wrong makes this one true, and the others false.
+    let wrong = if condition == "Stalled" { "True" } else { "False" };
+    until(&format!("{condition} to be told with {reason}"), || {
+        let heaven = world.cluster().object(&object())?;
+        let conditions = heaven["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let found = conditions.iter().find(|found| found["type"] == condition);
+        let found = found.with_context(|| format!("nothing is told of {condition}"))?;
+        ensure!(found["status"] == wrong && found["reason"] == reason, "{found}");
+        let message = found["message"].as_str().unwrap_or_default().to_owned();
+        Ok(Some(Told { message, advice: advice.clone() }))
+    })
+}
+
+/// A heaven of nobody, with a container of this name.
+fn heaven(container: &str) -> Value {
+    json!({
+        "apiVersion": "controllers.trishanku.org.trishanku.org/v1alpha1", "kind": "TrishankuHeaven",
+        "metadata": {"name": NAME, "namespace": NAMESPACE},
+        "spec": {
+            "skip": {"entrypoints": true},
+            "certificates": {"controller": {"userName": "nobody"}},
+            "gitcd": {
+                "credentialsSecretName": "git-credentials",
+                "git": {
+                    "branches": {"data": "troubled/data", "metadata": "troubled/metadata"},
+                    "remotes": [{
+                        "repo": format!("http://{WAY}/{REPOSITORY}"),
+                        "branches": {"data": "upstream/data", "metadata": "upstream/metadata", "failOnNoBranch": true},
+                    }],
+                },
+                "pull": {"tickerDuration": "2s"},
+            },
+            "app": {
+                "entrypointsConfigMapName": "troubled-own",
+                "podTemplate": {"spec": {"containers": [{"name": container, "image": IMAGE}]}},
+            },
+        },
+    })
+}
+
+/// Makes the way to the Git host, or lets it lead nowhere.
+fn way(world: &World, leads: bool) -> anyhow::Result<()> {
+    let pods = world.cluster().object("pods --selector=app.kubernetes.io/name=git-host")?;
+    let address = pods["items"][0]["status"]["podIP"].as_str().context("the Git host has an address")?.to_owned();
+    let addresses = if leads { json!([{"addresses": [address]}]) } else { json!([]) };
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "way", "namespace": NAMESPACE},
+        "spec": {"clusterIP": WAY, "ports": [{"name": "http", "port": 80, "targetPort": 2480}]},
+    });
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": addresses,
+        "metadata": {"name": "way", "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": "way"}},
+        "ports": [{"name": "http", "port": 2480}],
+    });
+    for object in [service, slice] {
+        world.cluster().apply(&object.to_string())?;
+    }
+    Ok(())
+}
