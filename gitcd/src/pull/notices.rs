@@ -1,8 +1,9 @@
 //! Changes that remotes tell of, so that they need not be asked.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use git2::Oid;
+use tokio::time::Instant;
 
 use super::pace::Known;
 use super::remote::{Link, Place, Remote};
@@ -18,13 +19,21 @@ pub(super) struct Notices {
     source: Option<Source>,
     /// A host that did not begin to tell is not asked again before this.
     not_before: Option<Instant>,
+    /// When the source began to tell.
+    since: Option<Instant>,
+    /// A source that has ended is asked for again at this time, after this pause.
+    again: Option<(Instant, Duration)>,
 }
 
 /// A host begins to tell in this time; what stands between may keep it to itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_mins(5);
-/// After this a remote that does not tell any more is looked at, and followed again.
-const FOLLOW_AGAIN: Duration = Duration::from_secs(1);
+/// After this a remote that does not tell any more is looked at, and followed again; doubled each time that it does not tell for long,
+pub(super) const FOLLOW_AGAIN: Duration = Duration::from_secs(1);
+/// up to this.
+const FOLLOW_AGAIN_AT_LAST: Duration = Duration::from_secs(30);
+/// Who has told for so long may be asked again soon.
+const LONG: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 enum Source {
@@ -45,14 +54,13 @@ impl Notices {
         if self.place.as_ref() != Some(&place) {
             *self = Self { place: Some(place.clone()), ..Self::default() };
         }
-        // A remote that is away is looked at again after every attempt.
-        self.source = match &place {
+        let found = match &place {
             Place::Folder(folder) => {
                 let (theirs, own) = (remote.data_reference.clone(), config.data_reference.clone());
                 let (folder, wanted) = (folder.clone(), move |name: &str| name == theirs || name == own);
                 let watcher = tokio::task::spawn_blocking(move || RefWatcher::new(&folder, wanted)).await;
-                let watcher = watcher.expect("reading references does not panic").ok();
-                watcher.map(|watcher| Source::Folder(watcher.changes()))
+                let watcher = watcher.expect("reading references does not panic");
+                watcher.map(|watcher| Some(Source::Folder(watcher.changes()))).map_err(drop)
             }
             Place::Url(url) if is_there => {
                 if self.not_before.is_some_and(|until| Instant::now() < until) {
@@ -61,10 +69,35 @@ impl Notices {
                 let here = git_dir(&config.repository);
                 let begun = tokio::time::timeout(PATIENCE, remote.events(&here, link, url)).await;
                 self.not_before = begun.is_err().then(|| Instant::now() + PAUSE);
-                begun.ok().and_then(Result::ok).flatten().map(Source::Host)
+                begun.map_or(Ok(None), |begun| begun.map(|events| events.map(Source::Host)).map_err(drop))
             }
-            Place::Url(_) => None,
+            Place::Url(_) => Ok(None),
         };
+        match found {
+            Ok(source) => {
+                self.since = source.is_some().then(Instant::now);
+                self.source = source;
+                // Who is away is asked again when it is there, and who never tells not at all.
+                if self.source.is_none() {
+                    self.again = None;
+                }
+            }
+            // A remote that is away is looked at again after every attempt.
+            Err(()) => self.ended(),
+        }
+    }
+
+    /// Nobody tells any more.
+    fn ended(&mut self) {
+        self.source = None;
+        let told_for = self.since.take().map(|since| since.elapsed());
+        let pause = match self.again {
+            Some((_, before)) if told_for.is_none_or(|told_for| told_for < LONG) => {
+                (before * 2).min(FOLLOW_AGAIN_AT_LAST)
+            }
+            _ => FOLLOW_AGAIN,
+        };
+        self.again = Some((Instant::now() + pause, pause));
     }
 
     /// Whether changes are told of.
@@ -101,10 +134,84 @@ impl Notices {
             None => false,
         };
         if !is_told {
-            if self.source.take().is_none() {
-                std::future::pending::<()>().await;
+            if self.source.is_some() {
+                self.ended();
             }
-            tokio::time::sleep(FOLLOW_AGAIN).await;
+            match self.again {
+                Some((again, _)) => tokio::time::sleep_until(again).await,
+                None => std::future::pending().await,
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use git2::Repository;
+
+    use super::*;
+    use crate::keyspace::KeySpace;
+    use crate::merge::Policy;
+    use crate::merge::scope::Scope;
+    use crate::pull::credentials::Credentials;
+
+    fn remote() -> Remote {
+        Remote {
+            name: "up".into(),
+            data_reference: "refs/heads/main".into(),
+            policy: Policy::Later,
+            scope: Scope::default(),
+            fast_forward: true,
+            fetch: true,
+            push_after_merge: false,
+            push_on_pull_failure: false,
+            credentials: Credentials::default(),
+        }
+    }
+
+    fn config(repository: &Path) -> branch::Config {
+        branch::Config {
+            repository: repository.into(),
+            name: "default".into(),
+            data_reference: "refs/heads/main".into(),
+            metadata_reference: "refs/gitcd/metadata/main".into(),
+            keys: KeySpace::new("/registry", [] as [&str; 0]),
+            committer_name: "here".into(),
+            committer_email: "here@example.org".into(),
+        }
+    }
+
+    /// Who waits for other things, too, does not always wait for the end of the pause.
+    #[tokio::test]
+    async fn a_remote_that_does_not_tell_any_more_is_looked_at_soon_however_often_that_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, there) = (folder.path().join("here"), folder.path().join("there"));
+        Repository::init_bare(&there).unwrap();
+        Repository::init_bare(&here).unwrap().remote("up", there.to_str().unwrap()).unwrap();
+        let (remote, config, link, known) = (remote(), config(&here), Link::default(), Known::default());
+        let mut notices = Notices::default();
+        notices.open(&remote, &config, &link, true).await;
+        assert!(notices.is_told());
+        std::fs::remove_dir_all(&there).unwrap();
+        let ours = || Oid::ZERO_SHA1;
+        let ended = Instant::now();
+        while notices.is_told() {
+            assert!(ended.elapsed() < Duration::from_mins(1), "a repository that is gone is still followed");
+            let step = notices.next(&remote, &config, &known, ours);
+            let _other = tokio::time::timeout(Duration::from_millis(20), step).await;
+        }
+        let next = notices.next(&remote, &config, &known, ours);
+        tokio::time::timeout(Duration::from_mins(1), next).await.expect("it is to be looked at");
+        // Where it stays away that is less and less often.
+        let pauses = [2, 4, 8, 16, 30, 30].map(Duration::from_secs);
+        for pause in pauses {
+            notices.open(&remote, &config, &link, true).await;
+            assert_eq!(notices.again.map(|(_, pause)| pause), Some(pause));
+        }
+        Repository::init_bare(&there).unwrap();
+        notices.open(&remote, &config, &link, true).await;
+        assert!(notices.is_told());
     }
 }

@@ -241,9 +241,14 @@ impl Puller {
             waiting.exchanged.handled = Some(head);
         } else if remote.push_after_merge || failed.is_some() {
             let pushed = self.push(remote, link, own).await;
-            if failed.is_none() {
-                let (pushed, handled) = pushed?;
-                (waiting.exchanged.pushed, waiting.exchanged.handled) = (pushed, Some(handled));
+            match failed.as_ref().map(PullError::condition) {
+                None => {
+                    let (pushed, handled) = pushed?;
+                    (waiting.exchanged.pushed, waiting.exchanged.handled) = (pushed, Some(handled));
+                }
+                // Who is there and answers takes a push, or says why not.
+                Some(Condition::NoBranch) => drop(pushed?),
+                Some(_) => {}
             }
         }
         failed.map_or(Ok(()), Err)

@@ -251,6 +251,7 @@ async fn a_branch_that_is_missing_is_not_looked_for_all_the_time() {
     eventually("the push", || there(&up, "one") == Some(one.head())).await;
     let failures = || one.server().puller().statuses().all()["up"].failures;
     eventually("the failed pull", || failures() > 0).await;
+    // A span in which attempts are counted: that there are no more cannot be awaited.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(failures() <= 3, "in half a second {} attempts", failures());
     one.put(&key(0), &map(0)).await;

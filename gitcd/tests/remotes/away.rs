@@ -54,6 +54,24 @@ async fn followers_of_a_host_write_on_while_it_is_away() {
     upstream.fsck();
 }
 
+/// Nothing gives a reason to look but what the host tells: the ticker is far away, and nobody writes here.
+#[tokio::test]
+async fn who_only_follows_a_host_is_told_again_when_it_is_back() {
+    let mut host = Host::open().await;
+    let upstream = host.make();
+    let first = Following::new(&host.url()).start().await;
+    let second = Following::new(&host.url()).without_pushes().argument("--pull-ticker-duration=1h").start().await;
+    first.put(ONE, "1").await;
+    second.has(ONE, "1").await;
+    host.kill();
+    second.tells(Condition::Unreachable, &[&format!("127.0.0.1:{}", host.port())]).await;
+    host.start().await;
+    second.is(Condition::Synced).await;
+    first.put(ONE, "2").await;
+    second.has(ONE, "2").await;
+    upstream.fsck();
+}
+
 #[tokio::test]
 async fn the_first_push_of_a_follower_makes_the_repository() {
     let host = Host::open().await;

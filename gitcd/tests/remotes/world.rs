@@ -83,7 +83,8 @@ impl Following {
 
     pub(crate) fn launch(&self, folder: &Path) -> Launch {
         let launch = Launch::new(Kind::Gitcd).folder(folder).argument("--remote-names=up");
-        let launch = launch.argument("--pull-ticker-duration=200ms");
+        let is_other = self.arguments.iter().any(|argument| argument.starts_with("--pull-ticker-duration="));
+        let launch = if is_other { launch } else { launch.argument("--pull-ticker-duration=200ms") };
         self.arguments.iter().fold(launch, Launch::argument)
     }
 }

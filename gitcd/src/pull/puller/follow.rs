@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rand::Rng as _;
 use tokio::sync::watch;
 
-use super::super::notices::Notices;
+use super::super::notices::{FOLLOW_AGAIN, Notices};
 use super::super::pace::{Breath, Exchanged, Known, Pace};
 use super::super::remote::{Place, Remote};
 use super::super::status::Condition;
@@ -154,9 +154,11 @@ impl Puller {
             echo = exchanged.echo.then(|| Echo::after(echo, exchanged.brought, started));
             let pause = match &outcome {
                 Ok(()) => {
+                    // Who was away is not asked to tell of changes before it is known to be there again.
+                    let follow_again = (failures > 0 && !notices.is_told()).then_some(FOLLOW_AGAIN);
                     failures = 0;
                     let patience = waiting.left.map(|(_, until)| until.saturating_duration_since(Instant::now()));
-                    self.config.interval.into_iter().chain(patience).min()
+                    self.config.interval.into_iter().chain(patience).chain(follow_again).min()
                 }
                 // It is there and answers, and somebody may make the branch at any moment.
                 Err(error) if error.condition() == Condition::NoBranch => {
