@@ -128,6 +128,8 @@ pub fn configuration() -> Value {
         "apiVersion": "kind.x-k8s.io/v1alpha4",
         "networking": {"podSubnet": "10.244.0.0/16", "serviceSubnet": super::host::SERVICE_RANGE, "apiServerAddress": "127.0.0.1"},
         "nodes": [{"role": "control-plane"}],
+        // Merged into what kubeadm is given, by its kind: <https://kind.sigs.k8s.io/docs/user/configuration/#kubeadm-config-patches>
+        "kubeadmConfigPatches": [super::kubelet().to_string()],
     })
 }
 
@@ -303,6 +305,7 @@ mod tests {
         api_version: String,
         networking: Networking,
         nodes: Vec<Node>,
+        kubeadm_config_patches: Vec<String>,
     }
 
     #[derive(Deserialize)]
@@ -328,6 +331,11 @@ mod tests {
         assert!(cluster.networking.api_server_address.is_loopback());
         let roles: Vec<_> = cluster.nodes.iter().map(|node| node.role.as_str()).collect();
         assert_eq!(roles, ["control-plane"]);
+        let patches: Vec<Value> =
+            cluster.kubeadm_config_patches.iter().map(|patch| serde_json::from_str(patch).unwrap()).collect();
+        assert_eq!(patches.len(), 1);
+        assert_eq!(patches[0]["kind"], "KubeletConfiguration");
+        assert_eq!(patches[0]["crashLoopBackOff"]["maxContainerRestartPeriod"], "20s");
     }
 
     /// Programs in the places of others, that note what they are asked for. The one for kubectl knows a node, and those of the node one container, until it is killed.

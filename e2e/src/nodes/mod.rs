@@ -19,6 +19,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
+use serde_json::{Value, json};
+
+/// What kubelet does otherwise than elsewhere, on a node of whatever kind.
+fn kubelet() -> Value {
+    json!({
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        // What is killed again and again is not away for minutes. Kubelets from 1.35 on need not be told that they may.
+        "featureGates": {"KubeletCrashLoopBackOffMax": true},
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "20s"},
+        // What a Secret is changed to is in its pods soon.
+        "syncFrequency": "10s",
+    })
+}
 
 /// A cluster that pods run in.
 pub trait Provider: Send + Sync {

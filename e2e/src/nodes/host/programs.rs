@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::init::Program;
 use super::keys::Keys;
@@ -143,9 +143,8 @@ state = "/run/containerd"
             "the folder {} has a name that is too long: set TMPDIR to a shorter one",
             state.display()
         );
-        let config = json!({
-            "apiVersion": "kubelet.config.k8s.io/v1beta1",
-            "kind": "KubeletConfiguration",
+        let mut config = crate::nodes::kubelet();
+        let own = json!({
             "address": NODE_ADDRESS,
             "authentication": {"anonymous": {"enabled": false}, "webhook": {"enabled": true}, "x509": {"clientCAFile": self.keys.certificate("ca")}},
             "authorization": {"mode": "Webhook"},
@@ -163,16 +162,14 @@ state = "/run/containerd"
             // Nobody could bring an image back.
             "imageGCHighThresholdPercent": 100,
             "imageMaximumGCAge": "0s",
-            // What is killed again and again is not away for minutes. Kubelets from 1.35 on need not be told that they may.
-            "featureGates": {"KubeletCrashLoopBackOffMax": true},
-            "crashLoopBackOff": {"maxContainerRestartPeriod": "20s"},
-            // What a Secret is changed to is in its pods soon.
-            "syncFrequency": "10s",
             "podLogsDir": self.folder.join("pods"),
             "volumePluginDir": self.folder.join("volume-plugins"),
             "resolvConf": self.folder.join("resolv.conf"),
             "registerNode": true,
         });
+        if let (Value::Object(config), Value::Object(own)) = (&mut config, own) {
+            config.extend(own);
+        }
         // Names are not looked up: there is nobody to ask.
         fs::write(self.folder.join("resolv.conf"), "")?;
         let file = self.folder.join("kubelet.json");
