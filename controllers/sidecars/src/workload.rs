@@ -177,9 +177,11 @@ pub fn available(deployment: &DynamicObject) -> State {
             State::new(true, text(available, "reason"), text(available, "message"))
         }
         (_, Some(stuck)) => State::new(false, text(stuck, "reason"), text(stuck, "message")),
-        (Some(available), None) if available["status"] == "True" => {
-            State::new(false, "RolloutInProgress", format!("Deployment {name} still has pods of before"))
-        }
+        (Some(available), None) if available["status"] == "True" => State::new(
+            false,
+            "RolloutInProgress",
+            format!("Deployment {name} has pods of before, or fewer than are wanted"),
+        ),
         (Some(available), None) => State::new(false, text(available, "reason"), text(available, "message")),
         (None, None) => State::new(false, "NotObserved", format!("Deployment {name} does not say yet")),
     }

@@ -59,7 +59,14 @@ pub(crate) fn a_component_is_upgraded_and_set_back_and_its_branch_goes_on(world:
     let patch = r#"kubectl patch trishankuheaven NAME --type=merge --patch='{"spec":{"gitcd":{"gitcdImage":{"image":"IMAGE"}}}}'"#;
     let back =
         r#"kubectl patch trishankuheaven NAME --type=merge --patch='{"spec":{"gitcd":{"gitcdImage":{"image":null}}}}'"#;
-    for (command, is_next) in [(patch, true), (back, false)] {
+    // A Deployment counts its templates, also one that it had before.
+    let replaced = || {
+        let deployment = world.cluster().object(&format!("deployment {CONTROLLERS}-heaven"))?;
+        let count = deployment["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();
+        anyhow::Ok(count.context("a Deployment counts its templates")?.parse::<u64>()?)
+    };
+    let first = replaced()?;
+    for (step, (command, is_next)) in (1..).zip([(patch, true), (back, false)]) {
         let (begun, given) = (Instant::now(), [("NAME", CONTROLLERS), ("IMAGE", NEXT)]);
         for command in [command, "kubectl wait --for=condition=Ready trishankuheaven/NAME --timeout=4m"] {
             world.documented_with(command, &given, &World::source(""))?;
@@ -75,6 +82,8 @@ pub(crate) fn a_component_is_upgraded_and_set_back_and_its_branch_goes_on(world:
             .filter(|image| image.starts_with("ghcr.io/trishanku-org/gitcd:"))
             .collect();
         ensure!(!images.is_empty() && images.iter().all(|image| (*image == NEXT) == is_next), "{images:?}");
+        let count = replaced()? - first;
+        ensure!(count == step, "after {step} changes the pod was replaced {count} times");
         let heaven = world.heaven("default", CONTROLLERS, "sample-k8s-admin")?;
         let after = heaven.object("configmap before")?;
         ensure!(after["metadata"]["uid"] == before["metadata"]["uid"] && after["data"] == before["data"], "{after}");

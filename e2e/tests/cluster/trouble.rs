@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use trishanku_e2e::nodes::kubectl::said;
 use trishanku_e2e::programs;
 
+use crate::chaos;
 use crate::world::{TOKEN, World, until};
 
 const NAMESPACE: &str = "trouble";
@@ -27,15 +28,19 @@ pub(crate) fn what_is_wrong_is_told_with_a_reason_and_what_the_documentation_say
         "create secret generic git-credentials --from-literal=username=e2e --from-literal=password={TOKEN} --from-literal=url=http://{WAY}"
     ))?;
     way(world, true)?;
-    let role = world.cluster().object("clusterrole trishanku-manager")?;
-
-    // Secrets that people have made, and a template that has a name of ours.
-    kubectl("create secret generic troubled-cert-ca --from-literal=tls.crt=")?;
+    // A Secret that people have made.
+    kubectl("create secret generic troubled-admin --from-literal=tls.crt=")?;
     world.cluster().apply(&heaven("gitcd").to_string())?;
     let told = told(world, "CertificatesReady", "SecretIncomplete")?;
-    ensure!(told.message.contains("troubled-cert-ca") && told.advice.contains("delete it"), "{told:?}");
-    kubectl("delete secret troubled-cert-ca")?;
+    ensure!(told.message.contains("troubled-admin") && told.advice.contains("delete it"), "{told:?}");
+    kubectl("delete secret troubled-admin")?;
 
+    // What people were to make, and have not.
+    let told = self::told(world, "Ready", "NotFound")?;
+    ensure!(told.message.contains("\"troubled-own\"") && told.advice.contains("make it"), "{told:?}");
+    kubectl("create configmap troubled-own")?;
+
+    // A template with a name of ours.
     let told = self::told(world, "Stalled", "InvalidPodTemplate")?;
     let file = world.file("troubled.json");
     std::fs::write(&file, heaven("gitcd").to_string())?;
@@ -45,23 +50,11 @@ pub(crate) fn what_is_wrong_is_told_with_a_reason_and_what_the_documentation_say
     ensure!(lint.status.code() == Some(1) && found.contains(&told.message), "{told:?}\n{found}");
 
     // Rights as those of a version that made no pods.
-    let mut less = json!({"apiVersion": role["apiVersion"], "kind": role["kind"], "metadata": {"name": role["metadata"]["name"]}, "rules": role["rules"]});
-    let rules = less["rules"].as_array_mut().context("a role has rules")?;
-    rules
-        .iter_mut()
-        .filter(|rule| rule["resources"] == json!(["deployments"]))
-        .for_each(|rule| rule["verbs"] = json!(["list", "watch"]));
-    let mut apply = world.cluster().kubectl_command();
-    said(apply.args(["apply", "--server-side", "--filename=-"]), &less.to_string())?;
+    let rights = Rights::without_deployments(world)?;
     world.cluster().apply(&heaven("app").to_string())?;
-    let told = self::told(world, "Ready", "NotFound")?;
-    ensure!(told.message.contains("\"troubled-own\"") && told.advice.contains("make it"), "{told:?}");
-    kubectl("create configmap troubled-own")?;
     let told = self::told(world, "Ready", "Forbidden")?;
     ensure!(told.message.contains("deployments") && told.advice.contains("`deploy/kustomize/rbac`"), "{told:?}");
-    let rights = World::source("deploy/kustomize/rbac");
-    let rights = rights.to_str().context("a folder with a name in UTF-8")?;
-    world.kubectl(&format!("apply --server-side --kustomize {rights}"))?;
+    rights.give_back()?;
 
     // There is no branch that it could begin with.
     let told = self::told(world, "Ready", "MinimumReplicasUnavailable")?;
@@ -75,6 +68,8 @@ pub(crate) fn what_is_wrong_is_told_with_a_reason_and_what_the_documentation_say
     std::fs::create_dir(&clone)?;
     world.git_at(REPOSITORY, &clone, &["init", "--quiet"])?;
     world.git_at(REPOSITORY, &clone, &["commit", "--quiet", "--allow-empty", "--message=nothing yet"])?;
+    // The first branch of a new repository is the one that `HEAD` names there, and stays.
+    world.git_at(REPOSITORY, &clone, &["push", "--quiet", "REMOTE", "HEAD:refs/heads/main"])?;
     let push = || world.git_at(REPOSITORY, &clone, &["push", "--quiet", "REMOTE", "HEAD:refs/heads/upstream/data"]);
     push()?;
     world.until_condition(&object(), "Ready")?;
@@ -95,9 +90,16 @@ pub(crate) fn what_is_wrong_is_told_with_a_reason_and_what_the_documentation_say
     push()?;
     world.until_condition(&object(), "Synced")?;
     way(world, false)?;
-    self::told(world, "Synced", "Unreachable")?;
+    // A connection that is there stays, so it has to make another one.
+    kill_gitcd(world)?;
+    let told = self::told(world, "Synced", "Unreachable")?;
+    ensure!(told.advice.contains("route"), "{told:?}");
+    way(world, true)?;
+    world.until_condition(&object(), "Synced")?;
 
     // It has something that nobody else has, and there is nobody to take it.
+    world.git_at(REPOSITORY, &clone, &["push", "--quiet", "REMOTE", ":refs/heads/upstream/data"])?;
+    self::told(world, "Synced", "NoBranch")?;
     let heaven = world.heaven(NAMESPACE, NAME, &format!("{NAME}-admin"))?;
     heaven.kubectl("create configmap left")?;
     drop(heaven);
@@ -164,6 +166,62 @@ fn heaven(container: &str) -> Value {
             },
         },
     })
+}
+
+/// Kills gitcd of the heaven, which begins anew.
+fn kill_gitcd(world: &World) -> anyhow::Result<()> {
+    let pods = world
+        .cluster()
+        .object(&format!("pods --namespace {NAMESPACE} --selector=controllers.trishanku.org/heaven={NAME}"))?;
+    world.cluster().faults().kill_container(&chaos::container_id(&pods["items"][0], "gitcd")?)
+}
+
+/// Rights that the manager does not have for a while. Others need it to have them: whatever happens, it gets them back.
+struct Rights<'w> {
+    world: &'w World,
+    are_back: bool,
+}
+
+impl<'w> Rights<'w> {
+    /// Returns when it is known that the manager makes and changes no Deployments.
+    fn without_deployments(world: &'w World) -> anyhow::Result<Self> {
+        const MANAGER: &str = "--as=system:serviceaccount:trishanku-system:trishanku-manager";
+        let role = world.cluster().object("clusterrole trishanku-manager")?;
+        let mut less = json!({"apiVersion": role["apiVersion"], "kind": role["kind"], "metadata": {"name": role["metadata"]["name"]}, "rules": role["rules"]});
+        let rules = less["rules"].as_array_mut().context("a role has rules")?;
+        let of_deployments = rules.iter_mut().filter(|rule| rule["resources"] == json!(["deployments"]));
+        of_deployments.for_each(|rule| rule["verbs"] = json!(["list", "watch"]));
+        let taken = Self { world, are_back: false };
+        let mut replace = world.cluster().kubectl_command();
+        said(replace.args(["replace", "--filename=-"]), &less.to_string())?;
+        until("the manager to have less rights", || {
+            // It ends with a failure where the answer is no.
+            let may = world.kubectl(&format!("auth can-i create deployments --namespace={NAMESPACE} {MANAGER}"));
+            Ok(may.is_err_and(|no| no.to_string().lines().any(|line| line.ends_with(": no"))).then_some(()))
+        })?;
+        Ok(taken)
+    }
+
+    fn give_back(mut self) -> anyhow::Result<()> {
+        self.are_back = true;
+        self.apply()
+    }
+
+    fn apply(&self) -> anyhow::Result<()> {
+        let rights = World::source("deploy/kustomize/rbac");
+        let rights = rights.to_str().context("a folder with a name in UTF-8")?;
+        self.world.kubectl(&format!("apply --server-side --force-conflicts --kustomize {rights}")).map(drop)
+    }
+}
+
+impl Drop for Rights<'_> {
+    fn drop(&mut self) {
+        if !self.are_back
+            && let Err(error) = self.apply()
+        {
+            eprintln!("the manager does not get its rights back: {error:#}");
+        }
+    }
 }
 
 /// Makes the way to the Git host, or lets it lead nowhere.
