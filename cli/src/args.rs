@@ -15,6 +15,8 @@ use trishanku::scaffold;
 use trishanku::up::Adaptations;
 
 /// Runs Kubernetes controllers on Git branches of their own, as plain processes of this machine.
+///
+/// A heaven is a controller with a kube-apiserver of its own, whose store is a Git branch; a headless cluster is what several heavens make whose branches are merged. The desk is the heaven of a person.
 #[derive(Debug, Parser)]
 #[command(
     name = "trishanku",

@@ -89,6 +89,8 @@ impl Console {
                 self.say(&format_args!("  {DIM}certificates issued: {}{DIM:#}", subjects.join(", ")));
             }
             Progress::Remark(remark) => self.remark(remark),
+            Progress::LeftOut(heaven) => self
+                .say(&format_args!("  {heaven} is not started: give its --filename again; its branch stays as it is")),
             Progress::Plane(notice) => self.notice(notice),
             _ => self.say(&format_args!("{progress:?}")),
         }
@@ -233,7 +235,7 @@ pub(crate) fn program_line(selector: Option<(&'static str, PathBuf)>) -> String 
 }
 
 /// A path as a shell takes it.
-fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

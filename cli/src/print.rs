@@ -10,7 +10,7 @@ use trishanku::scaffold::Name;
 use trishanku::status::{ComponentReport, Health, HeavenReport, Report};
 
 use crate::args;
-use crate::console::{BAD, GOOD, STRONG, WARN};
+use crate::console::{BAD, GOOD, STRONG, WARN, quoted};
 
 /// A failed command, with all causes, on standard error.
 pub(crate) fn error(error: &anyhow::Error) {
@@ -41,7 +41,7 @@ pub(crate) fn new_controller(name: &Name) {
 /// Who did what, and when.
 pub(crate) fn demo(outcome: &Outcome, options: &args::Demo) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
-    let Outcome { story, bound_after } = outcome;
+    let Outcome { story, bound_after, node_stays } = outcome;
     if options.json {
         let whole = serde_json::json!({"bound_after_seconds": bound_after.as_secs_f64(), "story": story});
         serde_json::to_writer_pretty(&mut out, &whole)?;
@@ -85,6 +85,12 @@ pub(crate) fn demo(outcome: &Outcome, options: &args::Demo) -> anyhow::Result<()
         "All {replicas} pods had a node at the desk {STRONG}{:.3}s{STRONG:#} after `kubectl create` began.",
         bound_after.as_secs_f64()
     )?;
+    if *node_stays {
+        writeln!(
+            out,
+            "The node that stands in stays, since other pods are bound to it: `trishanku kubectl get nodes`."
+        )?;
+    }
     Ok(())
 }
 
@@ -179,6 +185,12 @@ fn heavens(out: &mut impl Write, report: &Report) -> std::io::Result<()> {
         if let Some(error) = &heaven.error {
             writeln!(out, "  {WARN}{error}{WARN:#}")?;
         }
+    }
+    if report.heavens.iter().any(|heaven| heaven.conflicts > 0)
+        && let Some(repository) = report.repository.as_ref().filter(|repository| repository.exists())
+    {
+        let repository = quoted(repository);
+        writeln!(out, "\nconflicts   git -C {repository} log --branches --merges --grep=^Conflict:")?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use trishanku::plane::supervisor::Notice;
 use trishanku::plane::{Home, State};
-use trishanku::up::{Progress, Up, What};
+use trishanku::up::{Progress, Up, UpError, What};
 
 use crate::console::{Console, Tour};
 use crate::{args, detach, stops};
@@ -30,6 +30,10 @@ async fn start(what: What, options: &args::Supervise, home: Home, program: Strin
     if options.detach {
         if State::load(&home.state_file())?.is_supervised() {
             let mut console = Console::terminal();
+            if what.asks_for_files() {
+                console.fail(&UpError::AlreadyRunning { dir: home.dir().into() }.into());
+                return Ok(ExitCode::FAILURE);
+            }
             console.say(&"Already running");
             show_tour(&mut console, &home, program, true);
             return Ok(ExitCode::SUCCESS);

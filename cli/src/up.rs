@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 
 use crate::headless::{self, Topology};
 use crate::heavens::{
-    FlagOption, ImagePrograms, ManifestError, Manifests, Remark, RemoteOption, RenderError, Rendered, Renewal, Renewed,
-    Request, SecretError,
+    FlagOption, HeavenRecord, ImagePrograms, Kind, ManifestError, Manifests, Remark, RemoteOption, RenderError,
+    Rendered, Renewal, Renewed, Request, SecretError,
 };
 use crate::plane::assets::{self, Assets, AssetsError};
 use crate::plane::certs::{self, CertsError};
@@ -24,6 +24,21 @@ use crate::plane::process::Identity;
 use crate::plane::state::{Form, Settings, State, StateError, Store};
 use crate::plane::supervisor::{KeptUp, Notice, StartError, Stop, Supervisor, Upkeep};
 use crate::plane::{kubeconfig, log};
+
+/// Heavens of before that are none of those of now. A merge comes and goes with the topology.
+fn left_out(before: &[HeavenRecord], now: &[HeavenRecord]) -> impl Iterator<Item = String> {
+    let is_there = |name: &str| now.iter().any(|record| record.name == name);
+    let gone = before.iter().filter(move |record| record.kind == Kind::Heaven && !is_there(&record.name));
+    gone.map(|record| record.name.clone())
+}
+
+/// How to go on with what is there.
+fn again(has: Form) -> &'static str {
+    match has {
+        Form::Manifests => ", or go on with `trishanku run --filename=…`",
+        Form::Undecided | Form::Central | Form::Headless(_) => "",
+    }
+}
 
 /// How often certificates are looked at whose end nobody computes.
 const LOOK: Duration = Duration::from_hours(1);
@@ -63,8 +78,20 @@ pub enum What {
     Manifests(Adaptations),
 }
 
+impl What {
+    /// Whether files or changes of manifests are given, which only a start takes.
+    #[must_use]
+    pub fn asks_for_files(&self) -> bool {
+        match self {
+            Self::Anything(given) | Self::Headless(_, given) => *given != Adaptations::default(),
+            // These are given each time.
+            Self::Central { .. } | Self::Manifests(_) => false,
+        }
+    }
+}
+
 /// How manifests become processes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adaptations {
     /// Files with manifests.
     pub files: Vec<PathBuf>,
@@ -90,6 +117,8 @@ pub enum Progress {
     Issued(Vec<String>),
     /// Something about the manifests.
     Remark(Remark),
+    /// A heaven that was there is in none of the files.
+    LeftOut(String),
     /// From the running components.
     Plane(Notice),
 }
@@ -99,7 +128,9 @@ pub enum Progress {
 #[non_exhaustive]
 pub enum UpError {
     /// A supervisor runs there already.
-    #[error("the control plane in {dir:?} already runs; see `trishanku status`, stop it with `trishanku down`")]
+    #[error(
+        "the control plane in {dir:?} already runs; see `trishanku status`; stop it with `trishanku down`, if it is to consist of something else"
+    )]
     AlreadyRunning {
         /// The control plane's folder.
         dir: PathBuf,
@@ -118,7 +149,10 @@ pub enum UpError {
         wanted: Store,
     },
     /// There is data of a control plane that consists of something else.
-    #[error("the control plane in {dir:?} is {has}; choose another --name or --dir for {wanted}", has = .has.name(), wanted = .wanted.name())]
+    #[error(
+        "the control plane in {dir:?} is {has}; choose another --name or --dir for {wanted}{again}",
+        has = .has.name(), wanted = .wanted.name(), again = again(*.has)
+    )]
     OtherForm {
         /// The control plane's folder.
         dir: PathBuf,
@@ -287,6 +321,7 @@ impl Up {
                 renewal.follow(kubeconfig.clone(), path);
             }
         }
+        left_out(&state.heavens, &rendered.records).map(Progress::LeftOut).for_each(&mut *tell);
         let upkeep = upkeep(home.keys(), rendered.renewal, &rendered.components);
         state.allotted = rendered.ports;
         state.heavens = rendered.records;
@@ -381,4 +416,36 @@ async fn end_leftovers(state: &State) -> Result<Vec<Leftover>, LeftoverError> {
     tokio::task::spawn_blocking(move || leftovers::end(&state))
         .await
         .expect("ending processes does not panic, and nothing cancels it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heavens_that_no_file_has_any_more_are_named() {
+        let record = |name: &str, kind| HeavenRecord {
+            name: name.into(),
+            kind,
+            branch: "refs/heads/main".into(),
+            metadata: None,
+            repository: "/repo".into(),
+            gitcd_port: None,
+            kubeconfig: None,
+            remotes: Vec::new(),
+        };
+        let before =
+            [record("desk", Kind::Heaven), record("sample", Kind::Heaven), record("cluster-automerge", Kind::Merge)];
+        let gone: Vec<_> = left_out(&before, &before[..1]).collect();
+        assert_eq!(gone, ["sample"]);
+        assert_eq!(left_out(&before, &before).count(), 0);
+    }
+
+    #[test]
+    fn a_cluster_that_runs_is_asked_for_something_else_where_files_are_given() {
+        let file = Adaptations { files: vec!["sample.yaml".into()], ..Adaptations::default() };
+        assert!(What::Anything(file.clone()).asks_for_files());
+        assert!(What::Headless(Topology::default(), file).asks_for_files());
+        assert!(!What::Anything(Adaptations::default()).asks_for_files());
+    }
 }

@@ -81,6 +81,8 @@ pub struct Outcome {
     pub story: Story,
     /// From the moment before `kubectl create` until the desk showed the last pod with a node.
     pub bound_after: Duration,
+    /// Whether the node that stands in stays, since other pods are bound to it.
+    pub node_stays: bool,
 }
 
 /// How long pods may take.
@@ -111,11 +113,12 @@ impl Demo {
         kubectl.remove_demo(NAME)?;
         let node = StandIn::ensure(&kubectl)?;
         let outcome = self.show(&kubectl, &heavens);
+        let mut node_stays = false;
         if !self.keep {
             kubectl.remove_demo(NAME)?;
-            node.remove(&kubectl)?;
+            node_stays = node.remove_unless_used(&kubectl)?;
         }
-        outcome
+        outcome.map(|outcome| Outcome { node_stays, ..outcome })
     }
 
     fn show(&self, kubectl: &Kubectl, heavens: &[HeavenRecord]) -> Result<Outcome, DemoError> {
@@ -134,6 +137,6 @@ impl Demo {
         }
         branches.until_settled(SETTLED, PATIENCE);
         let moves = branches.end();
-        Ok(Outcome { story: Story::of(heavens, DESK, &moves, since, made)?, bound_after })
+        Ok(Outcome { story: Story::of(heavens, DESK, &moves, since, made)?, bound_after, node_stays: false })
     }
 }

@@ -75,7 +75,21 @@ impl StandIn {
         kubectl.run(&["patch", "node", NAME, "--subresource=status", "--type=merge", &patch]).map(drop)
     }
 
-    /// Takes it away, if it was made here.
+    /// Takes it away, if it stands in and no pod needs it any more: whether it does.
+    ///
+    /// # Errors
+    /// See [`KubectlError`].
+    pub fn remove_unless_used(&self, kubectl: &Kubectl) -> Result<bool, KubectlError> {
+        let select = format!("--field-selector=spec.nodeName={NAME}");
+        let is_used = self.is_ours
+            && !kubectl.run(&["get", "pods", "--all-namespaces", &select, "--output=name"])?.trim().is_empty();
+        if !is_used {
+            self.remove(kubectl)?;
+        }
+        Ok(is_used)
+    }
+
+    /// Takes it away, if it stands in.
     ///
     /// # Errors
     /// See [`KubectlError`].

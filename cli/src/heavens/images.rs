@@ -10,7 +10,7 @@ use super::manifest::ManifestError;
 use crate::plane::Assets;
 
 /// Programs by image.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImagePrograms {
     entries: BTreeMap<String, Entry>,
 }

@@ -78,6 +78,10 @@ fn history(cluster: &Cluster) -> anyhow::Result<()> {
         let first = log.as_array().and_then(|log| log.last()).context("the service has a history")?;
         ensure!(first["what"] == "create" && first["fields"].to_string().contains("clusterIP"), "{log:#}");
     }
+    // Wherever it is asked, it was the desk's; which kube-apiserver has sent it would say nothing.
+    let output = cluster.trishanku().args(["--heaven=kube-scheduler", "log", "svc/kubernetes"]).output()?;
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(told.lines().last().is_some_and(|first| first.contains("desk (kube-apiserver")), "{told}");
     // What the store defines is looked for, also in a branch that goes on where another one was.
     let unknown = cluster.trishanku().args(["--heaven=kube-scheduler", "log", "raingauge/nothing"]).output()?;
     let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
@@ -95,6 +99,10 @@ fn history(cluster: &Cluster) -> anyhow::Result<()> {
 
 pub(crate) fn it_goes_on_after_down_and_up(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     cluster.kubectl(["create", "configmap", "before", "--from-literal=a=1"])?;
+    // It takes no more heavens while it runs, and says so.
+    let more = cluster.trishanku().args(["up", "--detach", "--filename=/nowhere/sample.yaml"]).output()?;
+    let said = String::from_utf8_lossy(&more.stderr).into_owned();
+    ensure!(!more.status.success() && said.contains("already runs"), "{more:?}");
     // The last push goes: what the desk has is upstream.
     cluster.down()?;
     let desk = cluster.heaven("desk")?;

@@ -6,8 +6,10 @@ mod certificates;
 mod machine;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use trishanku::demo::{Kubectl, StandIn};
+use trishanku_e2e::programs;
 
 use crate::machine::Machine;
 
@@ -54,6 +56,11 @@ fn the_samples_run_with_another_repository() {
     let other: Kubectl = machine.kubectl(Some("kube-scheduler"));
     assert!(other.run(&["get", "namespaces", "--output=name"]).unwrap().contains("kube-system"));
     machine.stop();
+    // Nobody knows its files any more, so `up` would not help.
+    let mut kubectl = Command::new(programs::folder().unwrap().join("trishanku"));
+    let output = kubectl.arg("--dir").arg(machine.home().dir()).args(["kubectl", "get", "pods"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("does not run") && said.contains("run --filename"), "{said}");
 }
 
 #[test]

@@ -130,6 +130,9 @@ enum Command {
     },
 }
 
+/// The name that commits have if nobody says another one.
+const COMMITTER_NAME: &str = "gitcd";
+
 /// What `init` and `serve` have in common.
 #[derive(Debug, Args)]
 struct Common {
@@ -149,7 +152,7 @@ struct Common {
     #[arg(long, env = "GITCD_EPHEMERAL_PREFIXES", value_name = "MAP")]
     ephemeral_prefixes: Option<String>,
     /// Author and committer of all commits
-    #[arg(long, env = "GITCD_COMMITTER_NAME", default_value = "gitcd", value_name = "NAME")]
+    #[arg(long, env = "GITCD_COMMITTER_NAME", default_value = COMMITTER_NAME, value_name = "NAME")]
     committer_name: String,
     /// Their e-mail address
     #[arg(long, env = "GITCD_COMMITTER_EMAIL", default_value = "gitcd@localhost", value_name = "ADDRESS")]

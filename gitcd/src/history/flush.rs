@@ -139,7 +139,12 @@ impl CommitInfo {
 
     /// Who wrote what is in it: the clients of a store, or the author.
     pub fn by(&self) -> Vec<&str> {
-        let clients: Vec<_> = self.trailers("Client").collect();
+        let clients = self.clients();
         if clients.is_empty() { vec![&self.author] } else { clients }
+    }
+
+    /// The clients of a store that wrote what is in it; none if it was not made by a store for clients.
+    pub fn clients(&self) -> Vec<&str> {
+        self.trailers("Client").collect()
     }
 }

@@ -85,7 +85,7 @@ fn told(version: &Version, changes: Option<&Vec<Field>>) -> serde_json::Value {
     let commit = &version.commit;
     let mut told = json!({
         "what": version.what.word(), "revision": version.revision, "version": version.version,
-        "time": commit.time, "by": commit.by(), "commit": commit.oid.to_string(),
+        "time": commit.time, "by": commit.by(), "author": commit.author, "commit": commit.oid.to_string(),
     });
     if let Some(changes) = changes {
         told["fields"] = changes.iter().map(super::diff::told).collect();
@@ -99,7 +99,7 @@ fn branch(args: &Args, history: &History, since: Option<When>) -> anyhow::Result
         let told = commits.iter().map(|(revisions, commit)| {
             let revisions = revisions.map(|own| json!({ "first": own.first, "last": own.last }));
             json!({
-                "revisions": revisions, "time": commit.time, "by": commit.by(), "commit": commit.oid.to_string(),
+                "revisions": revisions, "time": commit.time, "by": commit.by(), "author": commit.author, "commit": commit.oid.to_string(),
                 "subject": commit.subject(),
             })
         });
@@ -125,6 +125,11 @@ fn short(commit: &CommitInfo) -> String {
     commit.oid.to_string()[..10].to_owned()
 }
 
+/// Where branches have names, whose it was says more than its client: that is a kube-apiserver each time.
 fn by(commit: &CommitInfo) -> String {
-    plain(&commit.by().join(", "))
+    let (author, clients) = (&commit.author, commit.clients().join(", "));
+    if clients.is_empty() || author == super::super::COMMITTER_NAME {
+        return plain(&commit.by().join(", "));
+    }
+    plain(&format!("{author} ({clients})"))
 }
