@@ -31,10 +31,12 @@ async fn start(what: What, options: &args::Supervise, home: Home, program: Strin
         if State::load(&home.state_file())?.is_supervised() {
             let mut console = Console::terminal();
             if what.asks_for_files() {
-                console.fail(&UpError::AlreadyRunning { dir: home.dir().into() }.into());
-                return Ok(ExitCode::FAILURE);
+                return Err(UpError::AlreadyRunning { dir: home.dir().into() }.into());
             }
-            console.say(&"Already running");
+            console.say(&match what {
+                What::Manifests(_) => "Already running, with the files as they were when it was started",
+                _ => "Already running",
+            });
             show_tour(&mut console, &home, program, true);
             return Ok(ExitCode::SUCCESS);
         }
@@ -69,11 +71,15 @@ async fn start(what: What, options: &args::Supervise, home: Home, program: Strin
             }
         }
     });
-    if let Err(error) = outcome.await {
-        console.fail(&error.into());
-        return Ok(ExitCode::FAILURE);
+    match outcome.await {
+        // Whoever started it reads one pipe.
+        Err(error) if in_background => {
+            console.fail(&error.into());
+            Ok(ExitCode::FAILURE)
+        }
+        Err(error) => Err(error.into()),
+        Ok(()) => Ok(ExitCode::SUCCESS),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn show_tour(console: &mut Console, home: &Home, program: String, in_background: bool) {

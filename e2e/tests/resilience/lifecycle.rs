@@ -80,7 +80,7 @@ fn restarts(cluster: &Cluster, component: &str) -> anyhow::Result<u32> {
 pub(crate) fn a_second_up_is_refused_while_one_runs(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     let second = cluster.trishanku().arg("up").output()?;
     ensure!(second.status.code() == Some(1));
-    let printed = String::from_utf8(second.stdout)?;
+    let printed = String::from_utf8(second.stderr)?;
     ensure!(printed.contains("already runs") && printed.contains("trishanku down"), "{printed}");
     ensure!(status::read(cluster.home())?.health == Health::Ready);
     // In the background, "is running" is what was asked for.
