@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use trishanku::heavens::HeavenRecord;
-use trishanku::plane::state::Form;
 use trishanku::plane::{Assets, Home, State};
 use trishanku::status::{self, Health};
 
@@ -28,9 +27,7 @@ pub(crate) fn become_kubectl(home: &Home, heaven: Option<&str>, args: &[OsString
     );
     if needs_server && status::read(home).is_ok_and(|report| report.health == Health::Stopped) {
         let dir = home.dir().display();
-        // `up` would be refused for what was made of files, and nobody knows these any more.
-        let is_of_files = State::load(&home.state_file()).is_ok_and(|state| state.settings.form == Form::Manifests);
-        let start = if is_of_files { "run --filename=…" } else { "up" };
+        let start = State::load(&home.state_file()).unwrap_or_default().settings.form.command();
         return anyhow::anyhow!("the control plane in {dir} does not run; start it with `{program} {start}`");
     }
     // Any kubectl is better than none: it tolerates other versions of the apiserver.

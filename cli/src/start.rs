@@ -29,10 +29,10 @@ pub(crate) async fn run(options: &args::Run, home: Home, program: String) -> any
 async fn start(what: What, options: &args::Supervise, home: Home, program: String) -> anyhow::Result<ExitCode> {
     if options.detach {
         if State::load(&home.state_file())?.is_supervised() {
-            let mut console = Console::terminal();
             if what.asks_for_files() {
                 return Err(UpError::AlreadyRunning { dir: home.dir().into() }.into());
             }
+            let mut console = Console::terminal();
             console.say(&match what {
                 What::Manifests(_) => "Already running, with the files as they were when it was started",
                 _ => "Already running",

@@ -25,21 +25,6 @@ use crate::plane::state::{Form, Settings, State, StateError, Store};
 use crate::plane::supervisor::{KeptUp, Notice, StartError, Stop, Supervisor, Upkeep};
 use crate::plane::{kubeconfig, log};
 
-/// Heavens of before that are none of those of now. A merge comes and goes with the topology.
-fn left_out(before: &[HeavenRecord], now: &[HeavenRecord]) -> impl Iterator<Item = String> {
-    let is_there = |name: &str| now.iter().any(|record| record.name == name);
-    let gone = before.iter().filter(move |record| record.kind == Kind::Heaven && !is_there(&record.name));
-    gone.map(|record| record.name.clone())
-}
-
-/// How to go on with what is there.
-fn again(has: Form) -> &'static str {
-    match has {
-        Form::Manifests => ", or go on with `trishanku run --filename=…`",
-        Form::Undecided | Form::Central | Form::Headless(_) => "",
-    }
-}
-
 /// How often certificates are looked at whose end nobody computes.
 const LOOK: Duration = Duration::from_hours(1);
 /// Those that run beside a kube-apiserver on one branch.
@@ -150,8 +135,8 @@ pub enum UpError {
     },
     /// There is data of a control plane that consists of something else.
     #[error(
-        "the control plane in {dir:?} is {has}; choose another --name or --dir for {wanted}{again}",
-        has = .has.name(), wanted = .wanted.name(), again = again(*.has)
+        "the control plane in {dir:?} is {has}; choose another --name or --dir for {wanted}, or go on with `trishanku {}`",
+        .has.command(), has = .has.name(), wanted = .wanted.name()
     )]
     OtherForm {
         /// The control plane's folder.
@@ -404,6 +389,13 @@ fn upkeep<'a>(keys: PathBuf, renewal: Option<Renewal>, components: &[Component])
         Ok(KeptUp { renewed, restart, due_in: until(renewal.due()).min(LOOK) })
     };
     Upkeep { due_in, keep_up: Box::new(keep_up) }
+}
+
+/// Heavens of before that are none of those of now. A merge comes and goes with the topology.
+fn left_out(before: &[HeavenRecord], now: &[HeavenRecord]) -> impl Iterator<Item = String> {
+    let is_there = |name: &str| now.iter().any(|record| record.name == name);
+    let gone = before.iter().filter(move |record| record.kind == Kind::Heaven && !is_there(&record.name));
+    gone.map(|record| record.name.clone())
 }
 
 /// An error in one line.

@@ -81,7 +81,7 @@ pub struct Outcome {
     pub story: Story,
     /// From the moment before `kubectl create` until the desk showed the last pod with a node.
     pub bound_after: Duration,
-    /// Whether the node that stands in stays, since other pods are bound to it.
+    /// Whether the node that stands in was left, since other pods are bound to it.
     pub node_stays: bool,
 }
 
@@ -112,16 +112,17 @@ impl Demo {
         // What an earlier one left, if it was interrupted.
         kubectl.remove_demo(NAME)?;
         let node = StandIn::ensure(&kubectl)?;
-        let outcome = self.show(&kubectl, &heavens);
+        let shown = self.show(&kubectl, &heavens);
         let mut node_stays = false;
         if !self.keep {
             kubectl.remove_demo(NAME)?;
             node_stays = node.remove_unless_used(&kubectl)?;
         }
-        outcome.map(|outcome| Outcome { node_stays, ..outcome })
+        shown.map(|(story, bound_after)| Outcome { story, bound_after, node_stays })
     }
 
-    fn show(&self, kubectl: &Kubectl, heavens: &[HeavenRecord]) -> Result<Outcome, DemoError> {
+    /// What the branches did, and how long it took until the pods were bound.
+    fn show(&self, kubectl: &Kubectl, heavens: &[HeavenRecord]) -> Result<(Story, Duration), DemoError> {
         let branches = Branches::watch(heavens);
         branches.until_settled(SETTLED, PATIENCE);
         let since = Instant::now();
@@ -137,6 +138,6 @@ impl Demo {
         }
         branches.until_settled(SETTLED, PATIENCE);
         let moves = branches.end();
-        Ok(Outcome { story: Story::of(heavens, DESK, &moves, since, made)?, bound_after, node_stays: false })
+        Ok((Story::of(heavens, DESK, &moves, since, made)?, bound_after))
     }
 }

@@ -91,6 +91,15 @@ impl Form {
             Self::Manifests => "the heavens of files",
         }
     }
+
+    /// The command that goes on with one, for messages: which files it had nobody knows any more.
+    #[must_use]
+    pub fn command(self) -> &'static str {
+        match self {
+            Self::Undecided | Self::Central | Self::Headless(_) => "up",
+            Self::Manifests => "run --filename=…",
+        }
+    }
 }
 
 impl Default for Settings {

@@ -20,7 +20,7 @@ use trishanku_e2e::wait::until_within;
 
 use self::ledger::Ledger;
 use crate::headless::{CONTROLLERS, SCHEDULERS};
-use crate::world::{Heaven, PATIENCE, World};
+use crate::world::{Heaven, PATIENCE, World, container_id};
 
 /// So long after a fault is put right all agree at the latest: kubelet's pause before it starts a container again is the most of it.
 const AGREE_WITHIN: Duration = Duration::from_mins(3);
@@ -329,15 +329,6 @@ fn pod(world: &World, label: &str) -> anyhow::Result<Value> {
     let pods = pods["items"].as_array().cloned().unwrap_or_default();
     let found = pods.into_iter().find(|pod| pod["metadata"]["deletionTimestamp"].is_null());
     found.with_context(|| format!("there is no pod {label}"))
-}
-
-/// The id of a pod's container, as containerd has it.
-pub(crate) fn container_id(pod: &Value, name: &str) -> anyhow::Result<String> {
-    let of = |list: &str| pod["status"][list].as_array().cloned().unwrap_or_default();
-    let found =
-        [of("initContainerStatuses"), of("containerStatuses")].concat().into_iter().find(|found| found["name"] == name);
-    let id = found.and_then(|found| Some(found["containerID"].as_str()?.strip_prefix("containerd://")?.to_owned()));
-    id.with_context(|| format!("{} has no container {name}", pod["metadata"]["name"]))
 }
 
 fn address(pod: &Value) -> anyhow::Result<String> {

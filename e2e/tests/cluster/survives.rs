@@ -8,9 +8,9 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use trishanku_e2e::nodes::has_other;
 
+use crate::beside;
 use crate::headless::{CONTROLLERS, SCHEDULERS};
-use crate::world::{Heaven, World, until};
-use crate::{beside, chaos};
+use crate::world::{Heaven, World, container_id, until};
 
 /// A new pod has nothing but what the remote has: the objects are the same, and no revision was there before.
 pub(crate) fn the_pod_of_a_heaven_is_deleted_and_its_branch_goes_on(world: &Arc<World>) -> anyhow::Result<()> {
@@ -135,7 +135,7 @@ pub(crate) fn a_heaven_with_a_volume_claim_loses_nothing_with_its_pod(world: &Ar
         Ok(pods.iter().any(|pod| pod["metadata"]["uid"] != *uid && is_ready(pod)))
     };
     let found = world.cluster().object(&format!("{} --namespace {NAMESPACE}", pod.trim()))?;
-    let (uid, gitcd) = (found["metadata"]["uid"].clone(), chaos::container_id(&found, "gitcd")?);
+    let (uid, gitcd) = (found["metadata"]["uid"].clone(), container_id(&found, "gitcd")?);
     heaven.kubectl("create configmap before --from-literal=the=deletion")?;
     let before = heaven.object("configmap before")?;
     // At once, and killed: a container of a pod that is deleted has a second at least.

@@ -1,5 +1,6 @@
 //! What a heaven says when something is wrong with it, and that it helps to do what the documentation says then.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -8,8 +9,7 @@ use serde_json::{Value, json};
 use trishanku_e2e::nodes::kubectl::said;
 use trishanku_e2e::programs;
 
-use crate::chaos;
-use crate::world::{TOKEN, World, until};
+use crate::world::{TOKEN, World, container_id, until};
 
 const NAMESPACE: &str = "trouble";
 const NAME: &str = "troubled";
@@ -22,23 +22,35 @@ const IMAGE: &str = "registry.k8s.io/pause:3.10.1";
 pub(crate) fn what_is_wrong_is_told_with_a_reason_and_what_the_documentation_says_of_it_helps(
     world: &Arc<World>,
 ) -> anyhow::Result<()> {
-    let kubectl = |words: &str| world.kubectl(&format!("--namespace {NAMESPACE} {words}"));
     world.kubectl(&format!("create namespace {NAMESPACE}"))?;
-    kubectl(&format!(
-        "create secret generic git-credentials --from-literal=username=e2e --from-literal=password={TOKEN} --from-literal=url=http://{WAY}"
-    ))?;
+    kubectl(
+        world,
+        &format!(
+            "create secret generic git-credentials --from-literal=username=e2e --from-literal=password={TOKEN} --from-literal=url=http://{WAY}"
+        ),
+    )?;
     way(world, true)?;
+    before_there_is_a_pod(world)?;
+    let branch = Branch::missing(world)?;
+    its_remote(world, &branch)?;
+    the_last_push(world, &branch)?;
+    world.kubectl(&format!("delete namespace {NAMESPACE} --timeout=2m"))?;
+    Ok(())
+}
+
+/// Its Secrets, its manifest, and the manager's rights.
+fn before_there_is_a_pod(world: &World) -> anyhow::Result<()> {
     // A Secret that people have made.
-    kubectl("create secret generic troubled-admin --from-literal=tls.crt=")?;
+    kubectl(world, "create secret generic troubled-admin --from-literal=tls.crt=")?;
     world.cluster().apply(&heaven("gitcd").to_string())?;
     let told = told(world, "CertificatesReady", "SecretIncomplete")?;
     ensure!(told.message.contains("troubled-admin") && told.advice.contains("delete it"), "{told:?}");
-    kubectl("delete secret troubled-admin")?;
+    kubectl(world, "delete secret troubled-admin")?;
 
     // What people were to make, and have not.
     let told = self::told(world, "Ready", "NotFound")?;
     ensure!(told.message.contains("\"troubled-own\"") && told.advice.contains("make it"), "{told:?}");
-    kubectl("create configmap troubled-own")?;
+    kubectl(world, "create configmap troubled-own")?;
 
     // A template with a name of ours.
     let told = self::told(world, "Stalled", "InvalidPodTemplate")?;
@@ -54,40 +66,64 @@ pub(crate) fn what_is_wrong_is_told_with_a_reason_and_what_the_documentation_say
     world.cluster().apply(&heaven("app").to_string())?;
     let told = self::told(world, "Ready", "Forbidden")?;
     ensure!(told.message.contains("deployments") && told.advice.contains("`deploy/kustomize/rbac`"), "{told:?}");
-    rights.give_back()?;
+    rights.give_back()
+}
 
-    // There is no branch that it could begin with.
-    let told = self::told(world, "Ready", "MinimumReplicasUnavailable")?;
-    ensure!(told.advice.contains("`git-pre`"), "{told:?}");
-    until("git-pre to say why", || {
-        let log = kubectl(&format!("logs deployment/{NAME}-heaven --container=git-pre"))?;
-        ensure!(log.contains("upstream/data"), "{log}");
-        Ok(Some(()))
-    })?;
-    let clone = world.file("trouble");
-    std::fs::create_dir(&clone)?;
-    world.git_at(REPOSITORY, &clone, &["init", "--quiet"])?;
-    world.git_at(REPOSITORY, &clone, &["commit", "--quiet", "--allow-empty", "--message=nothing yet"])?;
-    // The first branch of a new repository is the one that `HEAD` names there, and stays.
-    world.git_at(REPOSITORY, &clone, &["push", "--quiet", "REMOTE", "HEAD:refs/heads/main"])?;
-    let push = || world.git_at(REPOSITORY, &clone, &["push", "--quiet", "REMOTE", "HEAD:refs/heads/upstream/data"]);
-    push()?;
-    world.until_condition(&object(), "Ready")?;
-    world.until_condition(&object(), "Synced")?;
+/// The branch upstream that it follows.
+struct Branch<'w> {
+    world: &'w World,
+    clone: PathBuf,
+}
 
-    // Its remote.
+impl<'w> Branch<'w> {
+    /// There is none that it could begin with, until there is.
+    fn missing(world: &'w World) -> anyhow::Result<Self> {
+        let told = told(world, "Ready", "MinimumReplicasUnavailable")?;
+        ensure!(told.advice.contains("`git-pre`"), "{told:?}");
+        until("git-pre to say why", || {
+            let log = kubectl(world, &format!("logs deployment/{NAME}-heaven --container=git-pre"))?;
+            ensure!(log.contains("upstream/data"), "{log}");
+            Ok(Some(()))
+        })?;
+        let branch = Self { world, clone: world.file("trouble") };
+        std::fs::create_dir(&branch.clone)?;
+        branch.git(&["init", "--quiet"])?;
+        branch.git(&["commit", "--quiet", "--allow-empty", "--message=nothing yet"])?;
+        // The first branch of a new repository is the one that `HEAD` names there, and stays.
+        branch.git(&["push", "--quiet", "REMOTE", "HEAD:refs/heads/main"])?;
+        branch.make()?;
+        world.until_condition(&object(), "Ready")?;
+        world.until_condition(&object(), "Synced")?;
+        Ok(branch)
+    }
+
+    fn git(&self, words: &[&str]) -> anyhow::Result<()> {
+        self.world.git_at(REPOSITORY, &self.clone, words).map(drop)
+    }
+
+    fn make(&self) -> anyhow::Result<()> {
+        self.git(&["push", "--quiet", "REMOTE", "HEAD:refs/heads/upstream/data"])
+    }
+
+    fn take_away(&self) -> anyhow::Result<()> {
+        self.git(&["push", "--quiet", "REMOTE", ":refs/heads/upstream/data"])
+    }
+}
+
+/// A wrong password, no branch any more, and no way.
+fn its_remote(world: &World, branch: &Branch<'_>) -> anyhow::Result<()> {
     let password = |password: &str| {
         let patch = json!({"stringData": {"password": password}});
-        kubectl(&format!("patch secret git-credentials --type=merge --patch={patch}"))
+        kubectl(world, &format!("patch secret git-credentials --type=merge --patch={patch}"))
     };
     password("another")?;
     let told = self::told(world, "Synced", "Denied")?;
     ensure!(told.advice.contains("`credentialsSecretName`") && !told.message.contains(TOKEN), "{told:?}");
-    world.git_at(REPOSITORY, &clone, &["push", "--quiet", "REMOTE", ":refs/heads/upstream/data"])?;
+    branch.take_away()?;
     password(TOKEN)?;
     let told = self::told(world, "Synced", "NoBranch")?;
     ensure!(told.message.contains("upstream/data"), "{told:?}");
-    push()?;
+    branch.make()?;
     world.until_condition(&object(), "Synced")?;
     way(world, false)?;
     // A connection that is there stays, so it has to make another one.
@@ -95,22 +131,27 @@ pub(crate) fn what_is_wrong_is_told_with_a_reason_and_what_the_documentation_say
     let told = self::told(world, "Synced", "Unreachable")?;
     ensure!(told.advice.contains("route"), "{told:?}");
     way(world, true)?;
-    world.until_condition(&object(), "Synced")?;
+    world.until_condition(&object(), "Synced")
+}
 
-    // It has something that nobody else has, and there is nobody to take it.
-    world.git_at(REPOSITORY, &clone, &["push", "--quiet", "REMOTE", ":refs/heads/upstream/data"])?;
+/// It has something that nobody else has, and there is nobody to take it.
+fn the_last_push(world: &World, branch: &Branch<'_>) -> anyhow::Result<()> {
+    branch.take_away()?;
     self::told(world, "Synced", "NoBranch")?;
     let heaven = world.heaven(NAMESPACE, NAME, &format!("{NAME}-admin"))?;
     heaven.kubectl("create configmap left")?;
     drop(heaven);
-    kubectl(&format!("delete trishankuheaven {NAME} --wait=false"))?;
+    kubectl(world, &format!("delete trishankuheaven {NAME} --wait=false"))?;
     let told = self::told(world, "Ready", "WaitingForLastPush")?;
     let command = told.advice.split('`').find_map(|text| text.strip_prefix("kubectl annotate trishankuheaven NAME "));
     let command = command.with_context(|| format!("the documentation has no command: {told:?}"))?;
-    kubectl(&format!("annotate trishankuheaven {NAME} {command}"))?;
-    kubectl(&format!("wait --for=delete trishankuheaven/{NAME} --timeout=2m"))?;
-    world.kubectl(&format!("delete namespace {NAMESPACE} --timeout=2m"))?;
-    Ok(())
+    kubectl(world, &format!("annotate trishankuheaven {NAME} {command}"))?;
+    kubectl(world, &format!("wait --for=delete trishankuheaven/{NAME} --timeout=2m")).map(drop)
+}
+
+/// kubectl in the namespace of the troubled heaven.
+fn kubectl(world: &World, words: &str) -> anyhow::Result<String> {
+    world.kubectl(&format!("--namespace {NAMESPACE} {words}"))
 }
 
 /// What is told of the heaven.
@@ -173,7 +214,7 @@ fn kill_gitcd(world: &World) -> anyhow::Result<()> {
     let pods = world
         .cluster()
         .object(&format!("pods --namespace {NAMESPACE} --selector=controllers.trishanku.org/heaven={NAME}"))?;
-    world.cluster().faults().kill_container(&chaos::container_id(&pods["items"][0], "gitcd")?)
+    world.cluster().faults().kill_container(&container_id(&pods["items"][0], "gitcd")?)
 }
 
 /// Rights that the manager does not have for a while. Others need it to have them: whatever happens, it gets them back.

@@ -37,6 +37,15 @@ pub(crate) fn until<T>(what: &str, look: impl FnMut() -> anyhow::Result<Option<T
     Ok(found)
 }
 
+/// The id of a pod's container, as containerd has it.
+pub(crate) fn container_id(pod: &Value, name: &str) -> anyhow::Result<String> {
+    let of = |list: &str| pod["status"][list].as_array().cloned().unwrap_or_default();
+    let found =
+        [of("initContainerStatuses"), of("containerStatuses")].concat().into_iter().find(|found| found["name"] == name);
+    let id = found.and_then(|found| Some(found["containerID"].as_str()?.strip_prefix("containerd://")?.to_owned()));
+    id.with_context(|| format!("{} has no container {name}", pod["metadata"]["name"]))
+}
+
 pub(crate) struct World {
     provider: Box<dyn Provider>,
     scratch: TempDir,

@@ -10,8 +10,6 @@ use super::pull::Access;
 use super::{Common, boolean, duration, per_branch};
 use crate::error::chain;
 use crate::git::branch::Config;
-use crate::merge::Policy;
-use crate::merge::scope::Scope;
 use crate::pull::prepare::{Preparation, PrepareError, Prepared, prepare};
 use crate::pull::remote::Remote;
 use crate::pull::status::Condition;
@@ -77,17 +75,9 @@ async fn prepare_all(args: &Args) -> anyhow::Result<()> {
     let began = Instant::now();
     for name in names {
         let config = branches.branch(&name);
-        let remote = Remote {
-            name: args.remote_name.clone(),
-            data_reference: references.of(&name).map(|name| super::pull::full(name.to_owned())).unwrap_or_default(),
-            policy: Policy::Later,
-            scope: Scope::default(),
-            fast_forward: true,
-            fetch: true,
-            push_after_merge: false,
-            push_on_pull_failure: false,
-            credentials: args.access.credentials(),
-        };
+        let reference = references.of(&name).map(|name| super::pull::full(name.to_owned())).unwrap_or_default();
+        let remote =
+            Remote { credentials: args.access.credentials(), ..Remote::named(args.remote_name.clone(), reference) };
         let how = Preparation {
             url: args.remote_url.clone(),
             needs_own: args.fail_on_no_branch,

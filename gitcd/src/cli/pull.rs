@@ -164,17 +164,7 @@ impl Remotes {
 
     /// A remote that is followed as if nothing was said of it.
     pub(super) fn remote(&self, name: &str) -> Remote {
-        Remote {
-            name: name.to_owned(),
-            data_reference: String::new(),
-            policy: Policy::Later,
-            scope: Scope::default(),
-            fast_forward: true,
-            fetch: true,
-            push_after_merge: true,
-            push_on_pull_failure: false,
-            credentials: self.credentials.clone(),
-        }
+        Remote { push_after_merge: true, credentials: self.credentials.clone(), ..Remote::named(name, "") }
     }
 
     /// The remotes of a branch.

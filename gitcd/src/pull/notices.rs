@@ -153,23 +153,6 @@ mod tests {
 
     use super::*;
     use crate::keyspace::KeySpace;
-    use crate::merge::Policy;
-    use crate::merge::scope::Scope;
-    use crate::pull::credentials::Credentials;
-
-    fn remote() -> Remote {
-        Remote {
-            name: "up".into(),
-            data_reference: "refs/heads/main".into(),
-            policy: Policy::Later,
-            scope: Scope::default(),
-            fast_forward: true,
-            fetch: true,
-            push_after_merge: false,
-            push_on_pull_failure: false,
-            credentials: Credentials::default(),
-        }
-    }
 
     fn config(repository: &Path) -> branch::Config {
         branch::Config {
@@ -190,7 +173,8 @@ mod tests {
         let (here, there) = (folder.path().join("here"), folder.path().join("there"));
         Repository::init_bare(&there).unwrap();
         Repository::init_bare(&here).unwrap().remote("up", there.to_str().unwrap()).unwrap();
-        let (remote, config, link, known) = (remote(), config(&here), Link::default(), Known::default());
+        let (remote, config, link, known) =
+            (Remote::named("up", "refs/heads/main"), config(&here), Link::default(), Known::default());
         let mut notices = Notices::default();
         notices.open(&remote, &config, &link, true).await;
         assert!(notices.is_told());

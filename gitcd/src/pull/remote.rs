@@ -101,6 +101,21 @@ pub struct Push {
 }
 
 impl Remote {
+    /// One that is read and not pushed to, by nobody in particular, and nothing else is said of it.
+    pub fn named(name: impl Into<String>, data_reference: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            data_reference: data_reference.into(),
+            policy: Policy::Later,
+            scope: Scope::default(),
+            fast_forward: true,
+            fetch: true,
+            push_after_merge: false,
+            push_on_pull_failure: false,
+            credentials: Credentials::default(),
+        }
+    }
+
     fn error(&self, condition: Condition, problem: impl Into<String>) -> RemoteError {
         RemoteError { remote: self.name.clone(), condition, problem: problem.into() }
     }

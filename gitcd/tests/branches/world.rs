@@ -12,8 +12,6 @@ use gitcd::config::Listen;
 use gitcd::gateway::Origins;
 use gitcd::git::branch;
 use gitcd::keyspace::KeySpace;
-use gitcd::merge::Policy;
-use gitcd::merge::scope::Scope;
 use gitcd::pull;
 use gitcd::pull::remote::Remote;
 use gitcd::recovery::{self, Beginning};
@@ -37,17 +35,7 @@ fn free_address() -> SocketAddr {
 }
 
 pub(crate) fn remote(name: &str) -> Remote {
-    Remote {
-        name: name.into(),
-        data_reference: "refs/heads/main".into(),
-        policy: Policy::Later,
-        scope: Scope::default(),
-        fast_forward: true,
-        fetch: true,
-        push_after_merge: false,
-        push_on_pull_failure: false,
-        credentials: gitcd::pull::credentials::Credentials::default(),
-    }
+    Remote::named(name, "refs/heads/main")
 }
 
 impl Branch {

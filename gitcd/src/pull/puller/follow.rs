@@ -121,6 +121,7 @@ impl Puller {
         let (mut notices, mut pace, mut known) = (Notices::default(), Pace::new(is_shared), Known::default());
         let mut echo = None::<Echo>;
         let quiet = self.config.echoes_after.unwrap_or_default();
+        let is_one_of_several = self.config.remotes.len() > 1;
         loop {
             let before = *heads.borrow_and_update();
             waiting.exchanged = Exchanged::default();
@@ -132,7 +133,6 @@ impl Puller {
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             }
             let started = Instant::now();
-            let is_one_of_several = self.config.remotes.len() > 1;
             let pushing = notices.place().filter(|_| remote.push_after_merge && is_one_of_several);
             let under_way = pushing.map(|place| self.together.begin(place));
             let outcome = tokio::select! {
