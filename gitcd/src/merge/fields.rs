@@ -1,10 +1,10 @@
 //! Field by field: what only one side changed is taken from it, and what both changed is decided.
 
-use super::metadata;
 use super::object::Conflict;
 use super::owners::{Owners, Step, show};
 use super::schema::Node;
 use super::value::{Map, Value};
+use super::{absence, metadata};
 
 /// Who wins where both sides changed the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,11 @@ impl Fields<'_> {
             return one.cloned();
         }
         let whole = node.is_some_and(|node| node.is_atomic() || node.is_whole());
+        // Of a list and of labels the API makes no difference between none and an empty one.
+        if let Some(empty) = self.empty(sides).filter(|_| !whole) {
+            let merged = self.merge(base, [one.or(Some(empty)), other.or(Some(empty))], node);
+            return merged.filter(|merged| !absence::is_empty(merged));
+        }
         match (one, other) {
             (Some(Value::Map(one)), Some(Value::Map(other))) if !whole => {
                 let base = base.and_then(Value::as_map);
@@ -55,6 +60,23 @@ impl Fields<'_> {
             }
             _ => self.choose(sides),
         }
+    }
+
+    /// What stands for a list or for labels that one side has removed as a whole and the other has changed.
+    fn empty(&self, sides: [Option<&Value>; 2]) -> Option<&'static Value> {
+        static LIST: Value = Value::List(Vec::new());
+        static MAP: Value = Value::Map(Map::new());
+        let ([None, Some(left)] | [Some(left), None]) = sides else { return None };
+        match left {
+            Value::List(items) if !items.is_empty() => Some(&LIST),
+            Value::Map(map) if !map.is_empty() && self.is_of_metadata() => Some(&MAP),
+            _ => None,
+        }
+    }
+
+    /// Whether this is a field of `metadata`, of which all maps are maps of strings.
+    fn is_of_metadata(&self) -> bool {
+        matches!(&*self.path, [Step::Field(part), Step::Field(_)] if part == "metadata")
     }
 
     /// The same one step further.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::owners::Step;
 use super::value::{Map, Value};
+use super::{absence, deletion};
 
 /// The merged value of a field that has a rule of its own, by its path from the object.
 #[expect(clippy::option_option, reason = "no rule, and a rule that leaves nothing, are different answers")]
@@ -117,12 +118,18 @@ fn owned(base: &Map, one: &Map, other: &Map) -> Map {
 pub(super) fn finish(merged: &mut Map, sides: [&Map; 2]) -> bool {
     let generation = generation(merged, sides);
     let deletion = deletion(sides);
+    let is_unbound = |side: &&Map| !deletion::is_bound(side) && deletion_of(side).is_some();
+    let was_bound_meanwhile = deletion.is_some() && sides.iter().any(is_unbound);
+    let granted = deletion::grace_of_pod(merged);
     let Some(Value::Map(metadata)) = merged.get_mut("metadata") else { return false };
     if let Some(generation) = generation {
         metadata.set("generation", Value::number(generation));
     }
     let Some((time, grace)) = deletion else { return false };
-    let at_once = grace.as_ref().is_none_or(|grace| grace.as_text().as_deref() == Some("0"));
+    let is_zero = |grace: &Option<Value>| grace.as_ref().is_none_or(|grace| grace.as_text().as_deref() == Some("0"));
+    // The deletion of a pod that had no node came after its binding, and gives its kubelet time.
+    let grace = if is_zero(&grace) && was_bound_meanwhile { granted.map(Value::number).or(grace) } else { grace };
+    let at_once = is_zero(&grace);
     metadata.set("deletionTimestamp", time);
     match grace {
         Some(grace) => metadata.set("deletionGracePeriodSeconds", grace),
@@ -143,7 +150,9 @@ fn generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
             ["metadata", "status"].into_iter().for_each(|name| content.remove(name));
             content
         };
-        content(side) == content(merged)
+        // The beginning of a deletion is a generation, too.
+        let is_terminating = sides.iter().any(|side| deletion_of(side).is_some());
+        deletion_of(side).is_some() == is_terminating && content(side) == content(merged)
     };
     match (same(sides[0]), same(sides[1])) {
         (true, true) => one.max(other),
@@ -155,13 +164,16 @@ fn generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
 
 /// When and with how much grace it is deleted, if a side says so; the earlier one if both do.
 fn deletion(sides: [&Map; 2]) -> Option<(Value, Option<Value>)> {
-    let of = |side: &Map| {
-        let metadata = side.get("metadata")?.as_map()?;
-        let time = metadata.get("deletionTimestamp")?;
-        let text = time.as_text()?.into_owned();
-        Some((text, time.clone(), metadata.get("deletionGracePeriodSeconds").cloned()))
-    };
     let grace = |grace: &Option<Value>| grace.as_ref().and_then(|grace| grace.as_text()?.parse::<i64>().ok());
-    let found = sides.into_iter().filter_map(of).min_by_key(|(text, _, seconds)| (text.clone(), grace(seconds)));
+    let found =
+        sides.into_iter().filter_map(deletion_of).min_by_key(|(text, _, seconds)| (text.clone(), grace(seconds)));
     found.map(|(_, time, grace)| (time, grace))
+}
+
+/// The time of a side's deletion as text and as it is written, and its grace period.
+fn deletion_of(side: &Map) -> Option<(String, Value, Option<Value>)> {
+    let metadata = side.get("metadata")?.as_map()?;
+    let time = metadata.get("deletionTimestamp").filter(|time| !absence::is_empty(time))?;
+    let text = time.as_text()?.into_owned();
+    Some((text, time.clone(), metadata.get("deletionGracePeriodSeconds").cloned()))
 }

@@ -16,6 +16,9 @@
 //! assert!(merged.conflicts.is_empty());
 //! ```
 
+mod absence;
+mod authorship;
+mod deletion;
 mod fields;
 mod lists;
 mod metadata;

@@ -3,10 +3,10 @@
 use sha1::{Digest, Sha1};
 
 use super::fields::{Fields, Prefer};
-use super::metadata;
 use super::owners::Owners;
 use super::schema::Schemas;
 use super::value::{Syntax, Value};
+use super::{absence, authorship, deletion, metadata};
 use crate::git::form;
 
 /// Who wins where both sides changed the same field.
@@ -112,14 +112,14 @@ pub fn merge(
         Policy::Ours => Prefer::Side(usize::from(swapped)),
         Policy::Theirs => Prefer::Side(usize::from(!swapped)),
     };
-    let parsed = sides.map(|side| side.and_then(|side| Value::parse(side.value)));
-    let base = base.and_then(Value::parse).map(|(base, _)| base);
+    let parsed = sides.map(|side| side.and_then(|side| read(side.value)));
+    let base = base.and_then(read).map(|(base, _)| base);
     let (one, other) = match (&parsed[0], &parsed[1], sides) {
         (Some((one, _)), Some((other, _)), _) => (one, other),
         // The order puts what is not there first.
-        (_, left, [None, Some(_)]) => {
-            let left = left.as_ref().map(|(left, _)| left);
-            return deleted(prefer, base.as_ref(), left, of_side);
+        (_, changed, [None, Some(side)]) => {
+            let newline = side.value.ends_with(b"\n");
+            return deleted(prefer, base.as_ref(), changed.as_ref(), newline, of_side);
         }
         _ => return opaque(prefer, &sides, of_side),
     };
@@ -138,6 +138,11 @@ pub fn merge(
     let syntax = parsed.iter().flatten().map(|(_, syntax)| *syntax).min().unwrap_or(Syntax::Json);
     let newline = sides.iter().flatten().any(|side| side.value.ends_with(b"\n"));
     combine(schemas, prefer, base.as_ref(), [one, other], (syntax, newline), of_side)
+}
+
+/// A value as it is merged.
+fn read(value: &[u8]) -> Option<(Value, Syntax)> {
+    Value::parse(value).map(|(value, syntax)| (absence::normalized(value), syntax))
 }
 
 /// Whether two values mean the same, and only their spelling or the order of their fields differs.
@@ -165,37 +170,70 @@ fn combine(
         secret: kind == "Secret",
     };
     let merged = fields.merge(base, sides.map(Some), schemas.of(&api_version, &kind));
-    let conflicts = fields.conflicts;
+    let mut conflicts = fields.conflicts;
     let (Some(Value::Map(mut merged)), [Value::Map(one), Value::Map(other)]) = (merged, sides) else {
         unreachable!("two objects merge into an object");
     };
-    if metadata::finish(&mut merged, [one, other]) {
+    let is_gone = metadata::finish(&mut merged, [one, other]);
+    let merged = Value::Map(merged);
+    if is_gone || deletion::is_terminating(&merged) {
+        // Whatever was decided about an object that ends makes no difference any more.
+        conflicts.clear();
+    }
+    if is_gone {
         return Merged { outcome: Outcome::Deleted, conflicts };
     }
     // The greater hash first, so that this too is the same for both.
-    for (side, map) in [(1, other), (0, one)] {
-        if *map == merged {
+    for side in [1, 0] {
+        if *sides[side] == merged {
             return Merged { outcome: of_side(side), conflicts };
         }
     }
-    let mut value = Value::Map(merged).write(syntax);
-    if syntax == Syntax::Json && newline {
-        value.push(b'\n');
-    }
-    Merged { outcome: Outcome::New(value), conflicts }
+    Merged { outcome: Outcome::New(written(&merged, syntax, newline)), conflicts }
 }
 
-/// One side deleted what the other changed: `left`, if it could be read.
-fn deleted(prefer: Prefer, base: Option<&Value>, left: Option<&Value>, of_side: impl Fn(usize) -> Outcome) -> Merged {
-    let winner = match prefer {
-        Prefer::Side(side) => side,
-        // What was being deleted, or changed only in what follows from others, does not come back.
-        Prefer::Later if left.is_some_and(|left| is_ending(left) || !is_wanted(base, left)) => 0,
-        Prefer::Later => 1,
+fn written(value: &Value, syntax: Syntax, newline: bool) -> Vec<u8> {
+    let mut bytes = value.write(syntax);
+    if syntax == Syntax::Json && newline {
+        bytes.push(b'\n');
+    }
+    bytes
+}
+
+/// One side (the first) deleted what the other changed, if `changed` could be read.
+///
+/// "Change, then delete": an update cannot bring an object of Kubernetes back. What replaces it, under another `uid`, was created
+/// after the deletion. A value that is no object of Kubernetes stays: a put of it makes it anew.
+fn deleted(
+    prefer: Prefer,
+    base: Option<&Value>,
+    changed: Option<&(Value, Syntax)>,
+    newline: bool,
+    of_side: impl Fn(usize) -> Outcome,
+) -> Merged {
+    let object = changed.filter(|(changed, _)| is_object(changed));
+    let lost = |object: &Value| vec![Conflict { field: String::new(), kept: None, lost: Some(summary(object)) }];
+    let kept = || {
+        let kept = Some(changed.map_or_else(|| "(no object)".to_owned(), |(changed, _)| summary(changed)));
+        Merged { outcome: of_side(1), conflicts: vec![Conflict { field: String::new(), kept, lost: None }] }
     };
-    let told = Some(left.map_or_else(|| "(no object)".to_owned(), summary));
-    let (kept, lost) = if winner == 0 { (None, told) } else { (told, None) };
-    Merged { outcome: of_side(winner), conflicts: vec![Conflict { field: String::new(), kept, lost }] }
+    match (prefer, object) {
+        (_, Some((changed, _))) if is_another(base, changed) => Merged::clean(of_side(1)),
+        (Prefer::Side(1), _) | (Prefer::Later, None) => kept(),
+        (Prefer::Side(_), None) => {
+            let lost = Some(changed.map_or_else(|| "(no object)".to_owned(), |(changed, _)| summary(changed)));
+            Merged { outcome: of_side(0), conflicts: vec![Conflict { field: String::new(), kept: None, lost }] }
+        }
+        (Prefer::Side(_) | Prefer::Later, Some((changed, syntax))) => {
+            let conflicts = if authorship::has_edit_of_a_person(base, changed) { lost(changed) } else { Vec::new() };
+            let outcome = match deletion::applied(base, changed) {
+                None => of_side(0),
+                Some(left) if left == *changed => of_side(1),
+                Some(left) => Outcome::New(written(&left, *syntax, newline)),
+            };
+            Merged { outcome, conflicts }
+        }
+    }
 }
 
 /// Objects of one name that are not the same: one of them is taken, whole.
@@ -210,7 +248,11 @@ fn replaced(prefer: Prefer, base: Option<&Value>, sides: [&Value; 2], of_side: i
         // Who comes second finds that it exists.
         (Prefer::Later, _) => usize::from(created[0].is_none() || created[1].is_some() && created[0] >= created[1]),
     };
-    let [kept, lost] = [winner, 1 - winner].map(|side| Some(summary(sides[side])));
+    let loser = sides[1 - winner];
+    if !authorship::has_edit_of_a_person(base.filter(|_| is_old[1 - winner]), loser) {
+        return Merged::clean(of_side(winner));
+    }
+    let [kept, lost] = [sides[winner], loser].map(|side| Some(summary(side)));
     Merged { outcome: of_side(winner), conflicts: vec![Conflict { field: String::new(), kept, lost }] }
 }
 
@@ -235,27 +277,26 @@ fn summary(object: &Value) -> String {
 }
 
 fn identity(object: &Value) -> Option<String> {
-    Some(object.at(&["metadata", "uid"])?.as_text()?.into_owned())
+    object
+        .at(&["metadata", "uid"])?
+        .as_text()
+        .map(std::borrow::Cow::into_owned)
+        .filter(|uid| !uid.is_empty() && uid != "null")
+}
+
+/// Whether both say which object they are, and it is not the same.
+fn is_another(base: Option<&Value>, object: &Value) -> bool {
+    let uids = [base.and_then(identity), identity(object)];
+    uids.iter().all(Option::is_some) && uids[0] != uids[1]
+}
+
+/// Whether a value is an object of Kubernetes.
+fn is_object(value: &Value) -> bool {
+    let has = |name: &str| value.at(&[name]).and_then(Value::as_text).is_some_and(|text| !text.is_empty());
+    has("apiVersion") && has("kind") && value.at(&["metadata"]).and_then(Value::as_map).is_some()
 }
 
 /// The `metadata.uid` of a stored object.
 pub fn uid(value: &[u8]) -> Option<String> {
     identity(&Value::parse(value)?.0)
-}
-
-fn is_ending(object: &Value) -> bool {
-    object.at(&["metadata", "deletionTimestamp"]).is_some()
-}
-
-/// Whether `left` differs from the base in what somebody wants, not only in what is observed and in bookkeeping.
-fn is_wanted(base: Option<&Value>, left: &Value) -> bool {
-    let content = |object: &Value| -> Option<Value> {
-        let mut map = object.as_map()?.clone();
-        map.remove("status");
-        if let Some(Value::Map(metadata)) = map.get_mut("metadata") {
-            ["managedFields", "generation", "resourceVersion"].into_iter().for_each(|name| metadata.remove(name));
-        }
-        Some(Value::Map(map))
-    };
-    base.and_then(content) != content(left)
 }

@@ -6,6 +6,8 @@ use serde_json::{Value as Json, json};
 use super::schema::Schemas;
 use super::{Conflict, Merged, Outcome, Policy, Side, merge};
 
+mod deletions;
+
 fn both_ways(policy: Policy, base: &Json, one: &Json, other: &Json) -> Merged {
     let [base, one, other] = [base, one, other].map(|value| match value {
         Json::Null => None,
@@ -201,21 +203,6 @@ fn a_deletion_that_has_begun_is_not_lost_and_ends_with_the_last_finalizer() {
     assert_eq!(clean(&base, &one, &other), Json::Null);
     let graceful = edited(&one, |pod| pod["metadata"]["deletionGracePeriodSeconds"] = 30.into());
     assert_ne!(clean(&base, &graceful, &other), Json::Null, "a pod has its grace period");
-}
-
-#[test]
-fn a_deletion_wins_over_a_status_and_over_an_end_but_not_over_a_change() {
-    let base = pod();
-    let status = edited(&base, |pod| pod["status"]["phase"] = "Running".into());
-    let changed = edited(&base, |pod| pod["metadata"]["labels"]["x"] = "y".into());
-    let ending = edited(&changed, |pod| pod["metadata"]["deletionTimestamp"] = "2026-01-03T00:00:00Z".into());
-    for (other, survives) in [(&status, false), (&ending, false), (&changed, true)] {
-        let merged = both_ways(Policy::Later, &base, &Json::Null, other);
-        assert_eq!(result(&merged) != Json::Null, survives);
-        assert_eq!(merged.conflicts.len(), 1, "it is told in any case");
-    }
-    assert_eq!(result(&both_ways(Policy::Ours, &base, &Json::Null, &changed)), Json::Null);
-    assert_eq!(result(&both_ways(Policy::Theirs, &base, &Json::Null, &status)), status);
 }
 
 #[test]

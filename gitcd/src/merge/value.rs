@@ -187,6 +187,11 @@ impl PartialEq for Map {
 }
 
 impl Map {
+    /// Without fields.
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
     /// The value of a field.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.iter().find(|(found, _)| text(found) == name).map(|(_, value)| value)

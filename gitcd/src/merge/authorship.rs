@@ -1,0 +1,64 @@
+//! Whose edit is lost. What a program writes it writes again; a person has to hear of it.
+
+use super::value::{Map, Value};
+use super::{absence, deletion};
+
+/// Programs by the names that they have in `managedFields`, as far as their endings do not tell.
+const PROGRAMS: [&str; 4] = ["kube-apiserver", "kubelet", "kube-proxy", "kube-aggregator"];
+
+/// Endings of the names of programs that write the same again.
+const ENDINGS: [&str; 4] = ["controller", "manager", "scheduler", "operator"];
+
+/// Labels of objects that a kube-apiserver makes by itself, each for its own.
+const AUTOMATIC: [&str; 2] = ["kube-aggregator.kubernetes.io/automanaged", "ipaddress.kubernetes.io/managed-by"];
+
+/// Whether a person wants something of `changed` that the base has not; a new object if there is no base.
+pub(super) fn has_edit_of_a_person(base: Option<&Value>, changed: &Value) -> bool {
+    if is_automatic(changed) || content(base) == content(Some(changed)) {
+        return false;
+    }
+    let before = base.map(entries).unwrap_or_default();
+    let writers: Vec<&Value> = entries(changed).iter().filter(|entry| !before.contains(entry)).collect();
+    // What comes from Git or from etcd has no entry.
+    writers.is_empty() || writers.into_iter().filter(|entry| !is_of_status(entry)).any(|entry| !is_program(entry))
+}
+
+/// Whether no person made the object, nor is asked what becomes of it: its owner, or the server that made it, decides.
+pub(super) fn is_automatic(object: &Value) -> bool {
+    let owners = object.at(&["metadata", "ownerReferences"]).and_then(Value::as_list).unwrap_or_default();
+    let is_controller = |owner: &Value| owner.at(&["controller"]).and_then(Value::as_text).as_deref() == Some("true");
+    owners.iter().any(is_controller)
+        || AUTOMATIC.iter().any(|label| object.at(&["metadata", "labels", label]).is_some())
+}
+
+/// Whether a manager's entry is that of a program.
+fn is_program(entry: &Value) -> bool {
+    let Some(manager) = entry.at(&["manager"]).and_then(Value::as_text) else { return false };
+    PROGRAMS.contains(&&*manager) || ENDINGS.iter().any(|ending| manager.ends_with(ending))
+}
+
+fn is_of_status(entry: &Value) -> bool {
+    entry.at(&["subresource"]).and_then(Value::as_text).as_deref() == Some("status")
+}
+
+fn entries(object: &Value) -> &[Value] {
+    object.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap_or_default()
+}
+
+/// What is wanted of an object: all but what is observed, and bookkeeping.
+fn content(object: Option<&Value>) -> Option<Map> {
+    let mut map = object?.as_map()?.clone();
+    map.remove("status");
+    if let Some(Value::Map(metadata)) = map.get_mut("metadata") {
+        ["managedFields", "generation", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"]
+            .into_iter()
+            .for_each(|name| metadata.remove(name));
+        if let Some(Value::List(finalizers)) = metadata.get_mut("finalizers") {
+            finalizers.retain(|finalizer| !deletion::is_of_the_collector(finalizer));
+        }
+        let empty: Vec<String> =
+            metadata.iter().filter(|(_, value)| absence::is_empty(value)).map(|(name, _)| name.into_owned()).collect();
+        empty.iter().for_each(|name| metadata.remove(name));
+    }
+    Some(map)
+}
