@@ -31,4 +31,4 @@ mod tests;
 pub mod value;
 
 pub use object::{Conflict, Merged, Outcome, Policy, Side, merge, uid};
-pub(crate) use object::{blob_hash, differ_in_spelling_only};
+pub(crate) use object::{blob_hash, differ_in_spelling_only, has_edit_of_a_person};

@@ -296,6 +296,12 @@ fn is_object(value: &Value) -> bool {
     has("apiVersion") && has("kind") && value.at(&["metadata"]).and_then(Value::as_map).is_some()
 }
 
+/// Whether a person loses an edit if the object goes that was `base` and is `value` now.
+pub(crate) fn has_edit_of_a_person(base: Option<&[u8]>, value: &[u8]) -> bool {
+    let base = base.and_then(read).map(|(base, _)| base);
+    read(value).is_none_or(|(value, _)| authorship::has_edit_of_a_person(base.as_ref(), &value))
+}
+
 /// The `metadata.uid` of a stored object.
 pub fn uid(value: &[u8]) -> Option<String> {
     identity(&Value::parse(value)?.0)
