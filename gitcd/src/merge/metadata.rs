@@ -178,7 +178,7 @@ fn template_generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
     }
 }
 
-/// That of the side whose content results, else a new one.
+/// That of the side whose content results if the other side's is lower, else a new one.
 fn generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
     let number = |side: &Map| side.get("metadata")?.as_map()?.get("generation")?.as_text()?.parse::<i64>().ok();
     let (one, other) = (number(sides[0]), number(sides[1]));
@@ -192,10 +192,15 @@ fn generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
         let is_terminating = sides.iter().any(|side| deletion_of(side).is_some());
         deletion_of(side).is_some() == is_terminating && content(side) == content(merged)
     };
+    // One generation stands for one content: whoever has observed that of the other side has not observed this one.
+    let above = |kept: Option<i64>, lost: Option<i64>| match (kept, lost) {
+        (Some(kept), Some(lost)) => Some(kept.max(lost.saturating_add(1))),
+        (kept, lost) => kept.or(lost),
+    };
     match (same(sides[0]), same(sides[1])) {
         (true, true) => one.max(other),
-        (true, false) => one.or(other),
-        (false, true) => other.or(one),
+        (true, false) => above(one, other),
+        (false, true) => above(other, one),
         (false, false) => one.max(other).map(|highest| highest.saturating_add(1)),
     }
 }
