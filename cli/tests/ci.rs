@@ -69,7 +69,8 @@ fn a_binary_that_crashes_hangs_or_exits_with_an_error_is_a_failure() {
     assert_eq!(report, "failed: binary (the binary exited with status 134 before its tests were done)\n");
     assert_eq!(results(&printed), ["FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out"], "{printed}");
 
-    let (passes, printed, report) = runner("echo 'test a ... ok'\necho 'test result: ok. 1 passed; 0 failed'\nexit 3", &[]);
+    let (passes, printed, report) =
+        runner("echo 'test a ... ok'\necho 'test result: ok. 1 passed; 0 failed'\nexit 3", &[]);
     assert!(!passes, "{printed}");
     assert_eq!(report, "failed: binary (the binary exited with status 3 although no test failed)\n");
     assert_eq!(results(&printed), ["FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out"], "{printed}");
