@@ -24,6 +24,7 @@ mod lists;
 mod metadata;
 mod object;
 mod owners;
+mod protobuf;
 pub mod schema;
 pub mod scope;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::fields::{Fields, Prefer};
 use super::owners::Owners;
 use super::schema::Schemas;
 use super::value::{Syntax, Value};
-use super::{absence, authorship, deletion, metadata};
+use super::{absence, authorship, deletion, metadata, protobuf};
 use crate::git::form;
 
 /// Who wins where both sides changed the same field.
@@ -112,6 +112,11 @@ pub fn merge(
         Policy::Ours => Prefer::Side(usize::from(swapped)),
         Policy::Theirs => Prefer::Side(usize::from(!swapped)),
     };
+    if let ([None, Some(changed)], Prefer::Later) = (sides, prefer)
+        && let Some(merged) = deleted_protobuf(base, changed.value, of_side)
+    {
+        return merged;
+    }
     let parsed = sides.map(|side| side.and_then(|side| read(side.value)));
     let base = base.and_then(read).map(|(base, _)| base);
     let (one, other) = match (&parsed[0], &parsed[1], sides) {
@@ -234,6 +239,24 @@ fn deleted(
             Merged { outcome, conflicts }
         }
     }
+}
+
+/// The same for objects that are stored as protobuf, `None` if these are not. One that would be terminating is left as it is, since nothing is written
+/// in this form.
+fn deleted_protobuf(base: Option<&[u8]>, changed: &[u8], of_side: impl Fn(usize) -> Outcome) -> Option<Merged> {
+    let (base, changed) = (protobuf::Object::read(base?)?, protobuf::Object::read(changed)?);
+    if !changed.is(&base) {
+        return Some(Merged::clean(of_side(1)));
+    }
+    let conflict = |kept: Option<String>, lost| vec![Conflict { field: String::new(), kept, lost }];
+    let told = || Some("(an object in protobuf)".to_owned());
+    Some(if changed.is_held(&base) {
+        Merged { outcome: of_side(1), conflicts: conflict(told(), None) }
+    } else if changed.has_edit_of_a_person(&base) {
+        Merged { outcome: of_side(0), conflicts: conflict(None, told()) }
+    } else {
+        Merged::clean(of_side(0))
+    })
 }
 
 /// Objects of one name that are not the same: one of them is taken, whole.
