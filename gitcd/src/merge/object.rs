@@ -180,7 +180,8 @@ fn combine(
         unreachable!("two objects merge into an object");
     };
     let is_gone = metadata::finish(&mut merged, [one, other]);
-    let merged = Value::Map(merged);
+    // What both sides emptied together is written as kube-apiserver writes it.
+    let merged = absence::normalized(Value::Map(merged));
     if is_gone || deletion::is_terminating(&merged) {
         // Whatever was decided about an object that ends makes no difference any more.
         conflicts.clear();
