@@ -45,15 +45,69 @@ impl fmt::Display for Change {
 /// The fields in which an object differs before and after a write; all of them if it was not there. Without its status, and without what changes with
 /// every write.
 ///
-/// Values in the data of a Secret are never in it.
+/// Of a Secret only what identifies it has values in it: annotations may have copies of its data.
 pub fn changes<K: Object + Serialize>(kind: &Kind<K>, before: Option<&K>, after: &K) -> Vec<Change> {
-    let secret = kind.name() == "Secret" && kind.group().is_empty();
+    changes_of(Hidden::of(kind, &[]), before, after)
+}
+
+/// What of an object is not printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hidden {
+    Nothing,
+    /// Of a Secret: values, but for those that identify it.
+    Values,
+    /// Of a kind that is listed: names of fields, too.
+    Fields,
+}
+
+/// Metadata that says which object it is and what becomes of it.
+const IDENTITY: [&str; 6] =
+    ["name", "generateName", "namespace", "deletionTimestamp", "finalizers", "ownerReferences"];
+
+impl Hidden {
+    /// `kinds` are hidden like Secrets: `GROUP/KIND`, or the kind alone in the core group.
+    pub(super) fn of<K: Object>(kind: &Kind<K>, kinds: &[String]) -> Self {
+        let (name, group) = (kind.name(), kind.group());
+        let is_listed = |listed: &String| match listed.rsplit_once('/') {
+            Some((listed, kind)) => listed == group && kind == name,
+            None => group.is_empty() && *listed == name,
+        };
+        match kinds.iter().any(is_listed) {
+            true => Self::Fields,
+            false if name == "Secret" && group.is_empty() => Self::Values,
+            false => Self::Nothing,
+        }
+    }
+
+    /// What may be printed of the path of a field.
+    pub(super) fn path(self, path: &str) -> &str {
+        let end = path.find(['.', '[']).filter(|_| self == Self::Fields && !path.starts_with("metadata."));
+        &path[..end.unwrap_or(path.len())]
+    }
+
+    fn shows(self, path: &str) -> bool {
+        let is_identity = |rest: &str| IDENTITY.contains(&&rest[..rest.find(['.', '[']).unwrap_or(rest.len())]);
+        match self {
+            Self::Nothing => true,
+            Self::Values if matches!(path, "type" | "immutable") => true,
+            Self::Values | Self::Fields => path.strip_prefix("metadata.").is_some_and(is_identity),
+        }
+    }
+}
+
+/// [`changes`] of an object of which something may be hidden.
+pub(super) fn changes_of<K: Object + Serialize>(hidden: Hidden, before: Option<&K>, after: &K) -> Vec<Change> {
     let [before, after] =
         [before, Some(after)].map(|object| fields(object.and_then(|it| serde_json::to_value(it).ok())));
     let mut found = Vec::new();
     for name in names(&before, &after) {
-        let hide = secret && matches!(name.as_str(), "data" | "stringData");
-        compare(before.get(name), after.get(name), &mut name.clone(), hide, &mut found);
+        compare(before.get(name), after.get(name), &mut name.clone(), hidden, &mut found);
+    }
+    if hidden == Hidden::Fields {
+        for change in &mut found {
+            change.path.truncate(hidden.path(&change.path).len());
+        }
+        found.dedup();
     }
     found
 }
@@ -84,7 +138,7 @@ fn names<'a>(before: &'a Map<String, Value>, after: &'a Map<String, Value>) -> V
     after.keys().chain(before.keys().filter(|name| !after.contains_key(*name))).collect()
 }
 
-fn compare(before: Option<&Value>, after: Option<&Value>, path: &mut String, hide: bool, found: &mut Vec<Change>) {
+fn compare(before: Option<&Value>, after: Option<&Value>, path: &mut String, hide: Hidden, found: &mut Vec<Change>) {
     let nothing = Map::new();
     match (before, after) {
         (None, None) => {}
@@ -99,13 +153,13 @@ fn compare(before: Option<&Value>, after: Option<&Value>, path: &mut String, hid
             }
         }
         (before, after) => {
-            let show = |value: &Value| if hide { HIDDEN.to_owned() } else { short(value) };
+            let show = |value: &Value| if hide.shows(path) { short(value) } else { HIDDEN.to_owned() };
             found.push(Change { path: path.clone(), before: before.map(show), after: after.map(show) });
         }
     }
 }
 
-fn lists(before: &[Value], after: &[Value], path: &mut String, hide: bool, found: &mut Vec<Change>) {
+fn lists(before: &[Value], after: &[Value], path: &mut String, hide: Hidden, found: &mut Vec<Change>) {
     let is_key = |key: &&str| [before, after].into_iter().all(|list| list.is_empty() || is_key(key, list));
     let Some(key) = KEYS.into_iter().find(is_key) else {
         for index in 0..before.len().max(after.len()) {
@@ -191,7 +245,7 @@ mod tests {
     fn values_of_secrets_are_never_told() {
         let secret = |value: &str, text: &str| {
             json!({
-                "metadata": {"name": "s", "annotations": {COPY: format!("{{\"data\": \"{value}\"}}")}},
+                "metadata": {"name": "s", "annotations": {COPY: format!("{{\"data\": \"{value}\"}}"), "own/copy": value}},
                 "data": {"password": value, value: "a2V5"}, "stringData": {"plain": text}, "type": "Opaque"
             })
         };
@@ -201,6 +255,7 @@ mod tests {
             [
                 "+ data.c2VzYW1l: (hidden)",
                 "+ data.password: (hidden)",
+                "+ metadata.annotations.own/copy: (hidden)",
                 "+ metadata.name: \"s\"",
                 "+ stringData.plain: (hidden)",
                 "+ type: \"Opaque\""
@@ -210,5 +265,22 @@ mod tests {
         assert!(changed.contains(&"~ data.password: (hidden) → (hidden)".to_owned()), "{changed:?}");
         assert!(changed.contains(&"- data.YQ==: (hidden)".to_owned()), "{changed:?}");
         assert!(!changed.iter().any(|line| line.contains("\"a\"") || line.contains("\"b\"")), "{changed:?}");
+    }
+
+    #[test]
+    fn kinds_that_are_listed_do_not_even_show_their_fields() {
+        let map = |value: &str| {
+            let map = json!({"metadata": {"name": "m", "labels": {"x": value}}, "data": {"a": value, value: "1"}});
+            serde_json::from_value::<ConfigMap>(map).unwrap()
+        };
+        let kind = Kind::<ConfigMap>::known();
+        let told = |kinds: &[&str]| {
+            let kinds: Vec<_> = kinds.iter().map(ToString::to_string).collect();
+            lines(&changes_of(Hidden::of(&kind, &kinds), Some(&map("p1")), &map("p2")))
+        };
+        assert_eq!(told(&["apps/ConfigMap"]).len(), 4);
+        let hidden = told(&["example.org/Vault", "ConfigMap"]);
+        let labels = "~ metadata.labels.x: (hidden) → (hidden)";
+        assert_eq!(hidden, ["~ data: (hidden) → (hidden)", "+ data: (hidden)", "- data: (hidden)", labels]);
     }
 }

@@ -30,7 +30,7 @@
 //! owner, and was not applied to this [`Set`], is deleted, if it is still what the cache has.
 //!
 //! **What changes.** Every field that a write changed is a line of the log at level `debug`: `~ data.level: "3" → "4"`. With [`Set::dry_run`] nothing is
-//! written, and the same is told of what would be. Values of Secrets are never told; those of other kinds are, so secrets do not belong there.
+//! written, and the same is told of what would be. Of Secrets, and of kinds that [`Set::hiding`] names, no values are logged.
 
 mod changes;
 mod differences;
@@ -46,6 +46,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Client, Resource};
 use serde::Serialize;
 
+use self::changes::{Hidden, changes_of};
 pub use self::changes::{Change, changes};
 pub use self::differences::{Difference, differences};
 pub use self::error::ApplyError;
@@ -89,6 +90,8 @@ pub struct Set<'a, O: Object> {
     applied: HashSet<(String, Key)>,
     stamps: bool,
     dry: bool,
+    /// Kinds of which no values are logged, besides Secrets.
+    hidden: Vec<String>,
     planned: Vec<Planned>,
 }
 
@@ -105,7 +108,7 @@ impl<'a, O: Object> Set<'a, O> {
     pub fn of_kind(kind: &Kind<O>, owner: &'a O, client: Client, manager: impl Into<String>) -> Self {
         let id = id(kind, owner);
         let (kind, manager, applied, planned) = (kind.clone(), manager.into(), HashSet::new(), Vec::new());
-        Self { kind, owner, client, manager, id, applied, stamps: false, dry: false, planned }
+        Self { kind, owner, client, manager, id, applied, stamps: false, dry: false, hidden: Vec::new(), planned }
     }
 
     /// Stamps what it creates with the [trace](crate::telemetry) of the reconcile, if that is kept: whoever reconciles it links to this one.
@@ -124,6 +127,14 @@ impl<'a, O: Object> Set<'a, O> {
     #[must_use]
     pub fn dry_run(mut self) -> Self {
         self.dry = true;
+        self
+    }
+
+    /// Hides objects of these kinds like Secrets, and the names of their fields, in the log and in [`planned`](Self::planned):
+    /// `example.org/Vault`, or the kind alone in the core group.
+    #[must_use]
+    pub fn hiding<S: Into<String>>(mut self, kinds: impl IntoIterator<Item = S>) -> Self {
+        self.hidden.extend(kinds.into_iter().map(Into::into));
         self
     }
 
@@ -188,7 +199,9 @@ impl<'a, O: Object> Set<'a, O> {
                 return Ok(Applied::Unchanged);
             }
             // Values may be secrets.
-            let fields: Vec<_> = differences.iter().map(|difference| difference.path.as_str()).collect();
+            let hidden = Hidden::of(cache.kind(), &self.hidden);
+            let mut fields: Vec<_> = differences.iter().map(|difference| hidden.path(&difference.path)).collect();
+            fields.dedup();
             tracing::info!(kind = kind(), object = %key, ?fields, dry_run = self.dry, "differs, and is applied");
         }
         for (field, value) in cache.kind().types() {
@@ -201,7 +214,8 @@ impl<'a, O: Object> Set<'a, O> {
         match api.patch(key.name(), &parameters, &Patch::Apply(&wanted)).await {
             Ok(written) => {
                 if self.dry || tracing::enabled!(tracing::Level::DEBUG) {
-                    let changes = changes(cache.kind(), live().as_deref(), &written);
+                    let hidden = Hidden::of(cache.kind(), &self.hidden);
+                    let changes = changes_of(hidden, live().as_deref(), &written);
                     self.tell(cache.kind(), &key, Applied::Written, changes);
                 }
                 if !self.dry {
