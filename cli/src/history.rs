@@ -34,6 +34,7 @@ Examples:
 
 Kinds are called as for kubectl: in short (cm), by one (configmap) or many, with their group (deployments.apps). Those of CustomResourceDefinitions
 are found in the store. No server needs to run.")]
+#[expect(clippy::struct_excessive_bools, reason = "they are flags of their own, not states")]
 pub(crate) struct Log {
     /// The object: KIND/NAME, or KIND NAME; all commits of the branch if there is none
     #[arg(value_name = "OBJECT", num_args = 0..=2)]
@@ -41,7 +42,7 @@ pub(crate) struct Log {
     /// Its namespace [default: default]
     #[arg(long, short, value_name = "NAMESPACE")]
     namespace: Option<String>,
-    /// Show which fields changed
+    /// Show which fields changed, and what merges had to decide
     #[arg(long, short, requires = "object")]
     patch: bool,
     /// None from before this: how long ago (10m), a time, or a revision
@@ -53,6 +54,9 @@ pub(crate) struct Log {
     /// Do not cut long values
     #[arg(long)]
     whole: bool,
+    /// Print the values of Secrets, which are hidden otherwise
+    #[arg(long)]
+    show_secrets: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -89,6 +93,9 @@ pub(crate) struct Diff {
     /// Do not cut long values
     #[arg(long)]
     whole: bool,
+    /// Print the values of Secrets, which are hidden otherwise
+    #[arg(long)]
+    show_secrets: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -103,7 +110,12 @@ pub(crate) fn become_log(home: &Home, heaven: Option<&str>, options: &Log) -> an
     let mut command = branch.command("log");
     command.arg(format!("--limit={}", options.limit));
     command.args(options.since.iter().map(|since| format!("--since={since}")));
-    let flags = [("--patch", options.patch), ("--whole", options.whole), ("--json", options.json)];
+    let flags = [
+        ("--patch", options.patch),
+        ("--whole", options.whole),
+        ("--show-secrets", options.show_secrets),
+        ("--json", options.json),
+    ];
     command.args(flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag));
     if !options.object.is_empty() {
         let namespace = options.namespace.as_deref().unwrap_or(NAMESPACE);
@@ -130,7 +142,12 @@ pub(crate) fn become_diff(home: &Home, heaven: Option<&str>, options: &Diff) -> 
     let branch = Branch::find(home, heaven)?;
     let mut command = branch.command("diff");
     command.args([format!("--since={}", options.since), format!("--until={}", options.until)]);
-    let flags = [("--name-only", options.name_only), ("--whole", options.whole), ("--json", options.json)];
+    let flags = [
+        ("--name-only", options.name_only),
+        ("--whole", options.whole),
+        ("--show-secrets", options.show_secrets),
+        ("--json", options.json),
+    ];
     command.args(flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag)).arg("--");
     match (&options.objects[..], &options.namespace) {
         ([], None) => {}
@@ -235,7 +252,8 @@ impl Branch {
 
     /// The kinds of Kubernetes, and those that the store defines.
     fn all_kinds(&self) -> anyhow::Result<Kinds> {
-        let definitions = self.told(self.command("diff").args([EVER, "--json", "--", DEFINITIONS]))?;
+        let definitions =
+            self.told(self.command("diff").args([EVER, "--json", "--show-secrets", "--", DEFINITIONS]))?;
         let keys = definitions["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
         let fields = keys.iter().filter_map(|key| key["fields"].as_array()).flatten();
         let specs = fields.filter(|field| field["path"] == "spec").map(|field| &field["to"]);

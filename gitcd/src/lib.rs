@@ -33,6 +33,7 @@ mod program;
 pub mod proto;
 pub mod pull;
 pub mod recovery;
+pub mod secrecy;
 pub mod server;
 pub mod snapshot;
 pub mod status;

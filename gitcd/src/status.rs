@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::pull::status::{Condition, RemoteStatus, Source};
+use crate::pull::status::{Condition, ConflictStatus, RemoteStatus, Source};
 
 pub use self::reporter::Reporter;
 
@@ -80,6 +80,9 @@ pub struct Branch {
     pub merges: u64,
     /// Keys and fields that these and the branch both had changed.
     pub conflicts: u64,
+    /// The newest of them, the latest merge first: at most ten.
+    #[serde(default)]
+    pub latest_conflicts: Vec<ConflictStatus>,
     /// Files in commits of people that did not enter, with the reason, until something else is taken from them.
     pub rejected: BTreeMap<String, String>,
     /// Where these came from.

@@ -61,8 +61,7 @@ pub(super) enum Hidden {
 }
 
 /// Metadata that says which object it is and what becomes of it.
-const IDENTITY: [&str; 6] =
-    ["name", "generateName", "namespace", "deletionTimestamp", "finalizers", "ownerReferences"];
+const IDENTITY: [&str; 6] = ["name", "generateName", "namespace", "deletionTimestamp", "finalizers", "ownerReferences"];
 
 impl Hidden {
     /// `kinds` are hidden like Secrets: `GROUP/KIND`, or the kind alone in the core group.

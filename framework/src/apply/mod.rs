@@ -46,8 +46,8 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Client, Resource};
 use serde::Serialize;
 
-use self::changes::{Hidden, changes_of};
 pub use self::changes::{Change, changes};
+use self::changes::{Hidden, changes_of};
 pub use self::differences::{Difference, differences};
 pub use self::error::ApplyError;
 pub use self::marks::{APPLIED, PART_OF};

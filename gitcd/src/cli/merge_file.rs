@@ -1,5 +1,6 @@
 //! `gitcd merge-file`.
 
+mod identity;
 mod install;
 
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use crate::git::form;
 use crate::merge::schema::Schemas;
 use crate::merge::value::Value;
 use crate::merge::{Conflict, Outcome, Policy, Side, merge};
+use crate::secrecy::SecretKinds;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -34,6 +36,9 @@ pub(super) struct Args {
     /// the current folder]
     #[arg(long, value_name = "DIR")]
     repo: Option<PathBuf>,
+    /// Kinds whose values are hidden like those of Secrets, such as example.org/Vault,ConfigMap
+    #[arg(long, env = "GITCD_SECRET_KINDS", default_value = "", hide_default_value = true, value_name = "KINDS")]
+    secret_kinds: SecretKinds,
     /// Ours, the common ancestor (empty: there is none), and theirs
     #[arg(value_names = ["OURS", "BASE", "THEIRS"], num_args = 3, required_unless_present = "install")]
     files: Vec<PathBuf>,
@@ -78,7 +83,10 @@ fn files(args: &Args) -> anyhow::Result<ExitCode> {
     if ours.value != theirs.value && theirs.value != base.value {
         sound(&what, &ours, &base, &theirs)?;
     }
-    let schemas = schemas(args.repo.as_deref());
+    if args.driver {
+        identity::same(&what, [("ours", &ours.value), ("the ancestor", &base.value), ("theirs", &theirs.value)])?;
+    }
+    let schemas = schemas(args.repo.as_deref(), &args.secret_kinds);
     // Git gives an empty file where there is no ancestor.
     let base_value = Some(&base.value[..]).filter(|value| !value.is_empty());
     let merged = merge(&schemas, policy, base_value, Some(ours.side()?), Some(theirs.side()?));
@@ -149,7 +157,7 @@ fn tell(what: &str, Conflict { field, kept, lost }: &Conflict) {
 }
 
 /// What is known of kinds: the built-in ones, and those that the work tree defines.
-fn schemas(repo: Option<&Path>) -> Schemas {
+fn schemas(repo: Option<&Path>, secrets: &SecretKinds) -> Schemas {
     let start = repo.unwrap_or(Path::new("."));
     let top = Repository::discover(start).ok().and_then(|repository| repository.workdir().map(Path::to_owned));
     let folder = top.unwrap_or_else(|| start.to_owned()).join(DEFINITIONS);
@@ -160,7 +168,7 @@ fn schemas(repo: Option<&Path>) -> Schemas {
         serde_json::from_slice(&text).ok().or_else(|| serde_norway::from_slice(&text).ok())
     };
     let definitions: Vec<serde_json::Value> = files.into_iter().filter_map(read).collect();
-    let (schemas, problems) = Schemas::builtin().with_crds(&definitions);
+    let (schemas, problems) = Schemas::builtin().with_secret_kinds(secrets.clone()).with_crds(&definitions);
     for problem in problems {
         tracing::debug!(problem, "a CustomResourceDefinition is not used");
     }

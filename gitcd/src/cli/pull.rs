@@ -15,6 +15,7 @@ use crate::pull::Config;
 use crate::pull::credentials::Credentials;
 use crate::pull::owner::Served;
 use crate::pull::remote::Remote;
+use crate::secrecy::SecretKinds;
 use crate::server::{self, Server};
 use crate::{api, committer, store};
 
@@ -60,6 +61,9 @@ pub(super) struct Flags {
     push_on_pull_failures: Option<String>,
     #[command(flatten)]
     access: Access,
+    /// Kinds that are hidden like Secrets in commit messages, answers to pushes and statuses, such as example.org/Vault,ConfigMap
+    #[arg(long, env = "GITCD_SECRET_KINDS", default_value = "", hide_default_value = true, value_name = "KINDS")]
+    secret_kinds: SecretKinds,
     /// How often to look at remotes; 0: serve does not pull, pull does it once
     #[arg(
         long,
@@ -130,6 +134,7 @@ pub(super) struct Remotes {
     push_after_merges: PerBranch,
     push_on_pull_failures: PerBranch,
     credentials: Credentials,
+    secret_kinds: SecretKinds,
     interval: Option<Duration>,
 }
 
@@ -152,6 +157,7 @@ impl Flags {
             push_after_merges: per_branch("push-after-merges", self.push_after_merges.as_deref())?,
             push_on_pull_failures: per_branch("push-on-pull-failures", self.push_on_pull_failures.as_deref())?,
             credentials: self.access.credentials(),
+            secret_kinds: self.secret_kinds.clone(),
             interval: (!self.pull_ticker_duration.is_zero()).then_some(self.pull_ticker_duration),
         })
     }
@@ -215,7 +221,8 @@ impl Remotes {
         let interval = self.interval.filter(|_| !remotes.is_empty());
         // Of several remotes each may be followed for what the others bring.
         let echoes_after = (remotes.len() == 1).then_some(ECHOES_AFTER);
-        Ok(Config { remotes, interval, by_hand: false, echoes_after })
+        let secret_kinds = self.secret_kinds.clone();
+        Ok(Config { remotes, interval, by_hand: false, echoes_after, secret_kinds })
     }
 }
 

@@ -31,3 +31,19 @@ pub(crate) fn read<'o>(odb: &'o Odb<'_>, oid: Oid) -> Result<OdbObject<'o>, git2
     }
     Ok(object)
 }
+
+/// What an annotated tag is of, through tags of tags; an object that is no tag, or cannot be read, is itself.
+pub(crate) fn peeled(odb: &Odb<'_>, oid: Oid) -> Oid {
+    /// Nobody nests more tags than this.
+    const MOST: usize = 16;
+    let of_tag = |oid: Oid| {
+        let (_, kind) = odb.read_header(oid).ok()?;
+        if kind != ObjectType::Tag {
+            return None;
+        }
+        let tag = odb.read(oid).ok()?;
+        let target = str::from_utf8(tag.data()).ok()?.lines().next()?.strip_prefix("object ")?;
+        Oid::from_str(target).ok()
+    };
+    std::iter::successors(Some(oid), |oid| of_tag(*oid)).take(MOST).last().unwrap_or(oid)
+}

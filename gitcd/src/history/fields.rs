@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::merge::value::Value;
+use crate::secrecy::Exposure;
 
 /// A field that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,24 @@ pub fn between(from: Option<&[u8]>, to: Option<&[u8]>) -> Vec<Field> {
     }
     compare(String::new(), one.as_ref(), other.as_ref(), &mut found);
     found
+}
+
+/// The same without what must not be printed. Fields of which only the beginning of the path is left are one.
+pub fn hidden(fields: Vec<Field>, exposure: Exposure) -> Vec<Field> {
+    let shown = fields.into_iter().map(|Field { path, from, to }| {
+        let (from, to) = (exposure.value(&path, from), exposure.value(&path, to));
+        Field { path: exposure.path(&path).to_owned(), from, to }
+    });
+    let mut shown: Vec<_> = shown.collect();
+    shown.dedup_by(|later, field| {
+        let is_one = exposure == Exposure::Identity && later.path == field.path && !exposure.shows(&field.path);
+        if is_one {
+            field.from = field.from.take().or(later.from.take());
+            field.to = field.to.take().or(later.to.take());
+        }
+        is_one
+    });
+    shown
 }
 
 fn compare(path: String, one: Option<&Value>, other: Option<&Value>, found: &mut Vec<Field>) {
@@ -167,6 +186,29 @@ mod tests {
     fn what_came_or_went_is_told_by_its_fields_at_the_top() {
         assert_eq!(told(None, Some("{\"a\":{\"b\":1},\"c\":2}")), ["a: - > {\"b\":1}", "c: - > 2"]);
         assert_eq!(told(Some("a: 1\n"), None), ["a: 1 > -"]);
+    }
+
+    #[test]
+    fn what_must_not_be_printed_is_hidden() {
+        let one =
+            r#"{"kind":"Secret","metadata":{"name":"s","annotations":{"a.b/c":"{x}"}},"data":{"k":"x"},"type":"t"}"#;
+        let other = one.replace('x', "y").replace("\"t\"", "\"u\"");
+        let told = |from: Option<&str>, exposure| {
+            let fields = hidden(between(from.map(str::as_bytes), Some(other.as_bytes())), exposure);
+            let text = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+            let line = |field: Field| format!("{}: {} > {}", field.path, text(field.from), text(field.to));
+            fields.into_iter().map(line).collect::<Vec<_>>()
+        };
+        let annotation = "metadata.annotations[\"a.b/c\"]: (secret) > (secret)";
+        let names = [annotation, "data.k: (secret) > (secret)", "type: \"t\" > \"u\""];
+        assert_eq!(told(Some(one), Exposure::Names), names);
+        let created = ["kind: - > \"Secret\"", "metadata: - > (secret)", "data: - > (secret)", "type: - > \"u\""];
+        assert_eq!(told(None, Exposure::Names), created);
+        let identity = [annotation, "data: (secret) > (secret)", "type: (secret) > (secret)"];
+        assert_eq!(told(Some(one), Exposure::Identity), identity);
+        let fields =
+            hidden(between(Some(br#"{"spec":{"a":1}}"#), Some(br#"{"spec":{"a":2,"b":3}}"#)), Exposure::Identity);
+        assert_eq!(fields.len(), 1, "{fields:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!
 //! Source of the formats: `docs/design/git.md`.
 
+mod conflicts;
 pub mod fields;
 mod flush;
 mod line;
@@ -28,6 +29,7 @@ use crate::git::verify::{Verified, verify};
 use crate::keyspace::{COMPACT_REVISION_KEY, KeySpace};
 use crate::recovery::git_dir;
 
+pub use self::conflicts::Decision;
 use self::flush::Flush;
 pub use self::flush::{CommitInfo, Revisions};
 
@@ -229,6 +231,11 @@ impl History {
     /// Whether a whole key is in the data tree.
     pub fn is_data(&self, key: &[u8]) -> bool {
         self.relative(key).is_some()
+    }
+
+    /// What follows the prefix of all data keys in a whole key; all of a key that has another prefix.
+    pub fn below_prefix<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        self.relative(key).unwrap_or(key)
     }
 
     fn odb(&self) -> Result<Odb<'_>, HistoryError> {

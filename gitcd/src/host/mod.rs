@@ -39,7 +39,7 @@ use axum::Router;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 pub use self::access::{Access, Unusable};
-pub use self::owner::{Owner, Refusal, Update};
+pub use self::owner::{Owner, Refusal, Remarks, Update};
 pub(crate) use self::push::OWN;
 pub(crate) use self::route::EVENTS_HEADER;
 

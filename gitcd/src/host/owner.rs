@@ -37,6 +37,24 @@ impl Refusal {
     }
 }
 
+/// What the client is told of an update that was made, in lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remarks(Vec<String>);
+
+impl Remarks {
+    /// Adds a line; what would not be one for a terminal is replaced, and one that is very long is cut.
+    pub fn add(&mut self, line: &str) {
+        const MAX_CHARS: usize = 1000;
+        let shown = line.chars().map(|c| if c.is_control() { ' ' } else { c });
+        self.0.push(shown.take(MAX_CHARS).collect());
+    }
+
+    /// The lines.
+    pub fn lines(&self) -> &[String] {
+        &self.0
+    }
+}
+
 /// Decides and performs updates of references that somebody serves.
 pub trait Owner: Debug + Send + Sync {
     /// Somebody who may push has asked where the references of a repository are: a moment without commits lets them win the race.
@@ -46,5 +64,5 @@ pub trait Owner: Debug + Send + Sync {
     ///
     /// Nothing may happen before the future is polled, and it must compare [`Update::old`] with what the reference refers to
     /// then (unless it is below `refs/for/`). It is polled to its end even if the client goes away.
-    fn update(&self, update: Update) -> Option<BoxFuture<'_, Result<(), Refusal>>>;
+    fn update(&self, update: Update) -> Option<BoxFuture<'_, Result<Remarks, Refusal>>>;
 }

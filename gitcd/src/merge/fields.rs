@@ -5,6 +5,7 @@ use super::owners::{Owners, Step, show};
 use super::schema::Node;
 use super::value::{Map, Value};
 use super::{absence, metadata};
+use crate::secrecy::Exposure;
 
 /// Who wins where both sides changed the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +22,8 @@ pub(super) struct Fields<'v> {
     pub(super) owners: [Owners<'v>; 2],
     pub(super) path: Vec<Step>,
     pub(super) conflicts: Vec<Conflict>,
-    /// Values of conflicts are not told.
-    pub(super) secret: bool,
+    /// What of the object may be reported.
+    pub(super) exposure: Exposure,
 }
 
 /// Longest value that a conflict tells, in bytes.
@@ -176,12 +177,10 @@ impl Fields<'_> {
     }
 
     pub(super) fn report(&mut self, kept: Option<&Value>, lost: Option<&Value>) {
-        let hidden = self.secret && !matches!(self.path.first(), Some(Step::Field(name)) if name == "metadata");
-        let tell = |value: Option<&Value>| match value {
-            Some(_) if hidden => Some("(secret)".to_owned()),
-            value => value.map(|value| value.excerpt(EXCERPT)),
-        };
-        self.conflicts.push(Conflict { field: show(&self.path), kept: tell(kept), lost: tell(lost) });
+        let (path, exposure) = (show(&self.path), self.exposure);
+        let shown = |value: Option<&Value>| exposure.value(&path, value.map(|value| value.excerpt(EXCERPT)));
+        let (kept, lost) = (shown(kept), shown(lost));
+        self.conflicts.push(Conflict { field: exposure.path(&path).to_owned(), kept, lost });
     }
 }
 

@@ -57,6 +57,16 @@ pub struct Conflict {
     pub lost: Option<String>,
 }
 
+/// `data.tea kept "9", lost "5"`, in one line whatever the values are.
+impl std::fmt::Display for Conflict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let plain = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+        let shown = |value: &Option<String>| value.as_deref().map_or_else(|| "nothing".to_owned(), plain);
+        let field = if self.field.is_empty() { "the whole object" } else { &self.field };
+        write!(f, "{} kept {}, lost {}", plain(field), shown(&self.kept), shown(&self.lost))
+    }
+}
+
 /// What becomes of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -172,7 +182,7 @@ fn combine(
         owners: sides.map(Owners::of),
         path: Vec::new(),
         conflicts: Vec::new(),
-        secret: kind == "Secret",
+        exposure: schemas.exposure(base.into_iter().chain(sides)),
     };
     let merged = fields.merge(base, sides.map(Some), schemas.of(&api_version, &kind));
     let mut conflicts = fields.conflicts;

@@ -25,6 +25,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use self::table::{List, Place, Table};
+use crate::merge::value;
+use crate::secrecy::{Exposure, SecretKinds};
 
 /// How a list is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,7 @@ pub enum ListKind<'s> {
 pub struct Schemas {
     builtin: Option<&'static Table>,
     custom: Arc<Table>,
+    secrets: SecretKinds,
 }
 
 impl Schemas {
@@ -49,7 +52,7 @@ impl Schemas {
     ///
     /// The table is read once per process, which takes about a millisecond.
     pub fn builtin() -> Schemas {
-        Schemas { builtin: Some(builtin::table()), custom: Arc::default() }
+        Schemas { builtin: Some(builtin::table()), ..Schemas::default() }
     }
 
     /// The same with the kinds that these `CustomResourceDefinition`s (of `apiextensions.k8s.io/v1`) define, in all their
@@ -63,7 +66,18 @@ impl Schemas {
         let mut table = Table::clone(&self.custom);
         let mut definitions = custom::Definitions::new(&mut table);
         let problems = crds.into_iter().filter_map(|crd| definitions.add(crd).err()).collect();
-        (Schemas { builtin: self.builtin, custom: Arc::new(table) }, problems)
+        (Schemas { custom: Arc::new(table), ..self.clone() }, problems)
+    }
+
+    /// The same with these kinds hidden like Secrets in what is reported of merges.
+    #[must_use]
+    pub fn with_secret_kinds(self, secrets: SecretKinds) -> Schemas {
+        Schemas { secrets, ..self }
+    }
+
+    /// How much may be reported of versions of an object.
+    pub(super) fn exposure<'v>(&self, versions: impl IntoIterator<Item = &'v value::Value>) -> Exposure {
+        versions.into_iter().map(|version| self.secrets.of_object(version)).max().unwrap_or_default()
     }
 
     /// The root node of a kind, `None` if nothing is known of it. `api_version` as in objects: `v1`, `apps/v1`.

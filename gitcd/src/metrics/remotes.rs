@@ -55,6 +55,11 @@ const COUNTERS: &[Figure] = &[
 pub(super) fn encode(reporter: &Reporter, out: &mut Out) -> Result<(), Error> {
     let help = "Files in commits of people that did not enter";
     out.gauge("gitcd_rejected_files", help, reporter.rejected() as f64)?;
+    let (merges, conflicts) = reporter.external();
+    let help = "Merges of commits that people pushed or made on the branch";
+    out.counter("gitcd_external_merges", help, merges as f64)?;
+    let help = "Keys and fields that such a commit and the branch both had changed";
+    out.counter("gitcd_external_conflicts", help, conflicts as f64)?;
     let remotes = reporter.remotes();
     let gauge = |value: f64, encoder: MetricEncoder| ConstGauge::new(value).encode(encoder);
     let counter = |value: f64, encoder: MetricEncoder| ConstCounter::new(value).encode(encoder);

@@ -12,12 +12,13 @@ use tracing::{Instrument as _, Span, info_span};
 use super::plan::{Plan, PlanError, Rejected, Rules, plan};
 use crate::committer::Head;
 use crate::git::branch::Config;
-use crate::git::changes;
 use crate::git::graph::Graph;
 use crate::git::refs::{RefError, Refs};
-use crate::merge::Policy;
+use crate::git::{changes, object, path};
 use crate::merge::scope::Scope;
+use crate::merge::{Conflict, Policy};
 use crate::recovery::git_dir;
+use crate::secrecy::SecretKinds;
 use crate::store::{self, Store};
 use crate::telemetry::{self, TARGET};
 
@@ -53,6 +54,15 @@ pub enum Histories {
     Now,
 }
 
+/// Keys and fields that both sides of a merge had changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conflicts {
+    /// How many.
+    pub count: usize,
+    /// The first of them, each with the path of its file: at most [`store::merge::Conflicts::LISTED`].
+    pub first: Vec<(String, Conflict)>,
+}
+
 /// What became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Joined {
@@ -70,8 +80,8 @@ pub enum Joined {
     Done {
         /// Keys that changed here.
         keys: usize,
-        /// Keys and fields that both sides had changed.
-        conflicts: usize,
+        /// Keys and fields that both sides had changed, by their paths in the tree.
+        conflicts: Conflicts,
         /// Files that did not enter.
         rejected: Vec<Rejected>,
     },
@@ -120,6 +130,7 @@ pub struct Joiner {
     store: Arc<Store>,
     heads: watch::Receiver<Head>,
     config: Config,
+    secret_kinds: SecretKinds,
     git: Arc<Mutex<Git>>,
     turn: tokio::sync::Mutex<()>,
 }
@@ -150,7 +161,14 @@ impl Joiner {
             Repository::open(&folder).map_err(|error| JoinError::Repository(error.message().to_owned()))?;
         let refs = Refs::open(&folder)?;
         let git = Git { repository, refs, graph: Graph::default() };
-        Ok(Self { store, heads, config, git: Arc::new(Mutex::new(git)), turn: tokio::sync::Mutex::default() })
+        let (git, turn) = (Arc::new(Mutex::new(git)), tokio::sync::Mutex::default());
+        Ok(Self { store, heads, config, secret_kinds: SecretKinds::default(), git, turn })
+    }
+
+    /// The same with these kinds hidden like Secrets in what is reported of merges.
+    #[must_use]
+    pub fn with_secret_kinds(self, kinds: &SecretKinds) -> Self {
+        Self { secret_kinds: kinds.clone(), ..self }
     }
 
     /// Where the branch is in Git.
@@ -234,7 +252,7 @@ impl Joiner {
         let joined = self.merge(head, heads, theirs, how).instrument(span.clone()).await;
         match &joined {
             Ok(Joined::Done { keys, conflicts, .. }) => {
-                span.record("gitcd.keys", *keys).record("gitcd.conflicts", *conflicts);
+                span.record("gitcd.keys", *keys).record("gitcd.conflicts", conflicts.count);
             }
             Ok(_) => {}
             Err(_) => {
@@ -252,6 +270,7 @@ impl Joiner {
         how: &How,
     ) -> Result<Joined, JoinError> {
         let (git, config, wanted) = (self.git.clone(), self.config.clone(), how.clone());
+        let secret_kinds = self.secret_kinds.clone();
         let planned = tokio::task::spawn_blocking(move || {
             let git = &mut *git.lock();
             // Packs come and go with every exchange, and a repository that stays open keeps those that are gone.
@@ -262,7 +281,10 @@ impl Joiner {
                 policy: wanted.policy,
                 scope: &wanted.scope,
                 fast_forward: wanted.fast_forward,
+                secret_kinds: &secret_kinds,
             };
+            // A person may push a tag, or have one in place of a branch.
+            let theirs = git.repository.odb().map_or(theirs, |odb| object::peeled(&odb, theirs));
             let plan = plan(&git.repository, &mut git.graph, &rules, head.data, theirs)?;
             let is_joined = |plan: &Plan| !wanted.is_needless(plan) && !wanted.is_left(plan, head.data, theirs);
             // What cannot enter is found again and again.
@@ -273,9 +295,9 @@ impl Joiner {
                 // Until our own commit leads to it, nothing else does.
                 keep(&git.refs, &config, theirs)?;
             }
-            Ok::<_, JoinError>((plan, is_old))
+            Ok::<_, JoinError>((plan, is_old, theirs))
         });
-        let (plan, is_old) = planned.await.expect("a merge does not panic")?;
+        let (plan, is_old, theirs) = planned.await.expect("a merge does not panic")?;
         let Some(plan) = plan else { return Ok(Joined::Contained) };
         if how.is_needless(&plan) {
             return Ok(Joined::NothingNew);
@@ -306,7 +328,15 @@ impl Joiner {
         };
         self.settled(&mut heads).await?;
         let keys = done.last.since(done.first) + usize::from(done.last >= done.first);
-        Ok(Joined::Done { keys, conflicts: done.conflicts, rejected: plan.rejected })
+        let first = done.conflicts.first.into_iter().map(|(key, conflict)| (self.path(&key), conflict));
+        let conflicts = Conflicts { count: done.conflicts.count, first: first.collect() };
+        Ok(Joined::Done { keys, conflicts, rejected: plan.rejected })
+    }
+
+    /// The path of a key's file in the tree.
+    fn path(&self, key: &[u8]) -> String {
+        let names: Vec<_> = path::encode(self.config.keys.relative(key)).map(|name| name.to_vec()).collect();
+        String::from_utf8_lossy(&names.join(&b'/')).into_owned()
     }
 
     /// Waits until all merges are in Git.

@@ -8,11 +8,11 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
-use super::join::{How, Joined, Joiner};
+use super::join::{Conflicts, How, Joined, Joiner};
 use super::status::Statuses;
 use super::{lease, people};
 use crate::error::chain;
-use crate::host::{Owner, Refusal, Update};
+use crate::host::{Owner, Refusal, Remarks, Update};
 
 /// The branches that this process serves. Cheap to share.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ struct Branch {
 pub(crate) const SERVED: &str = "a gitcd serves this branch: a lease needs a remote that nobody serves";
 
 /// Where pushes go that are to be merged, whatever the branch is at.
-const FOR: &str = "refs/for/";
+pub(super) const FOR: &str = "refs/for/";
 
 impl Served {
     /// Lets pushes to a branch go through its store.
@@ -75,7 +75,7 @@ impl Owner for Served {
         }
     }
 
-    fn update(&self, update: Update) -> Option<BoxFuture<'_, Result<(), Refusal>>> {
+    fn update(&self, update: Update) -> Option<BoxFuture<'_, Result<Remarks, Refusal>>> {
         if let Some(reason) = self.own(&update.repository, &update.reference) {
             return Some(async move { Err(Refusal::new(reason)) }.boxed());
         }
@@ -87,7 +87,7 @@ impl Owner for Served {
     }
 }
 
-async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<(), Refusal> {
+async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<Remarks, Refusal> {
     let Some(new) = update.new else { return Err(Refusal::new("a branch that is being served cannot be deleted")) };
     let joiner = &branch.joiner;
     let moved = || {
@@ -109,10 +109,10 @@ async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<(), Refu
     let (statuses, name) = (&branch.statuses, &joiner.config().data_reference);
     match joiner.join(new, &how).await {
         Ok(Joined::Moved) => moved(),
-        Ok(Joined::Left) => Ok(()),
+        Ok(Joined::Left) => Ok(Remarks::default()),
         Ok(Joined::Contained | Joined::NothingNew) => {
             statuses.taken(joiner, name, name, new, &[]).await;
-            Ok(())
+            Ok(Remarks::default())
         }
         Ok(Joined::Refused(rejected)) => {
             let files: Vec<_> = rejected.iter().map(ToString::to_string).collect();
@@ -121,11 +121,31 @@ async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<(), Refu
             Err(Refusal::new(&files.join("; ")))
         }
         Ok(Joined::Done { keys, conflicts, rejected }) => {
-            tracing::info!(reference = update.reference, commit = %new, keys, conflicts, "push merged");
+            let count = conflicts.count;
+            tracing::info!(reference = update.reference, commit = %new, keys, conflicts = count, "push merged");
             statuses.taken(joiner, name, name, new, &rejected).await;
-            statuses.change(name, |status| status.joined(new, conflicts));
-            Ok(())
+            statuses.change(name, |status| status.joined(new, &conflicts));
+            Ok(remarks(&conflicts))
         }
         Err(error) => Err(Refusal::new(&chain(&error))),
     }
+}
+
+/// The conflicts of a push, for who pushed: file by file, since the words of each are those of the merge commit.
+fn remarks(conflicts: &Conflicts) -> Remarks {
+    let mut remarks = Remarks::default();
+    let mut last = None;
+    for (path, conflict) in &conflicts.first {
+        if last.replace(path) != Some(path) {
+            remarks.add(&format!("{path} was changed by others, too:"));
+        }
+        remarks.add(&format!("conflict: {conflict}"));
+    }
+    if conflicts.count > conflicts.first.len() {
+        remarks.add(&format!(
+            "and {} more conflicts; the merge commit lists them",
+            conflicts.count - conflicts.first.len()
+        ));
+    }
+    remarks
 }

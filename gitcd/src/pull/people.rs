@@ -1,4 +1,5 @@
-//! Takes in what people commit on the data reference itself: by a push into the repository's folder, or by a merge in it.
+//! Takes in what people commit in the repository's folder: on the data reference itself, by a push or a merge, or on the reference for
+//! pushes that are merged whatever the branch is at, which is deleted once that is done.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +8,10 @@ use git2::Oid;
 use tokio::sync::watch;
 
 use super::join::{Histories, How, Joined, Joiner};
+use super::owner::FOR;
 use super::status::Statuses;
 use crate::error::chain;
-use crate::git::refs::Refs;
+use crate::git::refs::{RefError, Refs};
 use crate::git::watch::RefWatcher;
 use crate::merge::Policy;
 use crate::merge::scope::Scope;
@@ -32,13 +34,15 @@ pub fn how(by: &str) -> How {
     }
 }
 
-/// Follows the branch's data reference until told to stop.
+/// Follows the branch's data reference, and that for pushes to be merged, until told to stop.
 pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped: watch::Receiver<bool>) {
     let (folder, reference) = (git_dir(&joiner.config().repository), joiner.config().data_reference.clone());
-    let own = reference.clone();
+    let asked = asked_for(&reference);
+    let (own, own_asked) = (reference.clone(), asked.clone());
     let opened = tokio::task::spawn_blocking(move || {
         Ok::<_, String>((
-            RefWatcher::new(&folder, move |name| name == own).map_err(|error| chain(&error))?,
+            RefWatcher::new(&folder, move |name| name == own || Some(name) == own_asked.as_deref())
+                .map_err(|error| chain(&error))?,
             Refs::open(&folder).map_err(|error| chain(&error))?,
         ))
     });
@@ -51,44 +55,32 @@ pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped:
     };
     let mut changes = following.changes();
     let mut heads = joiner.heads();
-    let mut failed: Option<Oid> = None;
+    let (mut failed, mut failed_asked): (Option<Oid>, Option<Oid>) = (None, None);
     loop {
         let head = *heads.borrow_and_update();
-        let (again, name) = (refs.clone(), reference.clone());
-        let found = tokio::task::spawn_blocking(move || again.read(&name).ok().flatten());
-        let found = found.await.expect("reading references does not panic");
-        let mut retry = None;
+        let (again, name, asked_for) = (refs.clone(), reference.clone(), asked.clone());
+        let found = tokio::task::spawn_blocking(move || {
+            let read = |name: &str| again.read(name).ok().flatten();
+            (read(&name), asked_for.and_then(|name| read(&name)))
+        });
+        let (found, to_merge) = found.await.expect("reading references does not panic");
         // Our own commits are on the reference a moment before they are told of.
         // Borrowed once: who borrows twice at a time waits for the committer in between, which waits for the first to end.
         let now = *heads.borrow();
         let is_ours = |found: Oid| [head.data, head.next, now.data, now.next].contains(&found);
-        let found = found.filter(|found| !is_ours(*found) && failed != Some(*found));
-        if let Some(found) = found {
-            match joiner.join(found, &how("commit of a person")).await {
-                Ok(Joined::Done { keys, conflicts, rejected }) => {
-                    tracing::info!(commit = %found, keys, conflicts, rejected = rejected.len(), "took in a commit of somebody else's");
-                    for file in &rejected {
-                        tracing::warn!(
-                            path = file.path,
-                            reason = file.reason,
-                            "file not taken; the next commit restores it"
-                        );
-                    }
-                    statuses.taken(&joiner, &reference, &reference, found, &rejected).await;
-                    statuses.change(&reference, |status| {
-                        status.error = None;
-                        status.joined(found, conflicts);
-                    });
-                }
-                Ok(Joined::Contained | Joined::NothingNew | Joined::Left | Joined::Moved | Joined::Refused(_)) => {}
-                Err(error) => {
-                    tracing::error!(commit = %found, error = chain(&error), "a commit of somebody else's cannot be merged");
-                    statuses.change(&reference, |status| status.error = Some(chain(&error)));
-                    failed = Some(found);
-                    retry = Some(RETRY);
-                }
-            }
+        if let Some(found) = found.filter(|found| !is_ours(*found) && failed != Some(*found))
+            && let Err(error) = take(&joiner, &statuses, found, "commit of a person").await
+        {
+            tracing::error!(commit = %found, error, "a commit of somebody else's cannot be merged");
+            failed = Some(found);
         }
+        if let Some((found, asked)) = to_merge.filter(|found| failed_asked != Some(*found)).zip(asked.as_deref())
+            && let Err(error) = merge_asked(&joiner, &statuses, &refs, (asked, found)).await
+        {
+            tracing::error!(reference = asked, commit = %found, error, "what was pushed to be merged cannot be merged");
+            failed_asked = Some(found);
+        }
+        let retry = failed.or(failed_asked).map(|_| RETRY);
         let resting = async {
             match retry {
                 Some(retry) => tokio::time::sleep(retry).await,
@@ -96,11 +88,59 @@ pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped:
             }
         };
         tokio::select! {
-            () = resting => failed = None,
+            () = resting => (failed, failed_asked) = (None, None),
             moved = changes.next() => if moved.is_none() { return },
             // A flush may have found one before the system told.
             flushed = heads.changed() => if flushed.is_err() { return },
             _ = stopped.wait_for(|stopped| *stopped) => return,
+        }
+    }
+}
+
+/// The reference for pushes that are merged into a branch whatever it is at.
+fn asked_for(data: &str) -> Option<String> {
+    data.strip_prefix("refs/heads/").map(|branch| format!("{FOR}{branch}"))
+}
+
+/// Merges what was pushed to the repository's folder to be merged, and deletes the reference: who pushes next begins anew.
+async fn merge_asked(
+    joiner: &Joiner,
+    statuses: &Statuses,
+    refs: &Arc<Refs>,
+    (reference, found): (&str, Oid),
+) -> Result<(), String> {
+    take(joiner, statuses, found, "push to the repository's folder").await?;
+    let (refs, name) = (refs.clone(), reference.to_owned());
+    let deleted = tokio::task::spawn_blocking(move || refs.delete(&name, found)).await;
+    match deleted.expect("deleting a reference does not panic") {
+        // Something else was pushed meanwhile, and is next.
+        Ok(()) | Err(RefError::Moved { .. }) => Ok(()),
+        Err(error) => Err(chain(&error)),
+    }
+}
+
+/// Merges a commit of a person, as far as it can enter.
+async fn take(joiner: &Joiner, statuses: &Statuses, found: Oid, by: &str) -> Result<(), String> {
+    let reference = &joiner.config().data_reference;
+    match joiner.join(found, &how(by)).await {
+        Ok(Joined::Done { keys, conflicts, rejected }) => {
+            let count = conflicts.count;
+            tracing::info!(commit = %found, keys, conflicts = count, rejected = rejected.len(), "merged external commits");
+            for file in &rejected {
+                tracing::warn!(path = file.path, reason = file.reason, "file not taken; the next commit restores it");
+            }
+            statuses.taken(joiner, reference, reference, found, &rejected).await;
+            statuses.change(reference, |status| {
+                status.error = None;
+                status.joined(found, &conflicts);
+            });
+            Ok(())
+        }
+        Ok(Joined::Contained | Joined::NothingNew | Joined::Left | Joined::Moved | Joined::Refused(_)) => Ok(()),
+        Err(error) => {
+            let error = chain(&error);
+            statuses.change(reference, |status| status.error = Some(error.clone()));
+            Err(error)
         }
     }
 }

@@ -30,6 +30,7 @@ use crate::keyspace::{KeySpace, Placement};
 use crate::merge::schema::Schemas;
 use crate::merge::scope::Scope;
 use crate::merge::{Outcome, Policy, Side, merge};
+use crate::secrecy::SecretKinds;
 use crate::store::merge::Key;
 
 /// How to merge.
@@ -43,6 +44,8 @@ pub struct Rules<'a> {
     pub scope: &'a Scope,
     /// Whether their commit may become ours.
     pub fast_forward: bool,
+    /// Kinds that are hidden in what is reported.
+    pub secret_kinds: &'a SecretKinds,
 }
 
 /// A file of theirs that did not enter.

@@ -45,7 +45,7 @@ const AS: &str = "GITCD_RUN_AS";
 /// What is kept of what `git` says.
 const MAX_SAID: u64 = 64 << 10;
 
-/// The references of a remote whose names end with one of these patterns, within a time.
+/// The references of a remote whose names end with one of these patterns, within a time; of an annotated tag what it is of.
 pub(super) fn named(
     repository: &Path,
     url: &str,
@@ -60,7 +60,15 @@ pub(super) fn named(
         let (oid, name) = line.split_once('\t')?;
         Some((name.to_owned(), Oid::from_str(oid).ok()?))
     };
-    Ok(text.lines().filter_map(pair).collect())
+    let mut found: Vec<(String, Oid)> = Vec::new();
+    for (name, oid) in text.lines().filter_map(pair) {
+        match (name.strip_suffix("^{}"), found.last_mut()) {
+            (Some(tag), Some((last, known))) if tag == last => *known = oid,
+            (Some(_), _) => {}
+            (None, _) => found.push((name, oid)),
+        }
+    }
+    Ok(found)
 }
 
 /// Brings so many more commits of the history that a shallow repository does not have; all of it without a number.

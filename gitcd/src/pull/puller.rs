@@ -20,6 +20,7 @@ use crate::error::chain;
 use crate::merge::Policy;
 use crate::merge::scope::Scope;
 use crate::recovery::git_dir;
+use crate::secrecy::SecretKinds;
 use crate::store;
 
 /// What to follow, and how often.
@@ -34,6 +35,8 @@ pub struct Config {
     /// How long nothing more has come from a remote before our branch there gets what it has in another one already; five times as long at most. At once if
     /// unset. For a branch that clients write, which is likely to have something of its own soon; not for one that others follow for what it brings together.
     pub echoes_after: Option<Duration>,
+    /// Kinds that are hidden like Secrets in what is reported of merges, besides Secrets.
+    pub secret_kinds: SecretKinds,
 }
 
 /// Why a pull, or the push after it, did not work.
@@ -355,8 +358,9 @@ impl Puller {
                 }
             }
             Joined::Done { keys, conflicts, rejected } => {
+                let count = conflicts.count;
                 waiting.left = None;
-                tracing::debug!(remote = remote.name, %theirs, keys, conflicts, "merged");
+                tracing::debug!(remote = remote.name, %theirs, keys, conflicts = count, "merged");
                 for file in &rejected {
                     tracing::warn!(remote = remote.name, path = file.path, reason = file.reason, "file not taken");
                 }
@@ -364,7 +368,7 @@ impl Puller {
                 self.statuses.taken(&self.joiner, &remote.name, reference, theirs, &rejected).await;
                 self.statuses.change(&remote.name, |status| {
                     status.merge_seconds += took;
-                    status.joined(theirs, conflicts);
+                    status.joined(theirs, &conflicts);
                 });
             }
         }

@@ -11,9 +11,9 @@ use super::program::{self, Failed};
 use super::reach::{LIMIT, Reach};
 use super::smart::{Events, Service, Session};
 use super::status::Condition;
-use crate::git::branch;
 use crate::git::refs::{RefError, Refs};
 use crate::git::transfer::TransferError;
+use crate::git::{branch, object};
 use crate::merge::Policy;
 use crate::merge::scope::Scope;
 use crate::recovery::git_dir;
@@ -275,7 +275,7 @@ impl Remote {
         let refs = self.refs(folder)?;
         let read = |name: &str| refs.read(name).map_err(|error| self.error(Condition::Damaged, error.to_string()));
         let fetched = Fetched {
-            theirs: read(&self.data_reference)?,
+            theirs: self.commit(folder, read(&self.data_reference)?),
             own: read(&config.data_reference)?,
             own_metadata: read(&config.metadata_reference)?,
             bytes: 0,
@@ -301,6 +301,19 @@ impl Remote {
         Ok(Fetched { bytes, ..fetched })
     }
 
+    /// The commit that the reference to merge leads to: it may be an annotated tag. Branches never are.
+    fn commit(&self, folder: &Path, found: Option<Oid>) -> Option<Oid> {
+        if self.data_reference.starts_with("refs/heads/") {
+            return found;
+        }
+        let peeled = |oid: Oid| {
+            let repository = Repository::open(folder).ok()?;
+            let odb = repository.odb().ok()?;
+            Some(object::peeled(&odb, oid))
+        };
+        found.map(|oid| peeled(oid).unwrap_or(oid))
+    }
+
     fn transfer(&self, error: &TransferError, is_fetch: bool) -> RemoteError {
         let text = crate::error::chain(error);
         let condition = match error {
@@ -319,7 +332,8 @@ impl Remote {
         let failed = |error: RefError| self.error(Condition::Failed, error.to_string());
         let refs = Refs::open(&git_dir(&config.repository)).map_err(failed)?;
         let read = |reference: &str| refs.read(&self.tracking(reference)).map_err(failed);
-        Ok(Fetched { theirs: read(&self.data_reference)?, own: read(&config.data_reference)?, ..Fetched::default() })
+        let theirs = self.commit(&git_dir(&config.repository), read(&self.data_reference)?);
+        Ok(Fetched { theirs, own: read(&config.data_reference)?, ..Fetched::default() })
     }
 
     /// Where our branch and its metadata are there. Fetches nothing.

@@ -8,8 +8,9 @@ use git2::Oid;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::join::Joiner;
+use super::join::{Conflicts, Joiner};
 use super::plan::Rejected;
+use crate::merge::Conflict;
 
 /// How a remote is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +72,9 @@ pub struct RemoteStatus {
     pub pull_seconds: f64,
     /// Keys and fields that both sides had changed.
     pub conflicts: u64,
+    /// The newest of them, the latest merge first: at most ten.
+    #[serde(default)]
+    pub latest_conflicts: Vec<ConflictStatus>,
     /// Bytes of objects fetched.
     pub fetched_bytes: u64,
     /// Bytes of objects pushed.
@@ -96,12 +100,45 @@ pub struct Source {
     pub time: u64,
 }
 
+/// A key or field that both sides of a merge had changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConflictStatus {
+    /// The path of the key's file.
+    pub path: String,
+    /// The field; empty for the whole value.
+    pub field: String,
+    /// What is kept there, the beginning of its JSON; nothing if it is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
+    /// What is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
+    /// The commit that was merged.
+    pub commit: String,
+    /// When it was merged, in seconds since 1970.
+    pub time: u64,
+}
+
+impl std::fmt::Display for ConflictStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (field, kept, lost) = (self.field.clone(), self.kept.clone(), self.lost.clone());
+        write!(f, "{} {}", self.path, Conflict { field, kept, lost })
+    }
+}
+
 impl RemoteStatus {
-    pub(super) fn joined(&mut self, theirs: Oid, conflicts: usize) {
+    pub(super) fn joined(&mut self, theirs: Oid, conflicts: &Conflicts) {
+        let time = now();
         self.merges += 1;
-        self.conflicts += conflicts as u64;
+        self.conflicts += conflicts.count as u64;
         self.merged = Some(theirs.to_string());
-        self.merged_at = Some(now());
+        self.merged_at = Some(time);
+        let latest = conflicts.first.iter().map(|(path, conflict)| {
+            let Conflict { field, kept, lost } = conflict.clone();
+            ConflictStatus { path: path.clone(), field, kept, lost, commit: theirs.to_string(), time }
+        });
+        self.latest_conflicts.splice(0..0, latest);
+        self.latest_conflicts.truncate(LATEST_CONFLICTS);
     }
 
     /// These files of a commit did not enter.
@@ -134,6 +171,8 @@ impl RemoteStatus {
     }
 }
 
+/// So many conflicts are listed: the newest ones.
+pub(crate) const LATEST_CONFLICTS: usize = 10;
 /// So many rejected files are told: the newest ones.
 const MOST_REJECTED: usize = 100;
 

@@ -11,7 +11,7 @@ use crate::committer;
 use crate::git::graph::{Graph, GraphError, Missing};
 use crate::pull::Puller;
 use crate::pull::lease::Lease;
-use crate::pull::status::{Condition, RemoteStatus, now};
+use crate::pull::status::{Condition, ConflictStatus, LATEST_CONFLICTS, RemoteStatus, now};
 use crate::recovery::git_dir;
 
 /// Commits are counted up to this.
@@ -100,11 +100,26 @@ impl Reporter {
             writes_refused: store.unavailable().map(|error| error.to_string()),
             merges: self.people(&known).map(|status| status.merges).sum(),
             conflicts: self.people(&known).map(|status| status.conflicts).sum(),
+            latest_conflicts: self.latest_conflicts(&known),
             rejected: self.people(&known).flat_map(|status| status.rejected.clone()).collect(),
             rejected_from: self.people(&known).flat_map(|status| status.rejected_from.clone()).collect(),
             error: self.people(&known).find_map(|status| status.error.clone()),
             remotes: self.remotes_of(&known),
         }
+    }
+
+    /// Merges of commits of people since the start, and the conflicts that they had.
+    pub fn external(&self) -> (u64, u64) {
+        let known = self.puller.statuses().all();
+        self.people(&known)
+            .fold((0, 0), |(merges, conflicts), status| (merges + status.merges, conflicts + status.conflicts))
+    }
+
+    fn latest_conflicts(&self, known: &Known) -> Vec<ConflictStatus> {
+        let mut all: Vec<_> = self.people(known).flat_map(|status| status.latest_conflicts.clone()).collect();
+        all.sort_by_key(|conflict| std::cmp::Reverse(conflict.time));
+        all.truncate(LATEST_CONFLICTS);
+        all
     }
 
     /// What people push is told under the reference that they push to.

@@ -89,14 +89,34 @@ pub(crate) struct Left {
 }
 
 /// What a merge has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
     /// The revision of its first write, if there is one.
     pub first: Revision,
     /// The revision after it.
     pub last: Revision,
     /// Keys and fields that both sides had changed.
-    pub conflicts: usize,
+    pub conflicts: Conflicts,
+}
+
+/// Keys and fields that both sides of a merge had changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conflicts {
+    /// How many.
+    pub count: usize,
+    /// The first of them, in the order of keys and fields: at most [`Conflicts::LISTED`].
+    pub first: Vec<(Bytes, Conflict)>,
+}
+
+impl Conflicts {
+    /// So many conflicts are passed on one by one; the merge commit lists more.
+    pub const LISTED: usize = 20;
+
+    /// Of all conflicts of a merge, in order.
+    fn of(sorted: Vec<(Bytes, Conflict)>) -> Self {
+        let count = sorted.len();
+        Self { count, first: sorted.into_iter().take(Self::LISTED).collect() }
+    }
 }
 
 /// One write of a merge.
@@ -112,7 +132,7 @@ pub(super) struct Write {
 pub(super) struct Decided {
     pub(super) writes: Vec<Write>,
     pub(super) by: Arc<str>,
-    pub(super) conflicts: usize,
+    pub(super) conflicts: Conflicts,
     theirs: [u8; 20],
     fast_forward: bool,
     notes: String,
@@ -239,8 +259,9 @@ pub(super) fn decide(request: Request, newest: View) -> Result<Decided, Error> {
     let by = request.by.len();
     fits(changed.iter().map(|write| write.key.len() + write.value.as_ref().map_or(0, Bytes::len) + by))?;
     let (theirs, fast_forward, by) = (request.theirs, request.fast_forward, request.by);
+    conflicts.sort_by(|one, other| (&one.0, &one.1.field).cmp(&(&other.0, &other.1.field)));
     let notes = notes(&conflicts, &request.trailers);
-    Ok(Decided { writes: changed, by, conflicts: conflicts.len(), theirs, fast_forward, notes })
+    Ok(Decided { writes: changed, by, conflicts: Conflicts::of(conflicts), theirs, fast_forward, notes })
 }
 
 /// `sizes`: of each write.
@@ -278,12 +299,10 @@ pub(super) fn version(write: Write, index: &Index) -> Arc<Version> {
     Arc::new(Version::put(key, now, create, number, lease, value))
 }
 
-/// What the merge commit says below its subject. The same for the same merge on whatever branch.
+/// What the merge commit says below its subject, of sorted conflicts. The same for the same merge on whatever branch.
 fn notes(conflicts: &[(Bytes, Conflict)], trailers: &str) -> String {
-    let mut sorted: Vec<_> = conflicts.iter().collect();
-    sorted.sort_by(|one, other| (&one.0, &one.1.field).cmp(&(&other.0, &other.1.field)));
     let mut text = String::new();
-    for (key, Conflict { field, kept, lost }) in sorted.iter().take(TOLD) {
+    for (key, Conflict { field, kept, lost }) in conflicts.iter().take(TOLD) {
         let told = |value: &Option<String>| match value {
             Some(value) => escape(value.as_bytes()),
             None => "nothing".to_owned(),

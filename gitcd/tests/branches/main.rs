@@ -8,6 +8,7 @@ mod filters;
 mod mesh;
 mod process;
 mod random;
+mod secrets;
 mod two;
 mod watcher;
 mod world;

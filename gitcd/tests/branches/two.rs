@@ -13,7 +13,7 @@ fn map(name: &str, data: &str) -> String {
     )
 }
 
-async fn pair() -> (Branch, Branch) {
+pub(crate) async fn pair() -> (Branch, Branch) {
     let (mut one, mut other) = (Branch::new("one").await, Branch::new("other").await);
     one.follow(&other, remote("other"));
     other.follow(&one, remote("one"));

@@ -337,3 +337,24 @@ fn an_init_that_is_killed_at_any_moment_is_run_again() {
         repository.fsck();
     }
 }
+
+#[tokio::test]
+async fn a_branch_begins_at_the_commit_of_an_annotated_tag() {
+    let folder = tempfile::tempdir().unwrap();
+    let repository = bare(&folder.path().join("repo.git"));
+    let mut stream = Stream::default();
+    stream.commit(DATA, "one").file(b"k/a", b"one").import(&repository);
+    repository.git(&["tag", "-a", "-m", "one", "one", DATA]);
+    let place = "--data-reference-names=default=refs/tags/one";
+    let made = gitcd(repository.path(), &["init", "--key-prefixes=/registry", place]);
+    assert!(made.status.success(), "{made:?}");
+    assert_eq!(repository.reference("refs/tags/one"), repository.reference(DATA), "the commit itself");
+    let launch = Launch::new(Kind::Gitcd).folder(folder.path()).argument("--key-prefixes=/registry").argument(place);
+    let mut server = launch.start().await;
+    let client = server.client().await;
+    let found = client.range(crate::support::build::get("/registry/k/a")).await.ok();
+    assert_eq!(found.kvs[0].value, &b"one"[..]);
+    client.put(put("/registry/k/a", "two")).await.ok();
+    server.terminate().await;
+    assert_eq!(repository.git(&["show", "refs/tags/one:k/a"]), "two");
+}

@@ -6,6 +6,7 @@ mod support;
 
 mod existing;
 mod go;
+mod secrets;
 mod verify;
 
 use std::collections::BTreeMap;

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use gitcd::config::listen_urls;
 use gitcd::git::refs::Refs;
 use gitcd::host::server::Server;
-use gitcd::host::{Access, Config, Owner, Refusal, Update};
+use gitcd::host::{Access, Config, Owner, Refusal, Remarks, Update};
 
 use super::git::Repository;
 
@@ -19,7 +19,7 @@ struct Branch {
 }
 
 impl Owner for Branch {
-    fn update(&self, update: Update) -> Option<BoxFuture<'_, Result<(), Refusal>>> {
+    fn update(&self, update: Update) -> Option<BoxFuture<'_, Result<Remarks, Refusal>>> {
         if !["refs/heads/main", "refs/for/main", "refs/for/bad"].contains(&update.reference.as_str()) {
             return None;
         }
@@ -34,7 +34,10 @@ impl Owner for Branch {
                 refs.update("refs/heads/main", update.new.expect("the repository is sound"), old)
                     .map_err(|error| Refusal::new(&error.to_string()))
             });
-            moved.await.expect("the repository is sound")
+            moved.await.expect("the repository is sound")?;
+            let mut remarks = Remarks::default();
+            remarks.add("merged\nas asked");
+            Ok(remarks)
         };
         Some(decide.boxed())
     }
@@ -55,7 +58,10 @@ async fn the_owner_decides_about_its_references_and_about_no_others() {
         work.git(&["push", "--quiet", "origin", "main", "main:refs/heads/other"]);
         assert_eq!((stored.id("main"), stored.id("other")), (first.clone(), first.clone()));
         let second = work.commit("second");
-        work.git(&["push", "--quiet", "origin", "main:refs/for/main"]);
+        let told = work.run(&["push", "--quiet", "origin", "main:refs/for/main"]);
+        assert!(told.status.success(), "{told:?}");
+        let told = String::from_utf8_lossy(&told.stderr);
+        assert!(told.lines().any(|line| line.trim_end() == "remote: merged as asked"), "{told}");
         assert_eq!(stored.id("main"), second);
         assert!(!stored.references().contains("refs/for"));
         let third = work.commit("third");

@@ -26,5 +26,6 @@ mod shallow;
 mod spoiler;
 mod spoilt;
 mod ssh;
+mod tags;
 mod tls;
 mod world;

@@ -241,3 +241,119 @@ async fn people_clone_fetch_and_push_while_the_branch_is_written_to() {
     clone.done(&["fsck", "--full"]);
     server.repository().fsck();
 }
+
+/// What a clone edits while the branch goes on: `tea` here and there.
+async fn edited_by_both() -> (Server, Client, Clone) {
+    let (server, client, url) = served().await;
+    committed(&server, &client).await;
+    let clone = clone(&url);
+    client.put(put(KEY, &map("9"))).await.ok();
+    committed(&server, &client).await;
+    clone.edit(r#""tea": "3""#, r#""tea": "5""#);
+    (server, client, clone)
+}
+
+fn told(server: &Server, words: &[&str]) -> String {
+    let repository = format!("--repo={}", server.repository().path().display());
+    let words = [&[words[0], &repository, "--key-prefixes=default=/registry"], &words[1..]].concat();
+    let output = Command::new(env!("CARGO_BIN_EXE_gitcd")).args(&words).output().expect("the program has been built");
+    assert!(output.stderr.is_empty(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).expect("it prints text")
+}
+
+#[tokio::test]
+async fn who_pushes_hears_of_conflicts_and_so_does_everybody_later() {
+    let (server, client, clone) = edited_by_both().await;
+    let pushed = clone.git(&["push", "-q", "origin", "main:refs/for/main"]);
+    let said = String::from_utf8_lossy(&pushed.stderr).into_owned();
+    assert!(pushed.status.success(), "{said}");
+    let kept = value(&client).await.split(r#""tea":""#).nth(1).expect("it has tea")[..1].to_owned();
+    let lost = if kept == "9" { "5" } else { "9" };
+    let line = format!(r#"conflict: data.tea kept "{kept}", lost "{lost}""#);
+    let lines: Vec<_> = said.lines().map(str::trim_end).collect();
+    assert_eq!(lines, [format!("remote: {FILE} was changed by others, too:"), format!("remote: {line}")]);
+    committed(&server, &client).await;
+    let log = told(&server, &["log", "-p", FILE]);
+    assert_eq!(log.matches(&format!("! {line}")).count(), 1, "{log}");
+    assert!(!told(&server, &["log", FILE]).contains("conflict"));
+    let json: serde_json::Value = serde_json::from_str(&told(&server, &["log", "-p", "--json", FILE])).expect("JSON");
+    let conflicts: Vec<_> = json.as_array().unwrap().iter().filter_map(|entry| entry.get("conflicts")).collect();
+    let (kept, lost) = (format!("\"{kept}\""), format!("\"{lost}\""));
+    assert_eq!(conflicts, [&serde_json::json!([{"path": "data.tea", "kept": kept, "lost": lost}])]);
+    let address = server.address();
+    let status = Command::new(env!("CARGO_BIN_EXE_gitcd"))
+        .args(["status", &format!("--endpoint=http://{address}")])
+        .output()
+        .expect("the program has been built");
+    let table = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.status.success(), "a conflict was decided: {table}");
+    assert!(table.contains("pushed and committed by people: 1 merge, 1 conflict\n"), "{table}");
+    assert!(table.contains(&format!("    conflict {FILE} data.tea kept ")), "{table}");
+    let metrics = server.page("/metrics").await;
+    for line in ["gitcd_external_merges_total 1", "gitcd_external_conflicts_total 1"] {
+        assert!(metrics.lines().any(|found| found.trim_end_matches(".0") == line), "{line}: {metrics}");
+    }
+}
+
+#[tokio::test]
+async fn a_merge_without_conflicts_says_nothing() {
+    let (_server, client, clone) = edited_by_both().await;
+    clone.done(&["reset", "-q", "--hard", "origin/main"]);
+    clone.edit(r#""cup": "1""#, r#""cup": "2""#);
+    let pushed = clone.git(&["push", "-q", "origin", "main:refs/for/main"]);
+    assert!(pushed.status.success() && pushed.stderr.is_empty(), "{pushed:?}");
+    assert_eq!(value(&client).await, map("9").replace(r#""cup":"1""#, r#""cup":"2""#));
+}
+
+#[tokio::test]
+async fn an_annotated_tag_is_merged_as_the_commit_that_it_is_of() {
+    let (_server, client, clone) = edited_by_both().await;
+    clone.done(&["reset", "-q", "--hard", "origin/main"]);
+    clone.edit(r#""cup": "1""#, r#""cup": "2""#);
+    clone.done(&["tag", "-a", "-m", "one", "one"]);
+    clone.done(&["tag", "-a", "-m", "of a tag", "two", "one"]);
+    clone.done(&["push", "-q", "origin", "two:refs/for/main"]);
+    assert_eq!(value(&client).await, map("9").replace(r#""cup":"1""#, r#""cup":"2""#));
+}
+
+#[tokio::test]
+async fn what_is_pushed_to_the_folder_to_be_merged_is_merged_and_the_reference_goes() {
+    let server = Server::start(Kind::Gitcd).await;
+    let client = server.client().await;
+    client.put(put(KEY, &map("3"))).await.ok();
+    committed(&server, &client).await;
+    let folder = server.repository().path().display().to_string();
+    let clone = clone(&folder);
+    client.put(put(KEY, &map("9"))).await.ok();
+    committed(&server, &client).await;
+    for cup in 2..5 {
+        clone.edit(&format!(r#""cup": "{}""#, cup - 1), &format!(r#""cup": "{cup}""#));
+        clone.done(&["tag", "-f", "-a", "-m", "edited", "edited"]);
+        let what = if cup == 3 { "edited" } else { "main" };
+        clone.done(&["push", "-q", "origin", &format!("{what}:refs/for/main")]);
+        let merged = map("9").replace(r#""cup":"1""#, &format!(r#""cup":"{cup}""#));
+        eventually("the merge", async || (value(&client).await == merged).then_some(())).await;
+        eventually("the end of the reference", async || {
+            server.repository().git(&["for-each-ref", "refs/for"]).is_empty().then_some(())
+        })
+        .await;
+    }
+    committed(&server, &client).await;
+    server.repository().fsck();
+}
+
+#[tokio::test]
+async fn what_was_pushed_to_the_folder_while_nobody_served_it_is_merged_at_the_next_start() {
+    let mut server = Server::start(Kind::Gitcd).await;
+    let client = server.client().await;
+    client.put(put(KEY, &map("3"))).await.ok();
+    committed(&server, &client).await;
+    let clone = clone(&server.repository().path().display().to_string());
+    server.terminate().await;
+    clone.edit(r#""cup": "1""#, r#""cup": "2""#);
+    clone.done(&["push", "-q", "origin", "main:refs/for/main"]);
+    server.restart().await;
+    let client = server.client().await;
+    let merged = map("3").replace(r#""cup":"1""#, r#""cup":"2""#);
+    eventually("the merge", async || (value(&client).await == merged).then_some(())).await;
+}

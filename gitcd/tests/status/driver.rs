@@ -140,3 +140,52 @@ fn definitions_in_the_work_tree_say_how_lists_are_merged() {
     let without = size(&merge(false));
     assert!(without == [2, 1] || without == [1, 2], "an unknown list is one value: {without:?}");
 }
+
+/// `configmaps/NAMESPACE/settings`.
+fn settings(namespace: &str, level: u8) -> String {
+    let data: Vec<_> = (0..8).map(|n| format!("    \"setting-{n}\": \"{n}\",\n")).collect();
+    format!(
+        "{{\n  \"kind\": \"ConfigMap\",\n  \"apiVersion\": \"v1\",\n  \"metadata\": {{\n    \"name\": \"settings\",\n    \
+         \"namespace\": \"{namespace}\"\n  }},\n  \"data\": {{\n{}    \"level\": \"{level}\"\n  }}\n}}\n",
+        data.concat()
+    )
+}
+
+/// A clone where ours has replaced staging by production, which looks the same, and theirs has edited staging.
+fn renamed() -> Work {
+    let work = Work::new();
+    work.write("configmaps/staging/settings", &settings("staging", 1));
+    work.commit("base");
+    work.git(&["checkout", "-qb", "other"]);
+    work.write("configmaps/staging/settings", &settings("staging", 2));
+    work.commit("theirs");
+    work.git(&["checkout", "-q", "main"]);
+    work.git(&["rm", "-q", "configmaps/staging/settings"]);
+    work.write("configmaps/production/settings", &settings("production", 1));
+    work.commit("ours");
+    work
+}
+
+#[test]
+fn an_edit_of_one_object_does_not_land_in_another_that_git_takes_for_the_same() {
+    let production = "configmaps/production/settings";
+    let work = renamed();
+    install(&work);
+    // As Git does unless it is told not to, and in its older versions in any case.
+    work.git(&["config", "merge.renames", "true"]);
+    let merged = work.run(&["merge", "-m", "both", "other"], "");
+    let told = text(&merged.stdout) + &text(&merged.stderr);
+    assert_eq!(merged.status.code(), Some(1), "Git stops: {told}");
+    let reason = format!("{production}: metadata.namespace is \"production\" in ours and \"staging\" in the ancestor");
+    assert!(told.contains(&reason), "{told}");
+    assert_eq!(work.read(production), settings("production", 1));
+    // As it says: whether staging goes or stays is for a person to say, and production stays as it is.
+    work.git(&["merge", "--abort"]);
+    for command in ["merge", "cherry-pick"] {
+        let merged = work.run(&[command, "--strategy=recursive", "-X", "no-renames", "other"], "");
+        let told = text(&merged.stdout) + &text(&merged.stderr);
+        assert!(!merged.status.success() && told.contains("CONFLICT (modify/delete)"), "{command}: {told}");
+        assert_eq!(work.read(production), settings("production", 1), "{command}");
+        work.git(&[command, "--abort"]);
+    }
+}

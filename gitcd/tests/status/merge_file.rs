@@ -132,3 +132,54 @@ fn an_object_whose_last_finalizer_goes_is_left_to_a_person() {
     assert_eq!((code, left), (Some(1), ours), "Git has to stop: a driver cannot remove a file");
     assert!(told.contains("configmaps/shop/a: being deleted"), "{told}");
 }
+
+#[test]
+fn versions_of_different_objects_are_no_versions_of_one() {
+    let (ours, theirs) = (pod("a:2", "b:1"), pod("a:1", "b:2"));
+    for (from, to, field) in [
+        ("\"name\": \"shop\"", "\"name\": \"bar\"", "metadata.name"),
+        ("\"namespace\": \"default\"", "\"namespace\": \"other\"", "metadata.namespace"),
+        ("\"kind\": \"Pod\"", "\"kind\": \"PodTemplate\"", "kind"),
+    ] {
+        let other = |text: &str| text.replace(from, to);
+        for sides in [
+            [&*ours, &*other(&pod("a:1", "b:1")), &*theirs],
+            [&*ours, &*other(&pod("a:1", "b:1")), &*other(&theirs)],
+            [&*other(&ours), &*pod("a:1", "b:1"), &*theirs],
+        ] {
+            let (code, left, told) = merged(&["--driver", "--key=pods/default/shop"], sides);
+            assert_eq!((code, &*left), (Some(2), sides[0]), "{told}");
+            assert!(told.starts_with(&format!("gitcd: pods/default/shop: {field} is ")), "{told}");
+        }
+    }
+    // One that was deleted and created again is another object of the same name, and that is merged.
+    let again = theirs.replace("\"uid\": \"u\"", "\"uid\": \"v\"");
+    let (code, ..) = merged(&["--driver"], [&ours, &pod("a:1", "b:1"), &again]);
+    assert_eq!(code, Some(0));
+}
+
+/// A Secret as `kubectl apply` leaves it.
+fn secret(kind: &str, value: &str) -> String {
+    let applied = format!(r#"{{\"data\":{{\"password\":\"{value}\"}}}}"#);
+    format!(
+        r#"{{"kind":"{kind}","apiVersion":"v1","metadata":{{"name":"s","namespace":"n","uid":"u","annotations":{{
+        "kubectl.kubernetes.io/last-applied-configuration":"{applied}","own":"{value}"}}}},"data":{{"password":"{value}"}},
+        "stringData":{{"plain":"{value}"}},"type":"Opaque"}}"#
+    )
+}
+
+#[test]
+fn nothing_of_a_secret_is_printed() {
+    let sides = |kind: &str| ["aHVudGVyMg==", "b2xk", "aHVudGVyMw=="].map(|value| secret(kind, value));
+    let has_value = |told: &str| ["aHVudGVy", "b2xk"].iter().any(|value| told.contains(value));
+    let [ours, base, theirs] = sides("Secret");
+    let (code, _, told) = merged(&["--key=secrets/n/s"], [&ours, &base, &theirs]);
+    assert_eq!(code, Some(1));
+    assert!(told.contains("secrets/n/s: data.password: kept (secret), lost (secret)\n"), "{told}");
+    assert!(told.contains("last-applied-configuration") && !has_value(&told), "{told}");
+    let [ours, base, theirs] = sides("ConfigMap");
+    let (_, _, told) = merged(&[], [&ours, &base, &theirs]);
+    assert!(has_value(&told), "{told}");
+    let (_, _, told) = merged(&["--secret-kinds=ConfigMap"], [&ours, &base, &theirs]);
+    assert!(told.contains(": data: kept (secret)") && !told.contains("password: kept") && !has_value(&told), "{told}");
+}

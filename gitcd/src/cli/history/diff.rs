@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::print::{self, ADDED, CHANGED, FAINT, REMOVED, plain};
-use super::{Place, print_json, printed, text_or_base64};
+use super::{Place, Printing, print_json, printed, text_or_base64};
 use crate::history::fields::{self, Field};
 use crate::history::moment::When;
 use crate::history::{History, HistoryError};
@@ -25,6 +25,8 @@ pub(in super::super) struct Args {
     /// Only the names of the keys
     #[arg(long)]
     name_only: bool,
+    #[command(flatten)]
+    printing: Printing,
     /// Do not cut long values
     #[arg(long)]
     whole: bool,
@@ -106,7 +108,9 @@ fn compare(args: &Args) -> anyhow::Result<bool> {
             Vec::new()
         } else {
             let value = |blob: Option<git2::Oid>| blob.map(|blob| history.value(blob, None)).transpose();
-            fields::between(value(change.from)?.as_deref(), value(change.to)?.as_deref())
+            let (from, to) = (value(change.from)?, value(change.to)?);
+            let exposure = args.printing.exposure(&history, &key, [from.as_deref(), to.as_deref()]);
+            fields::hidden(fields::between(from.as_deref(), to.as_deref()), exposure)
         };
         if args.json {
             let what = match sign {

@@ -3,12 +3,14 @@
 use serde_json::json;
 
 use super::super::age;
-use super::print::{self, plain};
-use super::{Place, print_json, printed};
+use super::print::{self, CHANGED, plain};
+use super::{Place, Printing, print_json, printed};
 use crate::history::fields::{self, Field};
 use crate::history::moment::When;
 use crate::history::versions::Version;
-use crate::history::{CommitInfo, History};
+use crate::history::{CommitInfo, Decision, History};
+use crate::merge::Conflict;
+use crate::secrecy::Exposure;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -21,9 +23,11 @@ pub(in super::super) struct Args {
     /// None from before this: a revision, how long ago (10m), or a time
     #[arg(long, value_parser = When::parse, value_name = "WHEN")]
     since: Option<When>,
-    /// Show which fields changed
+    /// Show which fields changed, and what merges had to decide
     #[arg(long, short = 'p', requires = "key")]
     patch: bool,
+    #[command(flatten)]
+    printing: Printing,
     /// Do not cut long values
     #[arg(long)]
     whole: bool,
@@ -49,46 +53,106 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<()> {
 
 fn key(args: &Args, history: &History, name: &str, since: Option<When>) -> anyhow::Result<()> {
     let key = history.whole_key(name)?;
-    let versions = history.versions(&key, args.limit.get(), since)?;
-    if versions.is_empty() && since.is_none() {
+    let limit = args.limit.get();
+    let versions = history.versions(&key, limit, since)?;
+    let decisions = if args.patch { history.decisions(&key, limit, since)? } else { Vec::new() };
+    if versions.is_empty() && decisions.is_empty() && since.is_none() {
         anyhow::bail!("{name:?} was never in this branch (its keys begin with {:?})", history.keys().flags().0);
     }
+    let mut exposure = Exposure::Open;
     let mut changes: Vec<Vec<Field>> = Vec::new();
     for version in versions.iter().filter(|_| args.patch) {
         let [before, after] = history.change(&key, version)?;
-        changes.push(fields::between(before.as_deref(), after.as_deref()));
+        let values = [before.as_deref(), after.as_deref()];
+        exposure = exposure.max(args.printing.exposure(history, &key, values));
+        changes.push(fields::hidden(fields::between(values[0], values[1]), exposure));
+    }
+    let mut entries = entries(versions, changes, decisions);
+    entries.truncate(limit);
+    for conflict in entries.iter_mut().flat_map(|entry| &mut entry.conflicts) {
+        conflict.kept = exposure.value(&conflict.field, conflict.kept.take());
+        conflict.lost = exposure.value(&conflict.field, conflict.lost.take());
+        conflict.field = exposure.path(&conflict.field).to_owned();
     }
     if args.json {
-        let told: Vec<_> = versions.iter().enumerate().map(|(at, version)| told(version, changes.get(at))).collect();
-        return print_json(&json!(told));
+        return print_json(&json!(entries.iter().map(told).collect::<Vec<_>>()));
     }
     let head = ["REVISION", "WHEN", "WHAT", "VERSION", "COMMIT", "BY"];
     let mut rows = vec![head.map(ToOwned::to_owned).to_vec()];
     let number = |number: Option<i64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
-    for version in &versions {
+    for Entry { version, commit, by, .. } in &entries {
         rows.push(vec![
-            number(version.revision),
-            ago(version.commit.time),
-            version.what.word().to_owned(),
-            number(version.version),
-            short(&version.commit),
-            by(&version.commit),
+            number(version.as_ref().and_then(|version| version.revision)),
+            ago(commit.time),
+            word(version.as_ref()).to_owned(),
+            number(version.as_ref().and_then(|version| version.version)),
+            short(commit),
+            by.clone(),
         ]);
     }
-    printed(print::table(&mut anstream::stdout().lock(), &rows, |mut out, at| match changes.get(at) {
-        Some(fields) => print::fields(&mut out, fields, "    ", args.whole),
-        None => Ok(()),
+    printed(print::table(&mut anstream::stdout().lock(), &rows, |mut out, at| {
+        let Some(entry) = entries.get(at) else { return Ok(()) };
+        for conflict in &entry.conflicts {
+            writeln!(out, "    {CHANGED}!{CHANGED:#} conflict: {}", plain(&conflict.to_string()))?;
+        }
+        print::fields(&mut out, entry.fields.as_deref().unwrap_or_default(), "    ", args.whole)
     }))
 }
 
-fn told(version: &Version, changes: Option<&Vec<Field>>) -> serde_json::Value {
-    let commit = &version.commit;
+/// A version of a key, or a merge that had to decide about it and left it as it was.
+struct Entry {
+    version: Option<Version>,
+    commit: CommitInfo,
+    by: String,
+    fields: Option<Vec<Field>>,
+    conflicts: Vec<Conflict>,
+}
+
+/// Versions and decisions in one order, the newest first.
+fn entries(versions: Vec<Version>, changes: Vec<Vec<Field>>, decisions: Vec<Decision>) -> Vec<Entry> {
+    let mut decisions = decisions.into_iter().peekable();
+    let mut changes = changes.into_iter();
+    let mut entries = Vec::new();
+    let alone = |Decision { commit, merged, conflicts, .. }: Decision| {
+        let by = plain(&merged.by().join(", "));
+        Entry { version: None, commit, by, fields: None, conflicts }
+    };
+    for version in versions {
+        let is_before = |decision: &Decision| match version.revision {
+            Some(revision) => revision <= decision.revision,
+            None => version.commit.time <= decision.commit.time,
+        };
+        let mut conflicts = Vec::new();
+        while let Some(decision) = decisions.next_if(|decision| is_before(decision)) {
+            if decision.commit.oid == version.commit.oid {
+                conflicts = decision.conflicts;
+                break;
+            }
+            entries.push(alone(decision));
+        }
+        let (commit, by) = (version.commit.clone(), by(&version.commit));
+        entries.push(Entry { version: Some(version), commit, by, fields: changes.next(), conflicts });
+    }
+    entries.extend(decisions.map(alone));
+    entries
+}
+
+fn word(version: Option<&Version>) -> &'static str {
+    version.map_or("conflict", |version| version.what.word())
+}
+
+fn told(Entry { version, commit, fields, conflicts, .. }: &Entry) -> serde_json::Value {
     let mut told = json!({
-        "what": version.what.word(), "revision": version.revision, "version": version.version,
+        "what": word(version.as_ref()), "revision": version.as_ref().and_then(|version| version.revision),
+        "version": version.as_ref().and_then(|version| version.version),
         "time": commit.time, "by": commit.by(), "author": commit.author, "commit": commit.oid.to_string(),
     });
-    if let Some(changes) = changes {
-        told["fields"] = changes.iter().map(super::diff::told).collect();
+    if let Some(fields) = fields {
+        told["fields"] = fields.iter().map(super::diff::told).collect();
+    }
+    if !conflicts.is_empty() {
+        let conflict = |Conflict { field, kept, lost }: &Conflict| json!({"path": field, "kept": kept, "lost": lost});
+        told["conflicts"] = conflicts.iter().map(conflict).collect();
     }
     told
 }

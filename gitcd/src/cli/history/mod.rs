@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use crate::config::{Branches, DEFAULT_NAME, PerBranch};
 use crate::history::History;
 use crate::history::moment::When;
+use crate::secrecy::{Exposure, SecretKinds};
 
 /// Which branch.
 #[derive(Debug, clap::Args)]
@@ -49,6 +50,27 @@ impl Place {
         };
         let find_prefix = branches.prefixes.of(&self.branch).is_none();
         Ok(History::open(branches.branch(&self.branch), find_prefix)?)
+    }
+}
+
+/// What is printed of objects that are secret.
+#[derive(Debug, clap::Args)]
+pub(super) struct Printing {
+    /// Print the values of Secrets, which are hidden otherwise
+    #[arg(long)]
+    show_secrets: bool,
+    /// Kinds that are hidden like Secrets, such as example.org/Vault,ConfigMap
+    #[arg(long, env = "GITCD_SECRET_KINDS", default_value = "", hide_default_value = true, value_name = "KINDS")]
+    secret_kinds: SecretKinds,
+}
+
+impl Printing {
+    /// How much is printed of a whole key with these values.
+    fn exposure(&self, history: &History, key: &[u8], values: [Option<&[u8]>; 2]) -> Exposure {
+        if self.show_secrets {
+            return Exposure::Open;
+        }
+        self.secret_kinds.of_change(history.below_prefix(key), values)
     }
 }
 

@@ -25,7 +25,9 @@ pub(in super::super) struct Args {
 
 const EXAMPLES: &str = "Examples:
   gitcd show --repo=store.git deployments/shop/web
-  gitcd show --repo=store.git --at=4711 deployments/shop/web > web.json";
+  gitcd show --repo=store.git --at=4711 deployments/shop/web > web.json
+
+The value is printed exactly as it is, also that of a Secret, as `git show` does. `gitcd log -p` and `gitcd diff` hide Secrets.";
 
 pub(in super::super) fn run(args: &Args) -> anyhow::Result<()> {
     let history = args.place.open()?;

@@ -8,6 +8,9 @@ use git2::{ConfigLevel, Repository};
 
 const NAME: &str = "merge.trishanku.name";
 const DRIVER: &str = "merge.trishanku.driver";
+/// A file is an object by its path: one that is like another is not that one under a new name. Git's `ort` strategy heeds it from 2.50 on;
+/// before, the driver refuses what Git takes for a rename.
+const RENAMES: &str = "merge.renames";
 const ATTRIBUTES: &str = "* merge=trishanku";
 
 /// Writes the configuration of the repository and its `info/attributes`; nothing that is tracked.
@@ -19,6 +22,7 @@ pub(super) fn install(repo: Option<&Path>) -> anyhow::Result<()> {
     let mut config = repository.config()?.open_level(ConfigLevel::Local)?;
     config.set_str(NAME, "objects by their fields (gitcd merge-file)")?;
     config.set_str(DRIVER, &driver)?;
+    config.set_bool(RENAMES, false)?;
     // All work trees share it.
     let attributes = repository.commondir().join("info/attributes");
     let before = match std::fs::read_to_string(&attributes) {
@@ -31,6 +35,7 @@ pub(super) fn install(repo: Option<&Path>) -> anyhow::Result<()> {
     }
     println!("{}: merges go by fields from now on", repository.workdir().unwrap_or(repository.path()).display());
     println!("  {DRIVER} = {driver}");
+    println!("  {RENAMES} = false");
     println!("  {}: {ATTRIBUTES}", attributes.display());
     Ok(())
 }

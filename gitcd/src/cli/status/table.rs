@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 
 use super::super::age;
-use crate::pull::status::{Condition, Source};
+use crate::pull::status::{Condition, ConflictStatus, Source};
 use crate::status::{Branch, Remote, Status};
 
 const GOOD: Style = AnsiColor::Green.on_default();
@@ -37,6 +37,7 @@ pub(super) fn print(out: &mut impl Write, url: &str, status: &Status, named: boo
             if let Some(error) = &known.known.error {
                 writeln!(out, "    {BAD}{}{BAD:#}", one_line(error))?;
             }
+            conflicts(out, &known.known.latest_conflicts, status.time)?;
             rejected(out, &known.known.rejected, &known.known.rejected_from, status.time)?;
         }
         if let Some(lease) = &branch.lease {
@@ -59,6 +60,13 @@ pub(super) fn print(out: &mut impl Write, url: &str, status: &Status, named: boo
                 writeln!(out, "  {BAD}{what}:{BAD:#} {}", one_line(error))?;
             }
         }
+        if branch.conflicts > 0 {
+            let word =
+                |count: u64, word: &str| if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") };
+            let (merges, conflicts) = (word(branch.merges, "merge"), word(branch.conflicts, "conflict"));
+            writeln!(out, "  pushed and committed by people: {merges}, {WARN}{conflicts}{WARN:#}")?;
+        }
+        conflicts(out, &branch.latest_conflicts, status.time)?;
         rejected(out, &branch.rejected, &branch.rejected_from, status.time)?;
     }
     Ok(())
@@ -111,6 +119,15 @@ fn remote(remote: &Remote, time: u64) -> [Cell; 6] {
             many => Cell(format!("{many} rejected"), WARN),
         },
     ]
+}
+
+fn conflicts(out: &mut impl Write, conflicts: &[ConflictStatus], time: u64) -> io::Result<()> {
+    conflicts.iter().try_for_each(|conflict| {
+        let commit: String = conflict.commit.chars().take(10).collect();
+        let since = age::words(time.saturating_sub(conflict.time));
+        let line = one_line(&format!("{conflict} (commit {commit}, {since} ago)"));
+        writeln!(out, "    {WARN}conflict{WARN:#} {line}")
+    })
 }
 
 fn rejected(

@@ -13,8 +13,8 @@ use super::super::reader::{Problem, Reader};
 use super::super::refs::Refs;
 use super::super::tree::Tree;
 use super::super::trie::Trie;
-use super::super::{form, go, path};
-use super::open::Content;
+use super::super::{form, go, object, path};
+use super::open::{Content, Data};
 use super::repository::open_repository;
 use super::{AdoptError, Branch, Config, OpenError, Pair, State};
 use crate::keyspace::Placement;
@@ -60,7 +60,9 @@ impl Branch {
         if previous.is_some() && !takeover.anew {
             return Err(AdoptError::Exists { reference: config.metadata_reference.clone() });
         }
-        let commit = read(&config.data_reference)?.ok_or_else(no_data)?;
+        let found = read(&config.data_reference)?.ok_or_else(no_data)?;
+        // An annotated tag becomes a reference to its commit: a branch goes on from there.
+        let commit = repository.odb().map_or(found, |odb| object::peeled(&odb, found));
         let Takeover { mut state, version, depth, check, progress, .. } = takeover;
         check_files(&repository, &config, commit)?;
         let derived = derive(&repository, commit, depth, state.revision, version, progress)?;
@@ -78,7 +80,8 @@ impl Branch {
         let mut branch = Branch::new(config, repository, refs, pair, State::default(), content);
         branch.joins.push(Join::Adopted { data: commit });
         branch.joins.extend(of_go.map(|metadata| Join::Converted { metadata }));
-        branch.begin(&state, Some(commit), previous)?;
+        let data = if commit == found { Data::Stays } else { Data::Moves { from: Some(found) } };
+        branch.begin_on(&state, data, previous)?;
         Ok((branch, derived.commits))
     }
 }

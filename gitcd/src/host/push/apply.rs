@@ -39,11 +39,10 @@ pub(super) async fn apply(
             Some(_) if push.atomic && push.commands.len() > 1 => {
                 report.refuse(at, "this reference is served here and cannot be part of an atomic push");
             }
-            Some(decided) => {
-                if let Err(refusal) = decided.await {
-                    report.refuse(at, &refusal.to_string());
-                }
-            }
+            Some(decided) => match decided.await {
+                Ok(remarks) => report.remark(&remarks),
+                Err(refusal) => report.refuse(at, &refusal.to_string()),
+            },
             None if command.reference.starts_with(FOR) => report.refuse(at, "nobody merges into this branch here"),
             None => {
                 let Some(change) = change(command) else {

@@ -1,6 +1,6 @@
 //! What becomes of each command, and how the client is told.
 
-use super::super::owner::Refusal;
+use super::super::owner::{Refusal, Remarks};
 use super::commands::Push;
 use crate::git::pkt_line;
 
@@ -15,6 +15,8 @@ pub(super) struct Report {
     refused: Vec<Option<String>>,
     /// Why the pack cannot be used.
     unpack: Option<String>,
+    /// What clients print besides, if they have a side band for it.
+    remarks: Vec<String>,
     is_wanted: bool,
     side_band: bool,
     atomic: bool,
@@ -26,6 +28,7 @@ impl Report {
             names: push.commands.iter().map(|command| command.reference.clone()).collect(),
             refused: vec![None; push.commands.len()],
             unpack: None,
+            remarks: Vec::new(),
             is_wanted: push.report_status,
             side_band: push.side_band,
             atomic: push.atomic,
@@ -54,6 +57,11 @@ impl Report {
         self.refuse_all("unpacker error");
     }
 
+    /// Lines that the client prints whatever becomes of the other commands.
+    pub(super) fn remark(&mut self, remarks: &Remarks) {
+        self.remarks.extend_from_slice(remarks.lines());
+    }
+
     pub(super) fn is_refused(&self, at: usize) -> bool {
         self.refused[at].is_some()
     }
@@ -70,10 +78,17 @@ impl Report {
 
     /// In Git's format. Clients that do not want it get nothing.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut report = Vec::new();
-        if !self.is_wanted {
-            return if self.side_band { pkt_line::FLUSH.to_vec() } else { report };
+        let mut banded = Vec::new();
+        for line in self.remarks.iter().filter(|_| self.side_band) {
+            pkt_line::put(&mut banded, format!("\x02{line}\n").as_bytes());
         }
+        if !self.is_wanted {
+            if self.side_band {
+                banded.extend_from_slice(pkt_line::FLUSH);
+            }
+            return banded;
+        }
+        let mut report = Vec::new();
         let unpack = self.unpack.as_deref().unwrap_or("ok");
         pkt_line::put(&mut report, format!("unpack {unpack}\n").as_bytes());
         for (name, refused) in self.names.iter().zip(&self.refused) {
@@ -87,7 +102,6 @@ impl Report {
         if !self.side_band {
             return report;
         }
-        let mut banded = Vec::with_capacity(report.len() + 16);
         for part in report.chunks(BAND_BYTES) {
             pkt_line::put(&mut banded, &[b"\x01", part].concat());
         }
@@ -127,5 +141,17 @@ mod tests {
             "{text}"
         );
         assert!(text.starts_with("0055\u{1}000eunpack ok\n") && text.ends_with("\n00000000"), "{text}");
+    }
+
+    #[test]
+    fn remarks_come_before_the_report_where_there_is_a_band_for_them() {
+        let mut remarks = Remarks::default();
+        remarks.add("tea is\n4");
+        for (side_band, start) in [(true, "000e\u{2}tea is 4\n"), (false, "000eunpack ok\n")] {
+            let mut report = Report::new(&push(false, side_band));
+            report.remark(&remarks);
+            let text = String::from_utf8(report.encode()).unwrap();
+            assert!(text.starts_with(start) && text.contains("ok refs/heads/a\n"), "{text}");
+        }
     }
 }

@@ -92,7 +92,10 @@ async fn what_a_merge_brought_before_a_crash_is_not_taken_for_what_clients_wrote
     assert!(planned.is_err(), "{planned:?}");
     assert_eq!(store.revision(), before.next(), "it waits for the first one");
     let committer = committer.spawn().unwrap();
-    assert!(matches!(joining.await.unwrap(), Joined::Done { keys: 1, conflicts: 0, .. }));
+    assert!(matches!(
+        joining.await.unwrap(),
+        Joined::Done { keys: 1, conflicts: super::Conflicts { count: 0, .. }, .. }
+    ));
     let tree = repository.find_commit(joiner.head().data).unwrap().tree().unwrap();
     let value = repository.find_blob(tree.get_name("k").unwrap().id()).unwrap();
     assert_eq!(value.content(), b"{\n  \"n\": 2\n}\n");

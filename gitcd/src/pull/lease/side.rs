@@ -84,10 +84,11 @@ async fn look(place: &Place, joiner: &Joiner, statuses: &Statuses) -> Result<(),
         let how = How { by: format!("merge of {side}").into(), ..people::how("") };
         match joiner.join(commit, &how).await.map_err(|error| chain(&error))? {
             Joined::Done { keys, conflicts, rejected } => {
-                tracing::info!(side, %commit, keys, conflicts, "merged what a former writer had not pushed");
+                let count = conflicts.count;
+                tracing::info!(side, %commit, keys, conflicts = count, "merged what a former writer had not pushed");
                 let remote = &place.remote.name;
                 statuses.taken(joiner, remote, &side, commit, &rejected).await;
-                statuses.change(remote, |status| status.joined(commit, conflicts));
+                statuses.change(remote, |status| status.joined(commit, &conflicts));
             }
             Joined::Contained | Joined::NothingNew | Joined::Left | Joined::Moved | Joined::Refused(_) => {}
         }

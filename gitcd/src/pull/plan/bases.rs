@@ -150,6 +150,7 @@ mod tests {
     use crate::keyspace::KeySpace;
     use crate::merge::scope::Scope;
     use crate::pull::plan::{Plan, Rules, plan};
+    use crate::secrecy::SecretKinds;
     use git2::{Repository, Signature, Time};
 
     const KEY: &str = "/registry/configmaps/n/k";
@@ -177,7 +178,8 @@ mod tests {
 
     fn merged(repository: &Repository, ours: Oid, theirs: Oid) -> Plan {
         let keys = KeySpace::new("/registry", [""; 0]);
-        let rules = Rules { keys: &keys, policy: Policy::Later, scope: &Scope::default(), fast_forward: true };
+        let (scope, secret_kinds) = (&Scope::default(), &SecretKinds::default());
+        let rules = Rules { keys: &keys, policy: Policy::Later, scope, fast_forward: true, secret_kinds };
         plan(repository, &mut Graph::default(), &rules, ours, theirs).unwrap().unwrap()
     }
 

@@ -10,6 +10,7 @@ use crate::git::graph::Graph;
 use crate::keyspace::KeySpace;
 use crate::merge::scope::Scope;
 use crate::merge::{Outcome, Policy};
+use crate::secrecy::SecretKinds;
 
 /// The fields of an object: `a`, which all write, and maybe one that each branch has for itself.
 type Fields = BTreeMap<String, String>;
@@ -112,7 +113,8 @@ impl Model<'_> {
         let theirs = self.branches[from].clone();
         let branch = &mut self.branches[at];
         let keys = KeySpace::new("/registry", [""; 0]);
-        let rules = Rules { keys: &keys, policy: Policy::Later, scope: &Scope::default(), fast_forward: true };
+        let (scope, secret_kinds) = (&Scope::default(), &SecretKinds::default());
+        let rules = Rules { keys: &keys, policy: Policy::Later, scope, fast_forward: true, secret_kinds };
         let mut graph = Graph::default();
         let Some(plan) = plan(self.repository, &mut graph, &rules, branch.head, theirs.head).unwrap() else {
             return;

@@ -31,7 +31,8 @@ impl Planner<'_, '_> {
                 definitions.push(definition);
             }
         }
-        let (schemas, problems) = Schemas::builtin().with_crds(&definitions);
+        let (schemas, problems) =
+            Schemas::builtin().with_secret_kinds(self.rules.secret_kinds.clone()).with_crds(&definitions);
         for problem in problems {
             tracing::debug!(problem, "a CustomResourceDefinition is not used for merges");
         }

@@ -162,11 +162,15 @@ fn follow(attempt: Attempt<'_>) -> Action {
 }
 
 impl Exchange<'_> {
-    /// The references of the remote whose names begin with one of these.
+    /// The references of the remote whose names begin with one of these; of an annotated tag what it is of.
     pub(super) async fn references(&self, beginnings: &[&str]) -> Result<Vec<(String, Oid)>, Failed> {
         let mut body = Vec::new();
         pkt_line::put(&mut body, b"command=ls-refs\n");
         body.extend_from_slice(pkt_line::DELIMITER);
+        // A host answers at once if nobody asks for tags.
+        if !beginnings.iter().all(|name| name.starts_with("refs/heads/") || name.starts_with("refs/gitcd/")) {
+            pkt_line::put(&mut body, b"peel\n");
+        }
         for beginning in beginnings {
             pkt_line::put(&mut body, format!("ref-prefix {beginning}\n").as_bytes());
         }
@@ -176,7 +180,9 @@ impl Exchange<'_> {
         while let Some(line) = lines.listed().await? {
             let mut words = line.split(' ');
             if let (Some(oid), Some(name)) = (words.next().and_then(|oid| Oid::from_str(oid).ok()), words.next()) {
-                found.push((name.to_owned(), oid));
+                // Of an annotated tag the commit is wanted.
+                let peeled = words.find_map(|word| Oid::from_str(word.strip_prefix("peeled:")?).ok());
+                found.push((name.to_owned(), peeled.unwrap_or(oid)));
             }
         }
         Ok(found)

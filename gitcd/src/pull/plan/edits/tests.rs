@@ -6,6 +6,7 @@ use crate::keyspace::KeySpace;
 use crate::merge::scope::Scope;
 use crate::merge::{Outcome, Policy};
 use crate::pull::plan::{Plan, Rules, plan};
+use crate::secrecy::SecretKinds;
 
 struct History {
     repository: Repository,
@@ -51,7 +52,8 @@ impl History {
 
     fn plan(&self, ours: Oid, theirs: Oid) -> Plan {
         let keys = KeySpace::new("/registry", [""; 0]);
-        let rules = Rules { keys: &keys, policy: Policy::Later, scope: &Scope::default(), fast_forward: true };
+        let (scope, secret_kinds) = (&Scope::default(), &SecretKinds::default());
+        let rules = Rules { keys: &keys, policy: Policy::Later, scope, fast_forward: true, secret_kinds };
         plan(&self.repository, &mut Graph::default(), &rules, ours, theirs).unwrap().expect("they differ")
     }
 
