@@ -71,10 +71,12 @@ impl Hidden {
             Some((listed, kind)) => listed == group && kind == name,
             None => group.is_empty() && *listed == name,
         };
-        match kinds.iter().any(is_listed) {
-            true => Self::Fields,
-            false if name == "Secret" && group.is_empty() => Self::Values,
-            false => Self::Nothing,
+        if kinds.iter().any(is_listed) {
+            Self::Fields
+        } else if name == "Secret" && group.is_empty() {
+            Self::Values
+        } else {
+            Self::Nothing
         }
     }
 
