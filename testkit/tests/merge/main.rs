@@ -1,0 +1,49 @@
+//! What merges make of two branches, beside what one kube-apiserver makes of the same requests, and whether it accepts the result.
+//!
+//! Environment:
+//! - `TRISHANKU_MERGE_CASES`: how many cases to run.
+//! - `TRISHANKU_MERGE_SEED`: the seed of the first case; the next ones count up. A failed case prints its seed.
+
+mod compare;
+mod documented;
+mod edits;
+mod kinds;
+mod oracle;
+mod requests;
+mod world;
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use self::oracle::Oracle;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_merge_is_what_some_order_of_both_sides_requests_gives() {
+    let (cases, seed) = (number("TRISHANKU_MERGE_CASES", 1000) as usize, number("TRISHANKU_MERGE_SEED", 1));
+    let oracle = Oracle::prepare().await;
+    let started = Instant::now();
+    let totals = oracle.run(seed, cases).await;
+    println!("{cases} cases from seed {seed} in {:.1?}", started.elapsed());
+    for (what, count) in totals.counts.iter().filter(|(what, _)| !what.ends_with(')')) {
+        println!("{count:>8}  {what}");
+    }
+    for (what, count) in totals.counts.iter().filter(|(what, _)| what.ends_with(')')) {
+        println!("{count:>8}  {what}");
+    }
+    let mut classes: BTreeMap<&str, Vec<&oracle::Fault>> = BTreeMap::new();
+    totals.faults.iter().for_each(|fault| classes.entry(&fault.signature).or_default().push(fault));
+    let mut classes: Vec<_> = classes.into_iter().collect();
+    classes.sort_by_key(|(_, faults)| std::cmp::Reverse(faults.len()));
+    for (signature, faults) in &classes {
+        println!("{:>5} x {signature} (seed {})", faults.len(), faults[0].seed);
+    }
+    for (_, faults) in classes.iter().take(40) {
+        let shortest = faults.iter().min_by_key(|fault| fault.report.len()).expect("a class has a fault");
+        println!("\n{}", shortest.report);
+    }
+    assert!(totals.faults.is_empty(), "no order of requests gives what {} of {cases} merges made", totals.faults.len());
+}
