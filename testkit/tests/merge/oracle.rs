@@ -34,7 +34,14 @@ struct Prepared {
     kind: Kind,
     /// With the name and namespace of a base object.
     key: String,
-    bases: Vec<(String, Bytes)>,
+    bases: Vec<Base>,
+}
+
+/// An object that cases begin with.
+struct Base {
+    name: String,
+    stored: Bytes,
+    shown: String,
 }
 
 /// A case that no order of its requests explains.
@@ -112,17 +119,19 @@ impl Oracle {
         let prepared = self.prepared.choose(&mut random).expect("there are kinds");
         let name = format!("case-{seed}");
         let base = random.random_bool(0.93).then(|| {
-            let (old, value) = prepared.bases.choose(&mut random).expect("there are base objects");
-            base_of(value, old, &name, seed)
+            let base = prepared.bases.choose(&mut random).expect("there are base objects");
+            let stored = std::str::from_utf8(&base.stored).expect("JSON is text");
+            [stored, &base.shown].map(|text| base_of(text, &base.name, &name, seed))
         });
-        let case = Case { oracle: self, prepared, name, base };
+        let (base, shown) = base.map_or((None, None), |[base, shown]| (Some(base), Some(shown)));
+        let case = Case { oracle: self, prepared, name, base, shown };
         (prepared.kind.kind, case.run(seed, &mut random).await)
     }
 }
 
 /// A copy of a base object with another name and uid.
-fn base_of(value: &Bytes, old: &str, name: &str, seed: u64) -> String {
-    let text = std::str::from_utf8(value).expect("JSON is text").replace(old, name);
+fn base_of(text: &str, old: &str, name: &str, seed: u64) -> String {
+    let text = text.replace(old, name);
     let object: Value = serde_json::from_str(&text).expect("what is stored is JSON");
     let uid = object["metadata"]["uid"].as_str().expect("every object has a uid");
     text.replace(uid, &format!("00000000-0000-4000-9000-{seed:012x}"))
@@ -145,7 +154,7 @@ async fn prepare(world: &World, kind: Kind, index: usize) -> Prepared {
     let (mut key, mut bases) = (String::new(), Vec::new());
     while bases.len() < VARIANTS {
         let name = format!("pool-{index:02}-{:02}", bases.len());
-        let mut target = Target { namespace: BASE.to_owned(), name: name.clone(), uids: [None, None] };
+        let mut target = Target { namespace: BASE.to_owned(), name: name.clone(), uids: [None, None], seen: None };
         let most = bases.len().min(4);
         let edits = match most {
             0 => Vec::new(),
@@ -158,7 +167,8 @@ async fn prepare(world: &World, kind: Kind, index: usize) -> Prepared {
         }
         // What controllers and people did to it before.
         for _ in 0..most {
-            let now = world.send(Method::GET, &kind.path(BASE, &name), None).await.ok();
+            target.seen = None;
+            let now = target.look(world, &kind).await.ok();
             if now.is_some()
                 && let Some(mut request) = requests::random(&mut random, &kind, 0, now.as_ref())
                 && !matches!(request.action, requests::Action::Delete { .. } if bases.len() + 1 < VARIANTS)
@@ -172,8 +182,9 @@ async fn prepare(world: &World, kind: Kind, index: usize) -> Prepared {
             let [found] = &keys[..] else { panic!("{}: {keys:?}", kind.kind) };
             key = found.replace(&name, "NAME").replace(BASE, "NAMESPACE");
         }
-        if let Some(value) = world.read(&key.replace("NAMESPACE", BASE).replace("NAME", &name)).await {
-            bases.push((name, value));
+        if let Some(stored) = world.read(&key.replace("NAMESPACE", BASE).replace("NAME", &name)).await {
+            let shown = world.send(Method::GET, &kind.path(BASE, &name), None).await.expect("it is stored");
+            bases.push(Base { name, stored, shown: shown.to_string() });
         }
     }
     Prepared { kind, key, bases }
@@ -185,19 +196,22 @@ struct Case<'o> {
     prepared: &'o Prepared,
     name: String,
     base: Option<String>,
+    /// The same as kube-apiserver shows it.
+    shown: Option<String>,
 }
 
 impl Case<'_> {
     async fn begin(&self, namespace: &str) -> Target {
-        let mut uids = [None, None];
-        if let Some(base) = &self.base {
+        let (mut uids, mut seen) = ([None, None], None);
+        if let (Some(base), Some(shown)) = (&self.base, &self.shown) {
             let value = base.replace(BASE, namespace);
-            self.oracle.world.write(&self.key(namespace), value.as_bytes()).await;
-            let object: Value = serde_json::from_str(base).expect("what is stored is JSON");
+            let version = self.oracle.world.write(&self.key(namespace), value.as_bytes()).await;
+            let mut object: Value = serde_json::from_str(&shown.replace(BASE, namespace)).expect("it was JSON");
+            object["metadata"]["resourceVersion"] = json!(version.to_string());
             let uid = object["metadata"]["uid"].as_str().map(str::to_owned);
-            uids = [uid.clone(), uid];
+            (uids, seen) = ([uid.clone(), uid], Some(object));
         }
-        Target { namespace: namespace.to_owned(), name: self.name.clone(), uids }
+        Target { namespace: namespace.to_owned(), name: self.name.clone(), uids, seen }
     }
 
     fn key(&self, namespace: &str) -> String {
@@ -219,12 +233,12 @@ impl Case<'_> {
         let wanted = *[1, 1, 1, 2, 2, 3].choose(&mut random).expect("there are some");
         let mut done = Vec::new();
         for _ in 0..wanted * 2 {
-            let now = world.send(Method::GET, &kind.path(namespace, &self.name), None).await.ok();
+            let now = target.look(world, kind).await.ok();
             let Some(request) = requests::random(&mut random, kind, side, now.as_ref()) else { continue };
-            let uids = target.uids.clone();
+            let before = target.clone();
             match request.send(world, kind, &mut target).await {
                 Ok(()) => done.push(request),
-                Err(_) => target.uids = uids,
+                Err(_) => target = before,
             }
             if done.len() == wanted {
                 break;
@@ -256,24 +270,22 @@ impl Case<'_> {
         let result = normal(merged.as_deref(), &base);
         let mut serials = Vec::new();
         for (index, order) in orders(of_a.len(), of_b.len()).into_iter().enumerate().take(ORDERS) {
-            let (mut from_a, mut from_b) = (of_a.iter(), of_b.iter());
-            let requests: Vec<&Request> = order
-                .iter()
-                .map(|of_b| if *of_b { from_b.next() } else { from_a.next() }.expect("each is in the order once"))
-                .collect();
-            let (serial, log) = self.serial(index, &requests).await;
+            let (serial, log) = self.serial(index, &in_order(&order, [&of_a, &of_b])).await;
             let serial_value = normal(serial.as_deref().map(str::as_bytes), &base);
             if serial_value == result {
                 return Verdict::Order(["A, then B", "B, then A"].get(index).unwrap_or(&"interleaved"));
             }
             serials.push((order, serial_value, log));
         }
+        if let Some(documented) = self.as_if_forced([&of_a, &of_b], result.as_ref(), &base).await {
+            return Verdict::Documented(documented);
+        }
         let values: Vec<_> = serials.iter().map(|(_, value, _)| value.as_ref()).collect();
         let facts = documented::Facts {
             base: self.base.as_deref(),
             sides: [a.as_deref(), b.as_deref()],
-            requests: [&of_a, &of_b],
             merged: result.as_ref(),
+            shown: [&a, &b].map(|side| normal(side.as_deref().map(str::as_bytes), &base)),
             serials: &values,
         };
         if let Some(documented) = documented::find(&facts) {
@@ -284,6 +296,27 @@ impl Case<'_> {
         });
         let (found, order, log) = nearest.min_by_key(|(found, ..)| found.len()).expect("there are two orders at least");
         Verdict::Fault(self.fault(seed, [&of_a, &of_b], [a.as_deref(), b.as_deref()], merged.as_deref(), &found, order, log, &serials))
+    }
+
+    /// An apply that was not to take fields from other managers has not seen those of the other side.
+    async fn as_if_forced(
+        &self,
+        requests: [&[Request]; 2],
+        result: Option<&Value>,
+        base: &Value,
+    ) -> Option<Documented> {
+        if !requests.iter().any(|requests| requests.iter().any(|request| request.forced().is_some())) {
+            return None;
+        }
+        let force = |request: &Request| request.forced().unwrap_or_else(|| request.clone());
+        let requests = requests.map(|requests| requests.iter().map(force).collect::<Vec<_>>());
+        for (index, order) in orders(requests[0].len(), requests[1].len()).into_iter().enumerate().take(ORDERS) {
+            let (serial, _) = self.serial(index, &in_order(&order, [&requests[0], &requests[1]])).await;
+            if normal(serial.as_deref().map(str::as_bytes), base).as_ref() == result {
+                return Some(Documented::UnforcedApply);
+            }
+        }
+        None
     }
 
     fn merged(&self, a: Option<&String>, b: Option<&String>) -> Option<Vec<u8>> {
@@ -317,11 +350,12 @@ impl Case<'_> {
         log: &str,
         serials: &[(Vec<bool>, Option<Value>, String)],
     ) -> Fault {
-        let text = |value: Option<&str>| value.unwrap_or("(none)").to_owned();
         let show = |value: &Option<Value>| value.as_ref().map_or_else(|| "(none)".to_owned(), Value::to_string);
         let mut report = format!("seed {seed}, {}\n", self.prepared.kind.kind);
         let _ = writeln!(report, "  TRISHANKU_MERGE_SEED={seed} TRISHANKU_MERGE_CASES=1 cargo test -p trishanku-testkit --test merge order");
-        requests.into_iter().flatten().for_each(|request| drop(writeln!(report, "    {request}")));
+        for request in requests.into_iter().flatten() {
+            let _ = writeln!(report, "    {request}");
+        }
         let names: String = order.iter().map(|of_b| if *of_b { 'B' } else { 'A' }).collect();
         let _ = writeln!(report, "  the nearest order is {names}:");
         report.push_str(log);
@@ -334,13 +368,28 @@ impl Case<'_> {
                 show(&difference.serial)
             );
         }
+        let base = self.base.as_deref().map(str::as_bytes);
+        let whole: Value = base.map_or(Value::Null, |base| serde_json::from_slice(base).expect("JSON"));
+        let before = normal(base, &whole);
+        let _ = writeln!(report, "  base: {}", show(&before));
+        for (name, value) in [("A", sides[0].map(str::as_bytes)), ("B", sides[1].map(str::as_bytes)), ("merged", merged)] {
+            let _ = writeln!(report, "  base to {name}:");
+            for difference in differences(before.as_ref(), normal(value, &whole).as_ref()) {
+                let _ = writeln!(report, "      {}: {} -> {}", difference.path, show(&difference.merged), show(&difference.serial));
+            }
+        }
         for (order, value, _) in serials.iter().take(2) {
             let names: String = order.iter().map(|of_b| if *of_b { 'B' } else { 'A' }).collect();
-            let _ = writeln!(report, "  {names}: {}", show(value));
+            let _ = writeln!(report, "  base to {names}:");
+            for difference in differences(before.as_ref(), value.as_ref()) {
+                let _ = writeln!(report, "      {}: {} -> {}", difference.path, show(&difference.merged), show(&difference.serial));
+            }
         }
-        let _ = writeln!(report, "  base: {}", text(self.base.as_deref()));
-        let _ = writeln!(report, "  A: {}\n  B: {}", text(sides[0]), text(sides[1]));
-        let _ = writeln!(report, "  merged: {}", merged.map_or("(none)".into(), String::from_utf8_lossy));
+        if std::env::var_os("TRISHANKU_MERGE_VALUES").is_some() {
+            let text = |value: Option<&[u8]>| value.map_or("(none)".into(), |value| String::from_utf8_lossy(value).into_owned());
+            let values = [base, sides[0].map(str::as_bytes), sides[1].map(str::as_bytes), merged].map(text);
+            let _ = writeln!(report, "  stored: {}", values.join("\n  "));
+        }
         let paths: Vec<_> = found
             .iter()
             .map(|difference| {
@@ -350,6 +399,12 @@ impl Case<'_> {
             .collect();
         Fault { seed, signature: format!("{}: {}", self.prepared.kind.kind, paths.join(", ")), report }
     }
+}
+
+fn in_order<'r>(order: &[bool], sides: [&'r [Request]; 2]) -> Vec<&'r Request> {
+    let [mut from_a, mut from_b] = sides.map(<[Request]>::iter);
+    let next = |of_b: &bool| if *of_b { from_b.next() } else { from_a.next() };
+    order.iter().map(next).map(|request| request.expect("each is in the order once")).collect()
 }
 
 /// All orders of two sides' requests, each side's own in their order: `true` is one of B's. First A then B, then B then A.

@@ -86,6 +86,23 @@ pub(crate) struct Target {
     pub(crate) name: String,
     /// By side; `None` if the side has not seen any.
     pub(crate) uids: [Option<String>; 2],
+    /// The object as kube-apiserver shows it, where an answer told it. Nobody else writes to it.
+    pub(crate) seen: Option<Value>,
+}
+
+impl Target {
+    /// The object as kube-apiserver shows it.
+    pub(crate) async fn look(&mut self, world: &World, kind: &Kind) -> Result<Value, Refusal> {
+        if self.seen.is_none() {
+            self.seen = Some(world.send(Method::GET, &kind.path(&self.namespace, &self.name), None).await?);
+        }
+        Ok(self.seen.clone().expect("it was seen a moment ago"))
+    }
+
+    /// Remembers an answer if it is the object.
+    fn answered(&mut self, kind: &Kind, answer: Value) {
+        self.seen = (answer["kind"] == kind.kind).then_some(answer);
+    }
 }
 
 /// The uid of no object.
@@ -100,6 +117,13 @@ fn uid(object: &Value) -> Option<String> {
 }
 
 impl Request {
+    /// The same as one that takes fields from other managers; `None` if it does so, or is no apply.
+    pub(crate) fn forced(&self) -> Option<Self> {
+        let Action::Edit { verb: Verb::Apply { force: false, upsert }, status, edits } = &self.action else { return None };
+        let verb = Verb::Apply { force: true, upsert: *upsert };
+        Some(Self { action: Action::Edit { verb, status: *status, edits: edits.clone() }, ..self.clone() })
+    }
+
     /// Sends it; afterwards the target knows what this side made.
     pub(crate) async fn send(&self, world: &World, kind: &Kind, target: &mut Target) -> Result<(), Refusal> {
         let path = kind.path(&target.namespace, &target.name);
@@ -113,13 +137,13 @@ impl Request {
                 let made =
                     world.send(Method::POST, &(collection + &as_manager), Some((body::JSON, &object))).await;
                 target.uids[self.side] = made.as_ref().ok().and_then(uid).or(Some(NO_OBJECT.to_owned()));
-                return made.map(drop);
+                return made.map(|made| target.answered(kind, made));
             }
             Action::Edit { verb, status, edits } => {
                 let path = if *status { path + "/status" } else { path };
                 match verb {
                     Verb::Put | Verb::Merge | Verb::Json => {
-                        let before = world.send(Method::GET, &kind.path(&target.namespace, &target.name), None).await?;
+                        let before = target.look(world, kind).await?;
                         if uid(&before).as_ref() != Some(&meant) {
                             return Err(refused("another object has the name"));
                         }
@@ -154,13 +178,14 @@ impl Request {
                         let path = format!("{path}{as_manager}&force={force}");
                         let applied = world.send(Method::PATCH, &path, Some((body::APPLY_PATCH, &object))).await?;
                         target.uids[self.side] = uid(&applied);
+                        target.answered(kind, applied);
                         return Ok(());
                     }
                 }
             }
             Action::Scale(replicas) => {
                 let patch = json!({"metadata": {"uid": meant}, "spec": {"replicas": replicas}});
-                let before = world.send(Method::GET, &path, None).await?;
+                let before = target.look(world, kind).await?;
                 if uid(&before).as_ref() != Some(&meant) {
                     return Err(refused("another object has the name"));
                 }
@@ -182,7 +207,11 @@ impl Request {
                 (Method::DELETE, path, body::JSON, options)
             }
         };
-        world.send(method, &path, Some((kind_of_body, &content))).await.map(drop)
+        let answer = world.send(method, &path, Some((kind_of_body, &content))).await?;
+        // The answer to a deletion is the object as it was, where it is gone.
+        let is_deletion = matches!(self.action, Action::Delete { .. });
+        target.answered(kind, if is_deletion { Value::Null } else { answer });
+        Ok(())
     }
 }
 

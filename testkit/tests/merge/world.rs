@@ -69,10 +69,12 @@ impl World {
         answer.kvs.into_iter().next().map(|found| found.value)
     }
 
-    /// Stores a value without asking kube-apiserver.
-    pub(crate) async fn write(&self, key: &str, value: &[u8]) {
+    /// Stores a value without asking kube-apiserver; returns its resource version.
+    pub(crate) async fn write(&self, key: &str, value: &[u8]) -> i64 {
         let (key, value) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value));
-        self.store.clone().put(PutRequest { key, value, ..PutRequest::default() }).await.expect("gitcd stores it");
+        let put = PutRequest { key, value, ..PutRequest::default() };
+        let stored = self.store.clone().put(put).await.expect("gitcd stores it").into_inner();
+        stored.header.expect("every answer has a header").revision
     }
 
     /// Removes a key without asking kube-apiserver.
