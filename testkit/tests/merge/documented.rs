@@ -1,8 +1,9 @@
 //! The differences between a merge and one kube-apiserver that the documentation has a sentence for (`docs/design/merge.md`).
 
+use gitcd::merge::schema::{ListKind, Schemas};
 use serde_json::Value;
 
-use crate::compare::sorted;
+use crate::compare::{differences, sorted};
 
 /// A difference that is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,8 +12,14 @@ pub(crate) enum Documented {
     OrderOfItems,
     /// An apply without force of one side changed what another manager changed on the other side.
     UnforcedApply,
-    /// Both sides made an object of one name, and one of the two stays as it is.
-    BothMade,
+    /// A request that kube-apiserver refuses beside the other side's counts as the fields that it changed.
+    RefusedBeside,
+    /// A side made another object of the name, which stays as it is.
+    AnotherObject,
+    /// A value that is taken whole was edited by both sides, each in a part of it.
+    Whole,
+    /// What kube-apiserver would choose for the combination of both is missing.
+    Allocation,
     /// A counter that kube-apiserver keeps in an annotation.
     TemplateGeneration,
 }
@@ -22,7 +29,10 @@ impl Documented {
         match self {
             Self::OrderOfItems => "order of items",
             Self::UnforcedApply => "apply without force",
-            Self::BothMade => "both made an object of one name",
+            Self::RefusedBeside => "refused beside the other's change",
+            Self::AnotherObject => "another object of the name",
+            Self::Whole => "a value that is taken whole",
+            Self::Allocation => "allocation for a combination",
             Self::TemplateGeneration => "counter of a DaemonSet's template",
         }
     }
@@ -32,6 +42,7 @@ impl Documented {
 pub(crate) struct Facts<'c> {
     pub(crate) base: Option<&'c str>,
     pub(crate) sides: [Option<&'c str>; 2],
+    pub(crate) schemas: &'c Schemas,
     pub(crate) merged: Option<&'c Value>,
     /// What the sides have, to be compared with the merged object.
     pub(crate) shown: [Option<Value>; 2],
@@ -40,12 +51,29 @@ pub(crate) struct Facts<'c> {
 
 pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
     let uids = facts.sides.map(|side| side.and_then(uid));
-    if let [Some(one), Some(other)] = &uids
-        && one != other
-        && ![one, other].contains(&&facts.base.and_then(uid).unwrap_or_default())
-        && facts.shown.iter().any(|side| side.as_ref() == facts.merged)
-    {
-        return Some(Documented::BothMade);
+    let before = facts.base.and_then(uid);
+    let stays = |side: usize| {
+        uids[side].is_some() && uids[side] != before && uids[1 - side] != uids[side] && facts.shown[side].as_ref() == facts.merged
+    };
+    if uids.iter().all(Option::is_some) && (stays(0) || stays(1)) {
+        return Some(Documented::AnotherObject);
+    }
+    for serial in facts.serials {
+        let found = differences(facts.merged, *serial);
+        if found.iter().all(|difference| is_whole(facts, &difference.path)) {
+            return Some(Documented::Whole);
+        }
+    }
+    let without_ports = |object: Option<&Value>| {
+        let mut object = object.filter(|object| object["kind"] == "Service")?.clone();
+        for port in object["spec"]["ports"].as_array_mut()? {
+            port.as_object_mut()?.shift_remove("nodePort");
+        }
+        Some(object)
+    };
+    let merged = without_ports(facts.merged);
+    if merged.is_some() && facts.serials.iter().any(|serial| without_ports(*serial) == merged) {
+        return Some(Documented::Allocation);
     }
     let counter = |object: Option<&Value>| {
         let mut object = object.cloned()?;
@@ -67,4 +95,23 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
 fn uid(object: &str) -> Option<String> {
     let object: Value = serde_json::from_str(object).ok()?;
     Some(object["metadata"]["uid"].as_str()?.to_owned())
+}
+
+/// Whether a path leads into a value that the schema says is taken whole, and the merged object has that of one side.
+fn is_whole(facts: &Facts<'_>, path: &str) -> bool {
+    let Some(merged) = facts.merged else { return false };
+    let (Some(version), Some(kind)) = (merged["apiVersion"].as_str(), merged["kind"].as_str()) else { return false };
+    let (mut node, mut way) = (facts.schemas.of(version, kind), Vec::new());
+    for step in path.split('.') {
+        way.push(step);
+        node = node.and_then(|node| node.field(step));
+        let whole = |node: &gitcd::merge::schema::Node<'_>| {
+            node.is_atomic() || node.is_whole() || matches!(node.list(), Some(ListKind::Atomic))
+        };
+        if node.as_ref().is_some_and(whole) {
+            let at = |object: Option<&Value>| way.iter().try_fold(object?, |value, step| value.get(*step)).cloned();
+            return facts.shown.iter().any(|side| at(side.as_ref()) == at(Some(merged)));
+        }
+    }
+    false
 }

@@ -277,13 +277,22 @@ impl Case<'_> {
             }
             serials.push((order, serial_value, log));
         }
-        if let Some(documented) = self.as_if_forced([&of_a, &of_b], result.as_ref(), &base).await {
-            return Verdict::Documented(documented);
+        let requests: [&[Request]; 2] = [&of_a, &of_b];
+        if requests.iter().any(|requests| requests.iter().any(Request::is_unforced))
+            && self.sent_otherwise(requests, Request::forced, result.as_ref(), &base).await
+        {
+            return Verdict::Documented(Documented::UnforcedApply);
+        }
+        if serials.iter().any(|(_, _, log)| !log.is_empty())
+            && self.sent_otherwise(requests, Request::updating, result.as_ref(), &base).await
+        {
+            return Verdict::Documented(Documented::RefusedBeside);
         }
         let values: Vec<_> = serials.iter().map(|(_, value, _)| value.as_ref()).collect();
         let facts = documented::Facts {
             base: self.base.as_deref(),
             sides: [a.as_deref(), b.as_deref()],
+            schemas: &self.oracle.schemas,
             merged: result.as_ref(),
             shown: [&a, &b].map(|side| normal(side.as_deref().map(str::as_bytes), &base)),
             serials: &values,
@@ -298,25 +307,22 @@ impl Case<'_> {
         Verdict::Fault(self.fault(seed, [&of_a, &of_b], [a.as_deref(), b.as_deref()], merged.as_deref(), &found, order, log, &serials))
     }
 
-    /// An apply that was not to take fields from other managers has not seen those of the other side.
-    async fn as_if_forced(
+    /// Whether some order gives the result if the requests are sent otherwise.
+    async fn sent_otherwise(
         &self,
         requests: [&[Request]; 2],
+        otherwise: impl Fn(&Request) -> Request,
         result: Option<&Value>,
         base: &Value,
-    ) -> Option<Documented> {
-        if !requests.iter().any(|requests| requests.iter().any(|request| request.forced().is_some())) {
-            return None;
-        }
-        let force = |request: &Request| request.forced().unwrap_or_else(|| request.clone());
-        let requests = requests.map(|requests| requests.iter().map(force).collect::<Vec<_>>());
+    ) -> bool {
+        let requests = requests.map(|requests| requests.iter().map(&otherwise).collect::<Vec<_>>());
         for (index, order) in orders(requests[0].len(), requests[1].len()).into_iter().enumerate().take(ORDERS) {
             let (serial, _) = self.serial(index, &in_order(&order, [&requests[0], &requests[1]])).await;
             if normal(serial.as_deref().map(str::as_bytes), base).as_ref() == result {
-                return Some(Documented::UnforcedApply);
+                return true;
             }
         }
-        None
+        false
     }
 
     fn merged(&self, a: Option<&String>, b: Option<&String>) -> Option<Vec<u8>> {

@@ -117,11 +117,33 @@ fn uid(object: &Value) -> Option<String> {
 }
 
 impl Request {
-    /// The same as one that takes fields from other managers; `None` if it does so, or is no apply.
-    pub(crate) fn forced(&self) -> Option<Self> {
-        let Action::Edit { verb: Verb::Apply { force: false, upsert }, status, edits } = &self.action else { return None };
-        let verb = Verb::Apply { force: true, upsert: *upsert };
-        Some(Self { action: Action::Edit { verb, status: *status, edits: edits.clone() }, ..self.clone() })
+    /// Whether it is an apply that leaves to other managers what they have.
+    pub(crate) fn is_unforced(&self) -> bool {
+        matches!(self.action, Action::Edit { verb: Verb::Apply { force: false, .. }, .. })
+    }
+
+    /// The same as one that takes fields from other managers.
+    pub(crate) fn forced(&self) -> Self {
+        self.sent_as(|verb| match verb {
+            Verb::Apply { upsert, .. } => Verb::Apply { force: true, upsert },
+            verb => verb,
+        })
+    }
+
+    /// The same as an update of what is there.
+    pub(crate) fn updating(&self) -> Self {
+        self.sent_as(|verb| match verb {
+            Verb::Apply { upsert: true, .. } => verb,
+            _ => Verb::Put,
+        })
+    }
+
+    fn sent_as(&self, otherwise: impl Fn(Verb) -> Verb) -> Self {
+        let mut request = self.clone();
+        if let Action::Edit { verb, .. } = &mut request.action {
+            *verb = otherwise(*verb);
+        }
+        request
     }
 
     /// Sends it; afterwards the target knows what this side made.
