@@ -3,7 +3,7 @@
 use gitcd::merge::schema::{ListKind, Schemas};
 use serde_json::Value;
 
-use crate::compare::{differences, sorted};
+use crate::compare::{Difference, differences, sorted};
 
 /// A difference that is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,12 @@ pub(crate) enum Documented {
     UnforcedApply,
     /// A request that kube-apiserver refuses beside the other side's counts as the fields that it changed.
     RefusedBeside,
+    /// A request gave a field the value that it had already, which is no edit for a merge.
+    SameValue,
+    /// What a side changed before it deleted the object is not known any more, if the object stays because of the other side's finalizers.
+    BeforeDeletion,
+    /// A pod that one side bound gets its own grace period, whatever the other side's deletion of the unbound pod said.
+    GraceOfBoundPod,
     /// A side made another object of the name, which stays as it is.
     AnotherObject,
     /// A value that is taken whole was edited by both sides, each in a part of it.
@@ -30,6 +36,9 @@ impl Documented {
             Self::OrderOfItems => "order of items",
             Self::UnforcedApply => "apply without force",
             Self::RefusedBeside => "refused beside the other's change",
+            Self::SameValue => "a field set to the value it had",
+            Self::BeforeDeletion => "edits before a deletion",
+            Self::GraceOfBoundPod => "grace period of a bound pod",
             Self::AnotherObject => "another object of the name",
             Self::Whole => "a value that is taken whole",
             Self::Allocation => "allocation for a combination",
@@ -60,6 +69,13 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
     }
     for serial in facts.serials {
         let found = differences(facts.merged, *serial);
+        let grace = |difference: &Difference| {
+            let own = facts.merged.map(|merged| &merged["spec"]["terminationGracePeriodSeconds"]);
+            difference.path == "metadata.deletionGracePeriodSeconds" && difference.merged.as_ref() == own
+        };
+        if facts.merged.is_some_and(|merged| merged["kind"] == "Pod") && found.iter().all(grace) {
+            return Some(Documented::GraceOfBoundPod);
+        }
         if found.iter().all(|difference| is_whole(facts, &difference.path)) {
             return Some(Documented::Whole);
         }

@@ -254,7 +254,7 @@ impl Case<'_> {
         for request in requests {
             let sent = request.send(&self.oracle.world, &self.prepared.kind, &mut target).await;
             if let Err(refusal) = sent {
-                let _ = writeln!(log, "      refused: {request}: {}", refusal.message);
+                let _ = writeln!(log, "      refused: {request}: {}", refusal.message.lines().next().unwrap_or_default());
             }
         }
         (self.end(&namespace).await, log)
@@ -278,15 +278,28 @@ impl Case<'_> {
             serials.push((order, serial_value, log));
         }
         let requests: [&[Request]; 2] = [&of_a, &of_b];
-        if requests.iter().any(|requests| requests.iter().any(Request::is_unforced))
-            && self.sent_otherwise(requests, Request::forced, result.as_ref(), &base).await
-        {
+        let any = |is: fn(&Request) -> bool| requests.iter().any(|requests| requests.iter().any(is));
+        let (result_ref, base_ref) = (result.as_ref(), &base);
+        let otherwise = async |send: &dyn Fn(&Request) -> Vec<Request>| {
+            self.sent_otherwise(requests, send, result_ref, base_ref).await
+        };
+        if any(Request::is_unforced) && otherwise(&|request| vec![request.forced()]).await {
             return Verdict::Documented(Documented::UnforcedApply);
         }
-        if serials.iter().any(|(_, _, log)| !log.is_empty())
-            && self.sent_otherwise(requests, Request::updating, result.as_ref(), &base).await
-        {
+        if serials.iter().any(|(_, _, log)| !log.is_empty()) && otherwise(&Request::one_by_one).await {
             return Verdict::Documented(Documented::RefusedBeside);
+        }
+        if any(Request::is_upsert) && otherwise(&Request::one_by_one).await {
+            return Verdict::Documented(Documented::SameValue);
+        }
+        // What a side did before it deleted the object.
+        let is_gone = [a.is_none(), b.is_none()];
+        let deletion_only = |request: &Request| match request.is_deletion() || !is_gone[request.side] {
+            true => request.one_by_one(),
+            false => Vec::new(),
+        };
+        if is_gone.contains(&true) && otherwise(&deletion_only).await {
+            return Verdict::Documented(Documented::BeforeDeletion);
         }
         let values: Vec<_> = serials.iter().map(|(_, value, _)| value.as_ref()).collect();
         let facts = documented::Facts {
@@ -311,13 +324,13 @@ impl Case<'_> {
     async fn sent_otherwise(
         &self,
         requests: [&[Request]; 2],
-        otherwise: impl Fn(&Request) -> Request,
+        otherwise: impl Fn(&Request) -> Vec<Request>,
         result: Option<&Value>,
         base: &Value,
     ) -> bool {
-        let requests = requests.map(|requests| requests.iter().map(&otherwise).collect::<Vec<_>>());
         for (index, order) in orders(requests[0].len(), requests[1].len()).into_iter().enumerate().take(ORDERS) {
-            let (serial, _) = self.serial(index, &in_order(&order, [&requests[0], &requests[1]])).await;
+            let sent: Vec<Request> = in_order(&order, requests).into_iter().flat_map(&otherwise).collect();
+            let (serial, _) = self.serial(index, &sent.iter().collect::<Vec<_>>()).await;
             if normal(serial.as_deref().map(str::as_bytes), base).as_ref() == result {
                 return true;
             }

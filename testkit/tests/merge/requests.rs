@@ -130,12 +130,20 @@ impl Request {
         })
     }
 
-    /// The same as an update of what is there.
-    pub(crate) fn updating(&self) -> Self {
-        self.sent_as(|verb| match verb {
-            Verb::Apply { upsert: true, .. } => verb,
-            _ => Verb::Put,
-        })
+    /// The same as updates of what is there, with one edit each.
+    pub(crate) fn one_by_one(&self) -> Vec<Self> {
+        let Action::Edit { status, edits, .. } = &self.action else { return vec![self.clone()] };
+        let update = |edit: &Edit| Action::Edit { verb: Verb::Put, status: *status, edits: vec![edit.clone()] };
+        edits.iter().map(|edit| Self { action: update(edit), ..self.clone() }).collect()
+    }
+
+    pub(crate) fn is_deletion(&self) -> bool {
+        matches!(self.action, Action::Delete { .. })
+    }
+
+    /// Whether it is an apply that creates what is not there.
+    pub(crate) fn is_upsert(&self) -> bool {
+        matches!(self.action, Action::Edit { verb: Verb::Apply { upsert: true, .. }, .. })
     }
 
     fn sent_as(&self, otherwise: impl Fn(Verb) -> Verb) -> Self {

@@ -6,6 +6,7 @@ use gitcd::proto::etcdserverpb::{PutRequest, RangeRequest};
 use http::Method;
 use kube::Client;
 use serde_json::Value;
+use tokio::sync::OnceCell;
 use tonic::transport::Channel;
 use trishanku_testkit::TestCluster;
 
@@ -25,6 +26,14 @@ pub(crate) mod body {
     pub(crate) const APPLY_PATCH: &str = "application/apply-patch+yaml";
 }
 
+/// Admission would ask what random objects say.
+const FLAGS: [&str; 2] = [
+    "--disable-admission-plugins=ServiceAccount,MutatingAdmissionWebhook,ValidatingAdmissionWebhook,MutatingAdmissionPolicy,ValidatingAdmissionPolicy,ResourceQuota,LimitRanger,PodSecurity,Priority,RuntimeClass",
+    "--runtime-config=api/all=true",
+];
+
+static CLUSTER: OnceCell<TestCluster> = OnceCell::const_new();
+
 #[derive(Clone)]
 pub(crate) struct World {
     client: Client,
@@ -34,7 +43,8 @@ pub(crate) struct World {
 impl World {
     /// Connects to the cluster that the tests of this binary share.
     pub(crate) async fn connect() -> Self {
-        let cluster = TestCluster::shared().await;
+        let started = CLUSTER.get_or_try_init(|| TestCluster::with_flags(FLAGS.map(str::to_owned))).await;
+        let cluster = started.unwrap_or_else(|error| panic!("no test cluster: {error:?}"));
         let store = KvClient::connect(cluster.store_url().to_owned()).await.expect("gitcd serves in this process");
         Self { client: cluster.client(), store: store.max_decoding_message_size(64 << 20) }
     }
