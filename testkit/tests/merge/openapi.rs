@@ -25,9 +25,12 @@ pub(crate) async fn resources(world: &World) -> Vec<Resource> {
     let mut versions = vec!["v1".to_owned()];
     let groups = world.send(Method::GET, "/apis", None).await.expect("groups are served");
     for group in groups["groups"].as_array().into_iter().flatten() {
-        versions.extend(group["preferredVersion"]["groupVersion"].as_str().map(str::to_owned));
+        // The preferred one comes first.
+        let served = group["versions"].as_array().into_iter().flatten();
+        versions.extend(served.filter_map(|version| version["groupVersion"].as_str()).map(str::to_owned));
     }
-    let mut found = Vec::new();
+    let mut found: Vec<Resource> = Vec::new();
+    let group = |version: &str| version.split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default();
     for version in versions.into_iter().filter(|version| version != "oracle.example/v1") {
         let root = if version.contains('/') { "apis" } else { "api" };
         let listed = world.send(Method::GET, &format!("/{root}/{version}"), None).await.expect("it is served");
@@ -35,7 +38,9 @@ pub(crate) async fn resources(world: &World) -> Vec<Resource> {
             let verbs = resource["verbs"].to_string();
             let is_stored = ["\"create\"", "\"get\"", "\"list\"", "\"update\""].iter().all(|verb| verbs.contains(verb));
             let text = |name: &str| resource[name].as_str().unwrap_or_default().to_owned();
-            if is_stored && !text("name").contains('/') {
+            let is_known =
+                found.iter().any(|known| known.kind == text("kind") && group(&known.api_version) == group(&version));
+            if is_stored && !is_known && !text("name").contains('/') {
                 let namespaced = resource["namespaced"] == true;
                 found.push(Resource { api_version: version.clone(), kind: text("kind"), plural: text("name"), namespaced });
             }

@@ -243,7 +243,9 @@ impl Property {
                 2 => {
                     let mut applied = after.clone();
                     if let Some(metadata) = applied["metadata"].as_object_mut() {
-                        ["managedFields", "creationTimestamp", "generation", "resourceVersion"].map(|name| metadata.shift_remove(name));
+                        for name in ["managedFields", "creationTimestamp", "generation", "resourceVersion"] {
+                            metadata.shift_remove(name);
+                        }
                     }
                     applied.as_object_mut().map(|object| object.shift_remove("status"));
                     let path = format!("{path}{as_side}&force=true");
@@ -292,7 +294,9 @@ impl Property {
         // An update may leave what is wrong already; a creation may not.
         let mut new = read;
         if let Some(metadata) = new["metadata"].as_object_mut() {
-            ["uid", "resourceVersion", "managedFields", "creationTimestamp", "generation"].map(|name| metadata.shift_remove(name));
+            for name in ["uid", "resourceVersion", "managedFields", "creationTimestamp", "generation"] {
+                metadata.shift_remove(name);
+            }
         }
         if prepared.resource.kind == "Service" {
             without_allocations(&mut new);

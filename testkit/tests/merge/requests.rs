@@ -109,7 +109,7 @@ impl Target {
 const NO_OBJECT: &str = "00000000-0000-4000-8000-00000000ffff";
 
 fn refused(message: &str) -> Refusal {
-    Refusal { code: 409, message: message.to_owned() }
+    Refusal { message: message.to_owned() }
 }
 
 fn uid(object: &Value) -> Option<String> {

@@ -13,7 +13,6 @@ use trishanku_testkit::TestCluster;
 /// A request that kube-apiserver refused.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
-    pub(crate) code: u16,
     pub(crate) message: String,
 }
 
@@ -67,7 +66,7 @@ impl World {
         let request = request.body(text).expect("the parts of a request are well-formed");
         match self.client.request(request).await {
             Ok(answer) => Ok(answer),
-            Err(kube::Error::Api(status)) => Err(Refusal { code: status.code, message: status.message }),
+            Err(kube::Error::Api(status)) => Err(Refusal { message: status.message }),
             Err(error) => panic!("{method} {path}: {error}"),
         }
     }
