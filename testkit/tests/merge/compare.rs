@@ -15,15 +15,35 @@ pub(crate) fn normal(value: Option<&[u8]>, base: &Value) -> Option<Value> {
     for name in ["namespace", "creationTimestamp", "generation", "resourceVersion"] {
         metadata.remove(name);
     }
-    if let Some(managers) = metadata.get_mut("managedFields").and_then(Value::as_array_mut) {
-        managers.iter_mut().filter_map(Value::as_object_mut).for_each(|entry| drop(entry.shift_remove("time")));
-        managers.sort_by_key(Value::to_string);
-    }
     metadata.remove("managedFields");
     if object["kind"] == "Service" {
         allocations(&mut object, base);
     }
     Some(object)
+}
+
+/// Why the generation of a merged object is wrong: controllers would miss a change that kube-apiserver would have counted, or it counts
+/// more changes than there were.
+pub(crate) fn wrong_generation(
+    merged: Option<&[u8]>,
+    sides: [Option<&str>; 2],
+    serial: Option<&str>,
+) -> Option<String> {
+    let read = |value: &[u8]| serde_json::from_slice::<Value>(value).expect("what is stored is JSON");
+    let (merged, serial) = (read(merged?), read(serial?.as_bytes()));
+    let number = |object: &Value| object["metadata"]["generation"].as_i64();
+    let (Some(of_merged), Some(of_serial)) = (number(&merged), number(&serial)) else {
+        return (number(&merged) != number(&serial)).then(|| "a generation on one side only".to_owned());
+    };
+    for side in sides.into_iter().flatten().map(|side| read(side.as_bytes())) {
+        let Some(of_side) = number(&side).filter(|_| side["metadata"]["uid"] == merged["metadata"]["uid"]) else {
+            continue;
+        };
+        if of_merged < of_side || (of_serial > of_side && of_merged == of_side) {
+            return Some(format!("generation {of_merged}, a side had {of_side}, one API server {of_serial}"));
+        }
+    }
+    (of_merged > of_serial).then(|| format!("generation {of_merged}, one API server {of_serial}"))
 }
 
 /// Times that kube-apiserver read from its clock. Those of requests are of 2001.
@@ -97,7 +117,9 @@ pub(crate) fn sorted(value: &Value) -> Value {
             items.sort_by_key(canonical);
             Value::Array(items)
         }
-        Value::Object(fields) => Value::Object(fields.iter().map(|(name, value)| (name.clone(), sorted(value))).collect()),
+        Value::Object(fields) => {
+            Value::Object(fields.iter().map(|(name, value)| (name.clone(), sorted(value))).collect())
+        }
         scalar => scalar.clone(),
     }
 }
@@ -107,7 +129,8 @@ pub(crate) fn canonical(value: &Value) -> String {
     match value {
         Value::Array(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(",")),
         Value::Object(fields) => {
-            let mut fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name:?}:{}", canonical(value))).collect();
+            let mut fields: Vec<_> =
+                fields.iter().map(|(name, value)| format!("{name:?}:{}", canonical(value))).collect();
             fields.sort();
             format!("{{{}}}", fields.join(","))
         }

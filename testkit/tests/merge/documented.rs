@@ -62,7 +62,10 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
     let uids = facts.sides.map(|side| side.and_then(uid));
     let before = facts.base.and_then(uid);
     let stays = |side: usize| {
-        uids[side].is_some() && uids[side] != before && uids[1 - side] != uids[side] && facts.shown[side].as_ref() == facts.merged
+        uids[side].is_some()
+            && uids[side] != before
+            && uids[1 - side] != uids[side]
+            && facts.shown[side].as_ref() == facts.merged
     };
     if uids.iter().all(Option::is_some) && (stays(0) || stays(1)) {
         return Some(Documented::AnotherObject);

@@ -4,7 +4,9 @@
 //! - `TRISHANKU_MERGE_CASES`: how many cases to run.
 //! - `TRISHANKU_MERGE_OBJECTS`: how many objects to merge that are made from the OpenAPI.
 //! - `TRISHANKU_MERGE_SEED`: the seed of the first case; the next ones count up. A failed case prints its seed.
+//! - `TRISHANKU_MERGE_VALUES`: print the stored values of a failed case, too.
 
+mod case;
 mod compare;
 mod documented;
 mod edits;
@@ -12,6 +14,7 @@ mod kinds;
 mod openapi;
 mod oracle;
 mod property;
+mod report;
 mod requests;
 mod world;
 
@@ -38,7 +41,7 @@ async fn a_merge_is_what_some_order_of_both_sides_requests_gives() {
     for (what, count) in totals.counts.iter().filter(|(what, _)| what.ends_with(')')) {
         println!("{count:>8}  {what}");
     }
-    let mut classes: BTreeMap<&str, Vec<&oracle::Fault>> = BTreeMap::new();
+    let mut classes: BTreeMap<&str, Vec<&report::Fault>> = BTreeMap::new();
     totals.faults.iter().for_each(|fault| classes.entry(&fault.signature).or_default().push(fault));
     let mut classes: Vec<_> = classes.into_iter().collect();
     classes.sort_by_key(|(_, faults)| std::cmp::Reverse(faults.len()));

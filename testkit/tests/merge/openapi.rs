@@ -42,7 +42,12 @@ pub(crate) async fn resources(world: &World) -> Vec<Resource> {
                 found.iter().any(|known| known.kind == text("kind") && group(&known.api_version) == group(&version));
             if is_stored && !is_known && !text("name").contains('/') {
                 let namespaced = resource["namespaced"] == true;
-                found.push(Resource { api_version: version.clone(), kind: text("kind"), plural: text("name"), namespaced });
+                found.push(Resource {
+                    api_version: version.clone(),
+                    kind: text("kind"),
+                    plural: text("name"),
+                    namespaced,
+                });
             }
         }
     }
@@ -68,7 +73,9 @@ impl Schema {
             let root = if kind.api_version.contains('/') { "apis" } else { "api" };
             let path = format!("/openapi/v3/{root}/{}", kind.api_version);
             let document = world.send(Method::GET, &path, None).await.expect("OpenAPI is served");
-            let Value::Object(schemas) = document["components"]["schemas"].clone() else { panic!("{path}: no schemas") };
+            let Value::Object(schemas) = document["components"]["schemas"].clone() else {
+                panic!("{path}: no schemas")
+            };
             let all = Arc::new(schemas.into_iter().collect::<HashMap<_, _>>());
             for (name, schema) in &*all {
                 for gvk in schema["x-kubernetes-group-version-kind"].as_array().into_iter().flatten() {
@@ -110,12 +117,13 @@ impl Schema {
             Value::Object(map) if properties.is_some() => {
                 let properties = properties.expect("it was looked at");
                 let is_root = path.is_empty();
-                let fields = properties.keys().filter(|name| {
-                    !is_root || !["apiVersion", "kind", "metadata", "status"].contains(&name.as_str())
-                });
+                let fields = properties
+                    .keys()
+                    .filter(|name| !is_root || !["apiVersion", "kind", "metadata", "status"].contains(&name.as_str()));
                 let present: Vec<&String> = fields.clone().filter(|name| map.contains_key(*name)).collect();
                 let absent: Vec<&String> = fields.filter(|name| !map.contains_key(*name)).collect();
-                let deeper = !present.is_empty() && (absent.is_empty() || random.random_bool(if is_root { 0.85 } else { 0.55 }));
+                let deeper =
+                    !present.is_empty() && (absent.is_empty() || random.random_bool(if is_root { 0.85 } else { 0.55 }));
                 let Some(chosen) = (if deeper { &present } else { &absent }).choose(random).copied() else { return };
                 path.push('.');
                 path.push_str(chosen);
@@ -172,7 +180,8 @@ impl Schema {
             (Some("string"), format) => text(random, name, format),
             (Some("object"), _) if schema["properties"].is_object() => {
                 let properties = schema["properties"].as_object().expect("it was looked at");
-                let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+                let required: Vec<&str> =
+                    schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
                 let mut map = Map::new();
                 let chance = if depth == 0 { 0.25 } else { 0.1 };
                 for (name, property) in properties {
@@ -180,7 +189,8 @@ impl Schema {
                         map.insert(name.clone(), self.value(random, self.resolve(property), name, depth + 1, property));
                     }
                 }
-                if map.is_empty() && random.random_bool(0.7)
+                if map.is_empty()
+                    && random.random_bool(0.7)
                     && let Some((name, property)) = properties.iter().choose(random)
                     && depth < 5
                 {
@@ -229,7 +239,9 @@ fn text(random: &mut StdRng, name: &str, format: Option<&str>) -> Value {
         (Some("date-time"), _) => &["2001-01-01T00:00:01Z", "2001-01-01T00:00:02Z"],
         (_, "path" | "mountPath" | "devicePath") => &["/a", "/b", "/c"],
         (_, "name") => &["a", "b", "web", "side"],
-        (_, "ip" | "podIP" | "hostIP" | "addresses" | "externalIPs" | "loadBalancerIP" | "clusterIP") => &["192.0.2.1", "192.0.2.2"],
+        (_, "ip" | "podIP" | "hostIP" | "addresses" | "externalIPs" | "loadBalancerIP" | "clusterIP") => {
+            &["192.0.2.1", "192.0.2.2"]
+        }
         (_, "cidr" | "podCIDR" | "cidrs" | "loadBalancerSourceRanges") => &["192.0.2.0/24", "198.51.100.0/24"],
         (_, "protocol") => &["TCP", "UDP"],
         (_, "operator") => &["In", "NotIn", "Exists", "DoesNotExist", "Equal"],
@@ -242,7 +254,9 @@ fn text(random: &mut StdRng, name: &str, format: Option<&str>) -> Value {
         (_, "operations") => &["CREATE", "UPDATE", "*"],
         (_, "accessModes") => &["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"],
         (_, "type") => &["A", "B", "Pods", "Container", "RollingUpdate", "NodePort", "ClusterIP"],
-        (_, "hostname" | "subdomain" | "host" | "hosts" | "hostnames" | "externalName") => &["a.example", "b.example", "a", "b"],
+        (_, "hostname" | "subdomain" | "host" | "hosts" | "hostnames" | "externalName") => {
+            &["a.example", "b.example", "a", "b"]
+        }
         (_, "driver" | "provisioner" | "controller" | "driverName" | "attacher") => &["a.example", "b.example"],
         (_, "schedule") => &["1 1 1 1 *", "2 2 2 2 *"],
         (_, "expression") => &["true", "1 == 1", "false"],

@@ -95,7 +95,9 @@ impl Property {
         for (index, resource) in found.into_iter().enumerate() {
             let is_of = |seed: &&Value| seed["apiVersion"] == resource.api_version && seed["kind"] == resource.kind;
             match (seeds.iter().find(is_of), schemas.get(&(resource.api_version.clone(), resource.kind.clone()))) {
-                (Some(seed), Some(schema)) => prepared.push(prepare(&world, resource, schema.clone(), seed, index).await),
+                (Some(seed), Some(schema)) => {
+                    prepared.push(prepare(&world, resource, schema.clone(), seed, index).await)
+                }
                 _ if LEFT_OUT.iter().any(|(kind, _)| *kind == resource.kind) => {}
                 _ => missing.push(format!("{} {}", resource.api_version, resource.kind)),
             }
@@ -140,8 +142,12 @@ impl Property {
             Ok(listed) => listed,
             Err(refusal) => return rejected(format!("list: {}", refusal.message)),
         };
-        let found: Vec<&str> =
-            listed["items"].as_array().into_iter().flatten().filter_map(|item| item["metadata"]["name"].as_str()).collect();
+        let found: Vec<&str> = listed["items"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|item| item["metadata"]["name"].as_str())
+            .collect();
         let object_name = |name: &str| prepared.key.rsplit('/').next().unwrap_or_default().replace("NAME", name);
         let missing: Vec<_> = names.iter().filter(|name| !found.contains(&&*object_name(name))).collect();
         for name in names {
@@ -168,7 +174,13 @@ impl Property {
         (kind, name, result)
     }
 
-    async fn try_case(&self, prepared: &Prepared, seed: u64, name: &str, random: &mut StdRng) -> Result<bool, Rejected> {
+    async fn try_case(
+        &self,
+        prepared: &Prepared,
+        seed: u64,
+        name: &str,
+        random: &mut StdRng,
+    ) -> Result<bool, Rejected> {
         let index = random.random_range(0..prepared.bases.len());
         let base = std::str::from_utf8(&prepared.bases[index]).expect("JSON is text");
         let base = base.replace(&pool_name(&prepared.resource, index), name);
@@ -202,15 +214,26 @@ impl Property {
                 }
                 let reason = refusal.message.lines().next().unwrap_or_default().replace(name, "NAME");
                 let mut report = format!("seed {seed}, {}: {reason}\n", prepared.resource.kind);
-                let _ = writeln!(report, "  TRISHANKU_MERGE_SEED={seed} TRISHANKU_MERGE_OBJECTS=1 cargo test -p trishanku-testkit --test merge accepts");
+                let _ = writeln!(
+                    report,
+                    "  TRISHANKU_MERGE_SEED={seed} TRISHANKU_MERGE_OBJECTS=1 cargo test -p trishanku-testkit --test merge accepts"
+                );
                 report.push_str(&log);
                 let before = object(base.as_bytes());
                 for (name, value) in [("A", &*sides[0]), ("B", &*sides[1]), ("merged", &*merged)] {
                     let _ = writeln!(report, "  base to {name}:");
                     for found in differences(Some(&before), Some(&object(value))) {
                         if !found.path.contains("managedFields") {
-                            let show = |value: Option<Value>| value.map_or_else(|| "(none)".to_owned(), |value| value.to_string());
-                            let _ = writeln!(report, "      {}: {} -> {}", found.path, show(found.merged), show(found.serial));
+                            let show = |value: Option<Value>| {
+                                value.map_or_else(|| "(none)".to_owned(), |value| value.to_string())
+                            };
+                            let _ = writeln!(
+                                report,
+                                "      {}: {} -> {}",
+                                found.path,
+                                show(found.merged),
+                                show(found.serial)
+                            );
                         }
                     }
                 }
@@ -277,7 +300,8 @@ impl Property {
                 Outcome::New(value) => Some(value),
             }
         };
-        let (one, again, swapped) = (once(&sides[0], &sides[1]), once(&sides[0], &sides[1]), once(&sides[1], &sides[0]));
+        let (one, again, swapped) =
+            (once(&sides[0], &sides[1]), once(&sides[0], &sides[1]), once(&sides[1], &sides[0]));
         assert_eq!(one, again, "a merge is deterministic");
         assert_eq!(one, swapped, "a merge does not depend on whose side is ours");
         one
@@ -288,9 +312,17 @@ impl Property {
         let key = prepared.key.replace("NAME", name);
         let path = prepared.path(&object_name(prepared, name));
         self.world.write(&key, value).await;
-        let read = self.world.send(Method::GET, &path, None).await?;
         let dry_run = format!("{path}?dryRun=All");
-        self.world.send(Method::PUT, &dry_run, Some((body::JSON, &read))).await?;
+        let mut tries = 0;
+        let read = loop {
+            let read = self.world.send(Method::GET, &path, None).await?;
+            match self.world.send(Method::PUT, &dry_run, Some((body::JSON, &read))).await {
+                Ok(_) => break read,
+                // Controllers of kube-apiserver write to some kinds.
+                Err(refusal) if refusal.message.contains("the object has been modified") && tries < 20 => tries += 1,
+                Err(refusal) => return Err(refusal),
+            }
+        };
         // An update may leave what is wrong already; a creation may not.
         let mut new = read;
         if let Some(metadata) = new["metadata"].as_object_mut() {
@@ -302,7 +334,8 @@ impl Property {
             without_allocations(&mut new);
         }
         self.world.remove(&key).await;
-        let created = self.world.send(Method::POST, &format!("{}?dryRun=All", prepared.path("")), Some((body::JSON, &new))).await;
+        let created =
+            self.world.send(Method::POST, &format!("{}?dryRun=All", prepared.path("")), Some((body::JSON, &new))).await;
         self.world.write(&key, value).await;
         created.map(drop)
     }
@@ -333,7 +366,8 @@ async fn prepare(world: &World, resource: Resource, schema: Schema, seed: &Value
     let collection = prepared.path("");
     while prepared.bases.len() < VARIANTS {
         let name = pool_name(&prepared.resource, prepared.bases.len());
-        let text = seed.to_string().replace("NAMESPACE", NAMESPACE).replace("NAME", &name).replace("REQUEST", request());
+        let text =
+            seed.to_string().replace("NAMESPACE", NAMESPACE).replace("NAME", &name).replace("REQUEST", request());
         let mut object: Value = serde_json::from_str(&text).expect("a seed is JSON");
         if object["metadata"]["name"].is_null() {
             object["metadata"]["name"] = json!(name);
@@ -352,7 +386,8 @@ async fn prepare(world: &World, resource: Resource, schema: Schema, seed: &Value
         if prepared.key.is_empty() {
             let keys = world.keys_of(&object_name).await;
             let plural = format!("/{}/", prepared.resource.plural);
-            let [key] = &keys.iter().filter(|key| keys.len() == 1 || key.contains(&plural)).collect::<Vec<_>>()[..] else {
+            let [key] = &keys.iter().filter(|key| keys.len() == 1 || key.contains(&plural)).collect::<Vec<_>>()[..]
+            else {
                 panic!("{}: {keys:?}", prepared.resource.kind)
             };
             prepared.key = key.replace(&name, "NAME");

@@ -23,7 +23,10 @@ pub(crate) enum Verb {
     Json,
     Strategic,
     /// Server-side apply; with `force` it takes fields from other managers.
-    Apply { force: bool, upsert: bool },
+    Apply {
+        force: bool,
+        upsert: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -164,8 +167,7 @@ impl Request {
                 let collection = kind.path(&target.namespace, "");
                 let mut object = object.clone();
                 object["metadata"]["name"] = json!(target.name);
-                let made =
-                    world.send(Method::POST, &(collection + &as_manager), Some((body::JSON, &object))).await;
+                let made = world.send(Method::POST, &(collection + &as_manager), Some((body::JSON, &object))).await;
                 target.uids[self.side] = made.as_ref().ok().and_then(uid).or(Some(NO_OBJECT.to_owned()));
                 return made.map(|made| target.answered(kind, made));
             }
