@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
 
-use crate::compare::wrong_generation;
+use crate::compare::{sorted, wrong_generation};
 use crate::documented::{self, Documented};
 use crate::oracle::{BASE, ORDERS, Oracle, Prepared};
 use crate::report::{Fault, Report, Serial};
@@ -71,7 +71,7 @@ impl Case<'_> {
             let Some(request) = requests::random(&mut random, kind, side, now.as_ref()) else { continue };
             let before = target.clone();
             match request.send(world, kind, &mut target).await {
-                Ok(()) => done.push(request),
+                Ok(()) => done.push(request.effective(before.seen.as_ref(), target.seen.as_ref())),
                 Err(_) => target = before,
             }
             if done.len() == wanted {
@@ -115,7 +115,7 @@ impl Case<'_> {
             let (value, refused) = self.serial(index, &in_order(&order, report.requests)).await;
             let shown = report.normal(value.as_deref().map(str::as_bytes));
             if shown == result {
-                return match wrong_generation(report.merged, report.sides, value.as_deref()) {
+                return match wrong_generation(report.merged, report.sides) {
                     Some(reason) => Verdict::Fault(report.of_generation(&reason)),
                     None => Verdict::Order(["A, then B", "B, then A"].get(index).unwrap_or(&"interleaved")),
                 };
@@ -169,7 +169,7 @@ impl Case<'_> {
             let requests = in_order(&serial.order, report.requests);
             let sent: Vec<Request> = requests.into_iter().flat_map(&otherwise).collect();
             let (value, _) = self.serial(index, &sent.iter().collect::<Vec<_>>()).await;
-            if report.normal(value.as_deref().map(str::as_bytes)).as_ref() == result {
+            if report.normal(value.as_deref().map(str::as_bytes)).as_ref().map(sorted) == result.map(sorted) {
                 return true;
             }
         }

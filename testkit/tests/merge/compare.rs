@@ -22,28 +22,30 @@ pub(crate) fn normal(value: Option<&[u8]>, base: &Value) -> Option<Value> {
     Some(object)
 }
 
-/// Why the generation of a merged object is wrong: controllers would miss a change that kube-apiserver would have counted, or it counts
-/// more changes than there were.
-pub(crate) fn wrong_generation(
-    merged: Option<&[u8]>,
-    sides: [Option<&str>; 2],
-    serial: Option<&str>,
-) -> Option<String> {
+/// Why the generation of a merged object is wrong: a side had the same one, or a later one, for another content.
+pub(crate) fn wrong_generation(merged: Option<&[u8]>, sides: [Option<&str>; 2]) -> Option<String> {
     let read = |value: &[u8]| serde_json::from_slice::<Value>(value).expect("what is stored is JSON");
-    let (merged, serial) = (read(merged?), read(serial?.as_bytes()));
+    let merged = read(merged?);
     let number = |object: &Value| object["metadata"]["generation"].as_i64();
-    let (Some(of_merged), Some(of_serial)) = (number(&merged), number(&serial)) else {
-        return (number(&merged) != number(&serial)).then(|| "a generation on one side only".to_owned());
+    let content = |object: &Value| {
+        let mut object = object.clone();
+        let fields = object.as_object_mut().expect("objects are stored");
+        ["metadata", "status"].into_iter().for_each(|name| drop(fields.shift_remove(name)));
+        object
     };
     for side in sides.into_iter().flatten().map(|side| read(side.as_bytes())) {
-        let Some(of_side) = number(&side).filter(|_| side["metadata"]["uid"] == merged["metadata"]["uid"]) else {
+        if side["metadata"]["uid"] != merged["metadata"]["uid"] {
             continue;
-        };
-        if of_merged < of_side || (of_serial > of_side && of_merged == of_side) {
-            return Some(format!("generation {of_merged}, a side had {of_side}, one API server {of_serial}"));
+        }
+        let (Some(of_side), Some(of_merged)) = (number(&side), number(&merged)) else { continue };
+        if of_merged < of_side {
+            return Some("an earlier generation".to_owned());
+        }
+        if of_merged == of_side && content(&side) != content(&merged) {
+            return Some("one generation for two contents".to_owned());
         }
     }
-    (of_merged > of_serial).then(|| format!("generation {of_merged}, one API server {of_serial}"))
+    None
 }
 
 /// Times that kube-apiserver read from its clock. Those of requests are of 2001.

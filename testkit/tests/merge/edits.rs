@@ -43,6 +43,15 @@ impl Edit {
         apply(object, &self.path, self.value.as_ref());
     }
 
+    /// What an object has there.
+    pub(crate) fn at<'o>(&self, object: &'o Value) -> Option<&'o Value> {
+        self.path.iter().try_fold(object, |at, step| match step {
+            Step::Field(name) => at.get(name),
+            Step::Item(keys) => at.as_array()?.iter().find(|item| is_item(item, keys)),
+            Step::Element(text) => at.as_array()?.iter().find(|item| *item == text),
+        })
+    }
+
     /// The part of an object that has the edited field and the keys on the way to it. A removal has none.
     pub(crate) fn partial(&self) -> Option<Value> {
         let value = self.value.clone()?;

@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
 
-use crate::edits::{Edit, join, json_patch, merge_patch};
+use crate::edits::{Edit, Step, join, json_patch, merge_patch};
 use crate::kinds::{Field, Kind};
 use crate::world::{Refusal, World, body};
 
@@ -73,11 +73,11 @@ impl fmt::Display for Request {
 
 fn path(edit: &Edit) -> String {
     let steps = edit.path.iter().map(|step| match step {
-        crate::edits::Step::Field(name) => name.clone(),
-        crate::edits::Step::Item(keys) => {
+        Step::Field(name) => name.clone(),
+        Step::Item(keys) => {
             format!("[{}]", keys.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(","))
         }
-        crate::edits::Step::Element(text) => format!("[={text}]"),
+        Step::Element(text) => format!("[={text}]"),
     });
     steps.collect::<Vec<_>>().join(".")
 }
@@ -120,6 +120,21 @@ fn uid(object: &Value) -> Option<String> {
 }
 
 impl Request {
+    /// The same without the edits that changed nothing, such as the removal of a default, if there are others.
+    pub(crate) fn effective(mut self, before: Option<&Value>, after: Option<&Value>) -> Self {
+        if let (Action::Edit { verb, edits, .. }, Some(before), Some(after)) = (&mut self.action, before, after)
+            && !matches!(verb, Verb::Apply { .. })
+        {
+            // What is only written cannot be compared.
+            let is_written_only = |edit: &Edit| edit.path.first() == Some(&Step::Field("stringData".to_owned()));
+            let did = |edit: &Edit| is_written_only(edit) || edit.at(before) != edit.at(after);
+            if edits.iter().any(did) {
+                edits.retain(did);
+            }
+        }
+        self
+    }
+
     /// Whether it is an apply that leaves to other managers what they have.
     pub(crate) fn is_unforced(&self) -> bool {
         matches!(self.action, Action::Edit { verb: Verb::Apply { force: false, .. }, .. })
@@ -135,9 +150,12 @@ impl Request {
 
     /// The same as updates of what is there, with one edit each.
     pub(crate) fn one_by_one(&self) -> Vec<Self> {
-        let Action::Edit { status, edits, .. } = &self.action else { return vec![self.clone()] };
+        let Action::Edit { status, edits, verb } = &self.action else { return vec![self.clone()] };
+        // An apply does not say what is to be removed.
+        let is_apply = matches!(verb, Verb::Apply { .. });
+        let edits = edits.iter().filter(|edit| edit.value.is_some() || !is_apply);
         let update = |edit: &Edit| Action::Edit { verb: Verb::Put, status: *status, edits: vec![edit.clone()] };
-        edits.iter().map(|edit| Self { action: update(edit), ..self.clone() }).collect()
+        edits.map(|edit| Self { action: update(edit), ..self.clone() }).collect()
     }
 
     pub(crate) fn is_deletion(&self) -> bool {
