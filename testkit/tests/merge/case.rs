@@ -152,6 +152,8 @@ impl Case<'_> {
             base: report.base,
             sides: report.sides,
             schemas: &self.oracle.schemas,
+            requests: report.requests,
+            before: report.normal(report.base.map(str::as_bytes)).as_ref(),
             merged: result,
             shown: report.sides.map(|side| report.normal(side.map(str::as_bytes))),
             serials: &report.serials.iter().map(|serial| serial.shown.as_ref()).collect::<Vec<_>>(),

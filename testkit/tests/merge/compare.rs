@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value};
 
+/// A counter that kube-apiserver keeps of a DaemonSet's template, as it keeps the generation.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
 /// An object without what differs between two runs of the same requests. `base` is the uid of the object that both sides began with.
 pub(crate) fn normal(value: Option<&[u8]>, base: &Value) -> Option<Value> {
     let mut object: Value = serde_json::from_slice(value?).expect("what is stored is JSON");
@@ -16,6 +19,13 @@ pub(crate) fn normal(value: Option<&[u8]>, base: &Value) -> Option<Value> {
         metadata.remove(name);
     }
     metadata.remove("managedFields");
+    // No field, and an empty one, are the same.
+    metadata.retain(|_, value| {
+        !value.as_array().is_some_and(Vec::is_empty) && !value.as_object().is_some_and(Map::is_empty)
+    });
+    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+        annotations.shift_remove(TEMPLATE_GENERATION);
+    }
     if object["kind"] == "Service" {
         allocations(&mut object, base);
     }

@@ -4,6 +4,7 @@ use gitcd::merge::schema::{ListKind, Schemas};
 use serde_json::Value;
 
 use crate::compare::{Difference, differences, sorted};
+use crate::requests::Request;
 
 /// A difference that is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +27,12 @@ pub(crate) enum Documented {
     Whole,
     /// What kube-apiserver would choose for the combination of both is missing.
     Allocation,
-    /// A counter that kube-apiserver keeps in an annotation.
-    TemplateGeneration,
+    /// Conflicts of several fields are decided one by one.
+    FieldByField,
+    /// What a side changed and set back is unchanged.
+    SetBack,
+    /// One manager applied on both sides, and has the fields of both.
+    OneApplier,
 }
 
 impl Documented {
@@ -42,7 +47,9 @@ impl Documented {
             Self::AnotherObject => "another object of the name",
             Self::Whole => "a value that is taken whole",
             Self::Allocation => "allocation for a combination",
-            Self::TemplateGeneration => "counter of a DaemonSet's template",
+            Self::FieldByField => "conflicts are decided field by field",
+            Self::SetBack => "changed and set back",
+            Self::OneApplier => "one manager applied on both sides",
         }
     }
 }
@@ -52,6 +59,9 @@ pub(crate) struct Facts<'c> {
     pub(crate) base: Option<&'c str>,
     pub(crate) sides: [Option<&'c str>; 2],
     pub(crate) schemas: &'c Schemas,
+    pub(crate) requests: [&'c [Request]; 2],
+    /// The base, to be compared with the merged object.
+    pub(crate) before: Option<&'c Value>,
     pub(crate) merged: Option<&'c Value>,
     /// What the sides have, to be compared with the merged object.
     pub(crate) shown: [Option<Value>; 2],
@@ -94,21 +104,56 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
     if merged.is_some() && facts.serials.iter().any(|serial| without_ports(*serial) == merged) {
         return Some(Documented::Allocation);
     }
-    let counter = |object: Option<&Value>| {
-        let mut object = object.cloned()?;
-        let annotations = object.get_mut("metadata")?.get_mut("annotations")?.as_object_mut()?;
-        annotations.shift_remove("deprecated.daemonset.template.generation")?;
-        Some(sorted(&object))
-    };
-    let without = counter(facts.merged);
-    if without.is_some() && facts.serials.iter().any(|serial| counter(*serial) == without) {
-        return Some(Documented::TemplateGeneration);
-    }
     let merged = facts.merged.map(sorted);
     if facts.serials.iter().any(|serial| serial.map(sorted) == merged) {
         return Some(Documented::OrderOfItems);
     }
+    let found: Vec<_> = facts.serials.iter().map(|serial| differences(facts.merged, *serial)).collect();
+    let all = |explains: &dyn Fn(&Difference) -> bool| found.iter().any(|found| found.iter().all(explains));
+    let conflict = |difference: &Difference| is_conflict(facts, &difference.path);
+    if all(&conflict) {
+        return Some(Documented::FieldByField);
+    }
+    let set_back = |difference: &Difference| {
+        let unchanged = |side: usize| facts.at(side, &difference.path) == at(facts.before, &difference.path);
+        (0..2).any(|side| {
+            unchanged(side) && facts.requests[side].iter().any(|request| request.edits_at(&difference.path))
+        })
+    };
+    if all(&|difference| conflict(difference) || set_back(difference)) {
+        return Some(Documented::SetBack);
+    }
+    let appliers = facts.requests.map(|requests| requests.iter().filter_map(Request::applier).collect::<Vec<_>>());
+    let is_shared = appliers[0].iter().any(|manager| appliers[1].contains(manager));
+    if is_shared && all(&|difference| conflict(difference) || difference.serial.is_none()) {
+        return Some(Documented::OneApplier);
+    }
     None
+}
+
+/// Both sides changed the field, each in its own way, and the merged object has the value of one.
+fn is_conflict(facts: &Facts<'_>, path: &str) -> bool {
+    let (before, sides) = (at(facts.before, path), [0, 1].map(|side| facts.at(side, path)));
+    let merged = at(facts.merged, path);
+    sides.iter().all(|side| *side != before) && sides.contains(&merged)
+}
+
+/// The value of a field. Names of fields may have dots.
+fn at<'v>(object: Option<&'v Value>, path: &str) -> Option<&'v Value> {
+    let object = object?;
+    if path.is_empty() {
+        return Some(object);
+    }
+    object.as_object()?.iter().find_map(|(name, value)| {
+        let rest = path.strip_prefix(name.as_str())?;
+        if rest.is_empty() { Some(value) } else { at(Some(value), rest.strip_prefix('.')?) }
+    })
+}
+
+impl Facts<'_> {
+    fn at(&self, side: usize, path: &str) -> Option<&Value> {
+        at(self.shown[side].as_ref(), path)
+    }
 }
 
 fn uid(object: &str) -> Option<String> {

@@ -59,7 +59,8 @@ impl Report<'_> {
         let compared = self.serials.iter().map(|serial| (differences(merged, serial.shown.as_ref()), serial));
         let (found, nearest) = compared.min_by_key(|(found, _)| found.len()).expect("there is an order");
         let mut report = self.head();
-        let _ = writeln!(report, "  the nearest order is {}:\n{}", nearest.name(), nearest.refused);
+        let _ = writeln!(report, "  the nearest order is {}:", nearest.name());
+        report.push_str(&nearest.refused);
         for Difference { path, merged, serial } in &found {
             let _ = writeln!(report, "      {path}: merged {}, {} {}", show(merged), nearest.name(), show(serial));
         }

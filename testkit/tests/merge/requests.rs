@@ -158,6 +158,27 @@ impl Request {
         edits.map(|edit| Self { action: update(edit), ..self.clone() }).collect()
     }
 
+    /// The manager that it applies as.
+    pub(crate) fn applier(&self) -> Option<&'static str> {
+        matches!(self.action, Action::Edit { verb: Verb::Apply { .. }, .. }).then_some(self.manager)
+    }
+
+    /// Whether it changes a field, or one above or below it.
+    pub(crate) fn edits_at(&self, wanted: &str) -> bool {
+        match &self.action {
+            Action::Scale(_) => wanted == "spec.replicas",
+            Action::Edit { edits, .. } => edits.iter().any(|edit| {
+                let names = edit.path.iter().map_while(|step| match step {
+                    Step::Field(name) => Some(name.as_str()),
+                    _ => None,
+                });
+                let path = names.collect::<Vec<_>>().join(".");
+                path.starts_with(wanted) || wanted.starts_with(&path)
+            }),
+            _ => false,
+        }
+    }
+
     pub(crate) fn is_deletion(&self) -> bool {
         matches!(self.action, Action::Delete { .. })
     }
