@@ -54,6 +54,13 @@ impl Documented {
     }
 }
 
+/// Refusals of merged objects that are intended, by kind and text: validation compares two numbers, of which each side changed one. A merge
+/// knows which fields exclude one another, not how their values relate.
+pub(crate) const COMPARED: [(&str, &str); 2] = [
+    ("Deployment", "must be greater than minReadySeconds"),
+    ("HorizontalPodAutoscaler", "must be greater than or equal to `minReplicas`"),
+];
+
 /// A case that is like no serial order.
 pub(crate) struct Facts<'c> {
     pub(crate) base: Option<&'c str>,
@@ -86,7 +93,8 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
             let own = facts.merged.map(|merged| &merged["spec"]["terminationGracePeriodSeconds"]);
             difference.path == "metadata.deletionGracePeriodSeconds" && difference.merged.as_ref() == own
         };
-        if facts.merged.is_some_and(|merged| merged["kind"] == "Pod") && found.iter().all(grace) {
+        let in_any_order = differences(facts.merged.map(sorted).as_ref(), serial.map(sorted).as_ref());
+        if facts.merged.is_some_and(|merged| merged["kind"] == "Pod") && in_any_order.iter().all(grace) {
             return Some(Documented::GraceOfBoundPod);
         }
         if found.iter().all(|difference| is_whole(facts, &difference.path)) {
