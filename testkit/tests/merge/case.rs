@@ -215,10 +215,6 @@ fn orders(of_a: usize, of_b: usize) -> Vec<Vec<bool>> {
     }
     let mut orders = all(of_a, of_b);
     let last = orders.pop().expect("there is at least one order");
-    if !orders.is_empty() {
-        orders.insert(1, last);
-    } else {
-        orders.push(last);
-    }
+    orders.insert(orders.len().min(1), last);
     orders
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// A counter that kube-apiserver keeps of a DaemonSet's template, as it keeps the generation.
+/// A counter that kube-apiserver keeps of a `DaemonSet`'s template, as it keeps the generation.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// An object without what differs between two runs of the same requests. `base` is the uid of the object that both sides began with.
@@ -61,10 +61,10 @@ pub(crate) fn wrong_generation(merged: Option<&[u8]>, sides: [Option<&str>; 2]) 
 /// Times that kube-apiserver read from its clock. Those of requests are of 2001.
 fn times(value: &mut Value) {
     match value {
-        Value::String(text) if text.len() >= 20 && text.ends_with('Z') && text.as_bytes()[10] == b'T' => {
-            if !text.starts_with("2001-") {
-                "now".clone_into(text);
-            }
+        Value::String(text)
+            if text.len() >= 20 && text.ends_with('Z') && text.as_bytes()[10] == b'T' && !text.starts_with("2001-") =>
+        {
+            "now".clone_into(text);
         }
         Value::Array(items) => items.iter_mut().for_each(times),
         Value::Object(fields) => fields.values_mut().for_each(times),

@@ -203,11 +203,11 @@ pub(crate) fn merge_patch(from: &Value, to: &Value) -> Value {
 /// A JSON patch (RFC 6902) from one object to another.
 pub(crate) fn json_patch(from: &Value, to: &Value) -> Vec<Value> {
     let mut patch = Vec::new();
-    collect(from, to, String::new(), &mut patch);
+    collect(from, to, "", &mut patch);
     patch
 }
 
-fn collect(from: &Value, to: &Value, path: String, patch: &mut Vec<Value>) {
+fn collect(from: &Value, to: &Value, path: &str, patch: &mut Vec<Value>) {
     if from == to {
         return;
     }
@@ -218,7 +218,7 @@ fn collect(from: &Value, to: &Value, path: String, patch: &mut Vec<Value>) {
     let below = |name: &str| format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"));
     for (name, value) in after {
         match before.get(name) {
-            Some(found) => collect(found, value, below(name), patch),
+            Some(found) => collect(found, value, &below(name), patch),
             None => patch.push(json!({"op": "add", "path": below(name), "value": value})),
         }
     }

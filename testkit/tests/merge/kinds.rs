@@ -10,6 +10,7 @@ pub(crate) type Field = (&'static str, Vec<Value>);
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
     pub(crate) api_version: &'static str,
+    #[expect(clippy::struct_field_names, reason = "as in objects")]
     pub(crate) kind: &'static str,
     pub(crate) plural: &'static str,
     /// The smallest object, without name and namespace.
@@ -147,6 +148,7 @@ fn pods(restart: &str) -> Value {
 }
 
 /// The kinds, from the simplest.
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 pub(crate) fn kinds() -> Vec<Kind> {
     let selector = json!({"matchLabels": {"app": "web"}});
     let mut kinds = vec![

@@ -2,9 +2,11 @@
 //!
 //! Environment:
 //! - `TRISHANKU_MERGE_CASES`: how many cases to run.
-//! - `TRISHANKU_MERGE_OBJECTS`: how many objects to merge that are made from the OpenAPI.
+//! - `TRISHANKU_MERGE_OBJECTS`: how many objects to merge that are made from the `OpenAPI`.
 //! - `TRISHANKU_MERGE_SEED`: the seed of the first case; the next ones count up. A failed case prints its seed.
 //! - `TRISHANKU_MERGE_VALUES`: print the stored values of a failed case, too.
+
+#![expect(clippy::similar_names, reason = "a patch is sent to a path")]
 
 mod case;
 mod compare;

@@ -1,4 +1,4 @@
-//! Random values of the fields that the OpenAPI of a kube-apiserver describes.
+//! Random values of the fields that the `OpenAPI` of a kube-apiserver describes.
 
 use std::collections::HashMap;
 use std::sync::Arc;

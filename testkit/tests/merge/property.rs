@@ -99,7 +99,7 @@ impl Property {
             let is_of = |seed: &&Value| seed["apiVersion"] == resource.api_version && seed["kind"] == resource.kind;
             match (seeds.iter().find(is_of), schemas.get(&(resource.api_version.clone(), resource.kind.clone()))) {
                 (Some(seed), Some(schema)) => {
-                    prepared.push(prepare(&world, resource, schema.clone(), seed, index).await)
+                    prepared.push(prepare(&world, resource, schema.clone(), seed, index).await);
                 }
                 _ if LEFT_OUT.iter().any(|(kind, _)| *kind == resource.kind) => {}
                 _ => missing.push(format!("{} {}", resource.api_version, resource.kind)),

@@ -62,7 +62,13 @@ impl Report<'_> {
         let _ = writeln!(report, "  the nearest order is {}:", nearest.name());
         report.push_str(&nearest.refused);
         for Difference { path, merged, serial } in &found {
-            let _ = writeln!(report, "      {path}: merged {}, {} {}", show(merged), nearest.name(), show(serial));
+            let _ = writeln!(
+                report,
+                "      {path}: merged {}, {} {}",
+                show(merged.as_ref()),
+                nearest.name(),
+                show(serial.as_ref())
+            );
         }
         report.push_str(&self.changes());
         let mark = |value: &Option<Value>| if value.is_some() { "x" } else { "-" };
@@ -85,7 +91,7 @@ impl Report<'_> {
     fn changes(&self) -> String {
         let base = self.base.map(str::as_bytes);
         let before = self.normal(base);
-        let mut text = format!("  base: {}\n", show(&before));
+        let mut text = format!("  base: {}\n", show(before.as_ref()));
         let [a, b] = self.sides.map(|side| side.map(str::as_bytes));
         let stored = [("A", a), ("B", b), ("merged", self.merged)];
         let normal = stored.map(|(name, value)| (name.to_owned(), self.normal(value)));
@@ -93,7 +99,13 @@ impl Report<'_> {
         for (name, value) in normal.into_iter().chain(serials) {
             let _ = writeln!(text, "  base to {name}:");
             for found in differences(before.as_ref(), value.as_ref()) {
-                let _ = writeln!(text, "      {}: {} -> {}", found.path, show(&found.merged), show(&found.serial));
+                let _ = writeln!(
+                    text,
+                    "      {}: {} -> {}",
+                    found.path,
+                    show(found.merged.as_ref()),
+                    show(found.serial.as_ref())
+                );
             }
         }
         if std::env::var_os("TRISHANKU_MERGE_VALUES").is_some() {
@@ -105,6 +117,6 @@ impl Report<'_> {
     }
 }
 
-fn show(value: &Option<Value>) -> String {
-    value.as_ref().map_or_else(|| "(none)".to_owned(), Value::to_string)
+fn show(value: Option<&Value>) -> String {
+    value.map_or_else(|| "(none)".to_owned(), Value::to_string)
 }

@@ -348,10 +348,9 @@ pub(crate) fn random(random: &mut StdRng, kind: &Kind, side: usize, now: Option<
 fn verb(random: &mut StdRng, kind: &Kind) -> Verb {
     match random.random_range(0..100) {
         0..30 => Verb::Put,
-        30..45 => Verb::Merge,
-        45..60 => Verb::Json,
-        60..80 if !kind.is_custom() => Verb::Strategic,
-        60..80 => Verb::Merge,
+        30..45 => Verb::Json,
+        45..65 if !kind.is_custom() => Verb::Strategic,
+        45..80 => Verb::Merge,
         80..92 => Verb::Apply { force: true, upsert: false },
         92..96 => Verb::Apply { force: false, upsert: false },
         _ => Verb::Apply { force: true, upsert: true },
