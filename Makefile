@@ -20,7 +20,9 @@ down: ## End what `make up ARGS=--detach` left running
 
 test: ## Run the tests of the workspace (with the real etcd, kube-apiserver, kubectl, git); others: suites, etcd-suites, linearizability, test-cluster
 	@hack/sshd.sh
-	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" && $(CARGO) test --workspace --locked $(ARGS)
+	@# Now, since scenarios wait for seconds only, which a compiler beside them would take.
+	@hack/sample-controller.sh >/dev/null || :
+	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" && CARGO="$(CARGO)" hack/test.sh $(ARGS)
 
 # The packages and the test are named so that cargo takes what `make test` has built.
 suites: ## Run the tests of Kubernetes' storage layer against gitcd (needs Go)
@@ -79,7 +81,7 @@ bench-heavens: ## Measure the memory of a manager with 1,000 heavens; fails if i
 bench-framework: ## Measure the framework beside kube-runtime and Go's controller-runtime (needs Go); writes docs/benchmarks.md
 	@assets="$$(hack/assets.sh kube-apiserver)" && export KUBEBUILDER_ASSETS="$$assets" && \
 	$(CARGO) build --release -p trishanku-framework-bench && \
-	GOFLAGS=-mod=readonly GOWORK=off CGO_ENABLED=0 go build -C framework/bench/go -o "$(CURDIR)/target/release/pairs-go" . && \
+	GOFLAGS=-mod=readonly GOWORK=off CGO_ENABLED=0 go build -buildvcs=false -C framework/bench/go -o "$(CURDIR)/target/release/pairs-go" . && \
 	target/release/trishanku-framework-bench --write docs/benchmarks.md $(ARGS)
 
 # The packages and the tests are named so that cargo takes what `make test` has built.
@@ -107,7 +109,7 @@ soak-headless: ## The long forms of the headless scenarios: minutes without the 
 images: ## Build container images without a registry, as archives in target/images; ARGS=--help says more
 	@hack/images.sh $(ARGS)
 
-# The programs are those that `make test` has built: with all that debuggers need they would be large, so the images have them without.
+# Its scenarios build on one another, so none is repeated alone. The programs are those that `make test` has built: with all that debuggers need they would be large, so the images have them without.
 # The test demands that no pod of a heaven is replaced with the manager: the one of PREVIOUS has to plan pods as this one does.
 .PHONY: test-cluster
 test-cluster: ## Install it into a cluster of one real node on this machine, and see it work in pods (Linux, root); PREVIOUS=commit upgrades the manager from there, too, and has to plan the same pods
@@ -119,7 +121,7 @@ test-cluster: ## Install it into a cluster of one real node on this machine, and
 	rm -rf "$$images/previous" && \
 	$(if $(PREVIOUS),previous="$$(hack/previous.sh $(PREVIOUS))" && hack/images.sh --programs "$$previous" --tag previous --output "$$images/previous" manager >/dev/null && )\
 	export KUBEBUILDER_ASSETS="$$assets" TRISHANKU_E2E_IMAGES="$$images" TRISHANKU_E2E_CLUSTER="$${TRISHANKU_E2E_CLUSTER:-host}" && \
-	$(CARGO) test --workspace --locked --test cluster -- $(ARGS)
+	CARGO="$(CARGO)" TEST_RETRIES=0 TEST_BINARY_TIMEOUT=0 hack/test.sh --test cluster -- $(ARGS)
 
 .PHONY: soak-cluster
 soak-cluster: ## Faults in a real cluster for an hour (Linux, root); MINUTES=10 for less, TRISHANKU_E2E_SEED=… to repeat one

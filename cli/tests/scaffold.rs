@@ -35,6 +35,24 @@ fn said(output: &Output) -> String {
     said
 }
 
+/// The platform that these tests run on, as rustc names it.
+fn host() -> String {
+    let mut cargo = Command::new(env!("CARGO"));
+    let version = said(&cargo.args(["--version", "--verbose"]).output().expect("it runs this"));
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    host.unwrap_or_else(|| panic!("cargo names no host: {version}")).to_owned()
+}
+
+/// The packages of the crate in `folder`, as cargo reports them without network access.
+///
+/// A build fetches only packages of the platform it builds for. Without `--filter-platform` or `--no-deps`, cargo also wants packages of all other platforms, and
+/// fails on every machine that has never fetched them.
+fn metadata(folder: &Path, args: &[&str]) -> serde_json::Value {
+    let mut metadata = Command::new(env!("CARGO"));
+    metadata.args(["metadata", "--offline", "--format-version=1", "--quiet"]).args(args).current_dir(folder);
+    serde_json::from_str(&said(&metadata.output().expect("it runs this"))).expect("it is JSON")
+}
+
 /// The files below `folder`, by their paths in it.
 fn files(folder: &Path) -> BTreeMap<PathBuf, String> {
     let (mut found, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
@@ -89,10 +107,7 @@ async fn a_new_controller_is_a_crate_by_itself_and_is_taken_by_an_apiserver() {
     let new = parent.join("rain-gauge");
     // The versions that are here, so that nothing is fetched.
     std::fs::copy(Path::new(CHECKOUT).join("Cargo.lock"), new.join("Cargo.lock")).expect("both are ours");
-    let mut metadata = Command::new(env!("CARGO"));
-    metadata.args(["metadata", "--offline", "--format-version=1", "--quiet"]).current_dir(&new);
-    let metadata: serde_json::Value =
-        serde_json::from_str(&said(&metadata.output().expect("it runs this"))).expect("it is JSON");
+    let metadata = metadata(&new, &["--filter-platform", &host()]);
     let versions = |of: &str| {
         let packages = metadata["packages"].as_array().into_iter().flatten();
         packages.filter(|package| package["name"] == of).map(|package| package["version"].clone()).collect::<Vec<_>>()
@@ -171,10 +186,7 @@ fn the_image_of_a_new_controller_has_what_its_deployment_runs() {
         std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("the folder is ours");
         std::fs::write(path, text).expect("the folder is ours");
     }
-    let mut metadata = Command::new(env!("CARGO"));
-    metadata.args(["metadata", "--offline", "--no-deps", "--format-version=1", "--quiet"]).current_dir(&context);
-    let metadata: serde_json::Value =
-        serde_json::from_str(&said(&metadata.output().expect("it runs this"))).expect("it is JSON");
+    let metadata = metadata(&context, &["--no-deps"]);
     let package = &metadata["packages"][0];
     let programs = package["targets"].as_array().into_iter().flatten().filter(|target| target["kind"][0] == "bin");
     assert_eq!(programs.map(|target| target["name"].clone()).collect::<Vec<_>>(), ["rain-gauge"]);

@@ -1,17 +1,26 @@
 // Command report reads the output of `go test -json`. It prints a line of totals for each package and
 // all that failing tests said, and ends with status 1 if anything failed or no test ran.
+//
+// Its arguments are a command such as `go test -json`: failed tests are repeated with it once, after all
+// others, with -run and the package appended. What failed twice, and what passed then, is appended to
+// the file $TRISHANKU_TEST_REPORT.
 package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 )
+
+// No test of a package is repeated if more than this many failed.
+const repeatAtMost = 10
 
 // An event as `go doc test2json` describes it; a package that cannot be built has events, too.
 type event struct {
@@ -24,14 +33,32 @@ type event struct {
 
 // The outcome of a package's tests so far.
 type outcome struct {
+	name                    string
 	passed, failed, skipped int // of Test functions
 	subtests                int // of those, at any depth
-	failures                []string
+	failures, flaky         []string
 	said                    map[string]*strings.Builder // by test; what belongs to none is under ""
+	elapsed                 float64                     // seconds
 }
 
+// A repeat runs Test functions of a package again, and returns the output of `go test -json`.
+type repeat func(name string, tests []string) []byte
+
 func main() {
-	ok, err := report(os.Stdin, os.Stdout)
+	var again repeat
+	if command := os.Args[1:]; len(command) > 0 {
+		again = func(name string, tests []string) []byte {
+			run := "-run=^(" + strings.Join(tests, "|") + ")$"
+			c := exec.Command(command[0], append(slices.Clone(command[1:]), run, name)...)
+			c.Stderr = os.Stderr
+			output, _ := c.Output() // tests that fail have events
+			return output
+		}
+	}
+	ok, outcomes, err := report(os.Stdin, os.Stdout, again)
+	if err == nil {
+		err = appendTo(os.Getenv("TRISHANKU_TEST_REPORT"), outcomes)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 	}
@@ -40,16 +67,63 @@ func main() {
 	}
 }
 
-func report(from io.Reader, to io.Writer) (ok bool, err error) {
-	outcomes := map[string]*outcome{}
+// appendTo writes a line for each test that failed, or passed only when it was repeated.
+func appendTo(file string, outcomes []*outcome) error {
+	if file == "" {
+		return nil
+	}
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for _, o := range outcomes {
+		for _, test := range o.flaky {
+			fmt.Fprintf(f, "flaky: %s %s\n", o.name, test)
+		}
+		for _, test := range o.failures {
+			fmt.Fprintf(f, "failed: %s %s\n", o.name, test)
+		}
+	}
+	return nil
+}
+
+// report prints a package as soon as all its tests have passed, and those with failures at the end.
+func report(from io.Reader, to io.Writer, again repeat) (ok bool, all []*outcome, err error) {
 	ran, failed := 0, 0
+	var failing []*outcome
+	err = read(from, to, func(o *outcome) {
+		all = append(all, o)
+		ran += o.passed
+		if o.failed > 0 {
+			failing = append(failing, o)
+		} else if o.passed+o.skipped > 0 {
+			o.print(to)
+		}
+	})
+	if err != nil {
+		return false, all, err
+	}
+	for _, o := range failing {
+		if err := o.repeat(to, again); err != nil {
+			return false, all, err
+		}
+		ran, failed = ran+len(o.flaky), failed+o.failed
+		o.print(to)
+	}
+	return ran > 0 && failed == 0, all, nil
+}
+
+// read calls ended for each package when its last event has come.
+func read(from io.Reader, to io.Writer, ended func(*outcome)) error {
+	outcomes := map[string]*outcome{}
 	lines := bufio.NewReader(from)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err == io.EOF && len(line) == 0 {
-			return ran > 0 && failed == 0, nil
+			return nil
 		} else if err != nil && err != io.EOF {
-			return false, err
+			return err
 		}
 		var e event
 		if json.Unmarshal(line, &e) != nil {
@@ -63,16 +137,52 @@ func report(from io.Reader, to io.Writer) (ok bool, err error) {
 		}
 		o := outcomes[e.Package]
 		if o == nil {
-			o = &outcome{said: map[string]*strings.Builder{}}
+			o = &outcome{name: e.Package, said: map[string]*strings.Builder{}}
 			outcomes[e.Package] = o
 		}
 		if o.take(e) {
-			if o.passed+o.failed+o.skipped > 0 {
-				o.print(to, e)
-			}
-			ran, failed = ran+o.passed, failed+o.failed
+			o.elapsed = e.Elapsed
+			ended(o)
 		}
 	}
+}
+
+// repeat runs the Test functions that failed once more; those that pass then are flaky.
+func (o *outcome) repeat(to io.Writer, again repeat) error {
+	var tests []string
+	for _, test := range o.failures {
+		if test != "" && !strings.Contains(test, "/") {
+			tests = append(tests, test)
+		}
+	}
+	if again == nil || len(tests) == 0 || len(tests) > repeatAtMost {
+		return nil
+	}
+	fmt.Fprintf(to, "\n--- %s: repeating %s\n", o.name, strings.Join(tests, " "))
+	passed := map[string]bool{}
+	err := read(bytes.NewReader(again(o.name, tests)), to, func(second *outcome) {
+		for _, test := range tests {
+			// A test that has not run has not passed.
+			passed[test] = second.passed+second.failed+second.skipped == len(tests) && !slices.Contains(second.failures, test)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, test := range tests {
+		if passed[test] {
+			o.flaky = append(o.flaky, test)
+			o.passed, o.failed = o.passed+1, o.failed-1
+		}
+	}
+	o.failures = slices.DeleteFunc(o.failures, func(test string) bool {
+		top, _, _ := strings.Cut(test, "/")
+		return passed[top]
+	})
+	for _, test := range o.flaky {
+		fmt.Fprintf(to, "%s: %s failed, and passed when it was repeated\n", o.name, test)
+	}
+	return nil
 }
 
 // take records an event and says whether it was the package's last.
@@ -130,20 +240,20 @@ func (o *outcome) blame() {
 	}
 }
 
-func (o *outcome) print(to io.Writer, e event) {
+func (o *outcome) print(to io.Writer) {
 	for _, test := range o.failures {
-		fmt.Fprintf(to, "\n--- %s %s\n", e.Package, test)
+		fmt.Fprintf(to, "\n--- %s %s\n", o.name, test)
 		if said := o.said[test]; said != nil {
 			fmt.Fprint(to, said)
 		}
 	}
 	fmt.Fprintf(to, "\n%s: %d tests with %d subtests in %.0f s\n",
-		e.Package, o.passed+o.failed+o.skipped, o.subtests, e.Elapsed)
+		o.name, o.passed+o.failed+o.skipped, o.subtests, o.elapsed)
 	word := "ok"
 	if o.failed > 0 {
 		word = "FAILED"
 	}
 	// The form in which Rust's tests report, so that one sum covers both.
 	fmt.Fprintf(to, "test result: %s. %d passed; %d failed; %d ignored; 0 measured; 0 filtered out; finished in %.2fs\n",
-		word, o.passed, o.failed, o.skipped, e.Elapsed)
+		word, o.passed, o.failed, o.skipped, o.elapsed)
 }

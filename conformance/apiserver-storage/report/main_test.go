@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -84,6 +87,44 @@ func TestWhatCannotBeBuiltFails(t *testing.T) {
 	}
 }
 
+func TestATestThatPassesWhenItIsRepeatedIsFlaky(t *testing.T) {
+	failures := strings.Replace(passes, `{"Action":"pass","Package":"p/good","Elapsed":2.5}`,
+		`{"Action":"fail","Package":"p/good","Test":"TestC/deep"}
+{"Action":"fail","Package":"p/good","Test":"TestC"}
+{"Action":"fail","Package":"p/good","Test":"TestD"}
+{"Action":"fail","Package":"p/good","Elapsed":2.5}`, 1)
+	for _, example := range []struct {
+		second string // what TestD does when it is repeated
+		ok     bool
+		result string
+	}{
+		{`{"Action":"pass","Package":"p/good","Test":"TestD"}
+{"Action":"pass","Package":"p/good"}`, true, "ok. 3 passed; 0 failed; 1 ignored;"},
+		{`{"Action":"fail","Package":"p/good","Test":"TestD"}
+{"Action":"fail","Package":"p/good"}`, false, "FAILED. 2 passed; 1 failed; 1 ignored;"},
+		{`{"Action":"pass","Package":"p/good"}`, false, "FAILED. 1 passed; 2 failed; 1 ignored;"},
+	} {
+		var said strings.Builder
+		ok, outcomes, err := report(strings.NewReader(failures), &said, func(name string, tests []string) []byte {
+			if name != "p/good" || !slices.Equal(tests, []string{"TestC", "TestD"}) {
+				t.Errorf("%s %v is repeated", name, tests)
+			}
+			return []byte(`{"Action":"pass","Package":"p/good","Test":"TestC"}` + "\n" + example.second + "\n")
+		})
+		if err != nil || ok != example.ok || !strings.Contains(said.String(), "\ntest result: "+example.result) {
+			t.Errorf("%s: %v, %v; want %q in\n%s", example.second, ok, err, example.result, said.String())
+		}
+		file := filepath.Join(t.TempDir(), "report")
+		if err := appendTo(file, outcomes); err != nil {
+			t.Fatal(err)
+		}
+		lines, err := os.ReadFile(file)
+		if err != nil || strings.Contains(string(lines), "failed: ") == example.ok {
+			t.Errorf("%s: reported %q, %v", example.second, lines, err)
+		}
+	}
+}
+
 func TestNothingIsNoSuccess(t *testing.T) {
 	reported(t, "", false)
 }
@@ -91,7 +132,7 @@ func TestNothingIsNoSuccess(t *testing.T) {
 func reported(t *testing.T, events string, wantOK bool) string {
 	t.Helper()
 	var said strings.Builder
-	ok, err := report(strings.NewReader(events), &said)
+	ok, _, err := report(strings.NewReader(events), &said, nil)
 	if err != nil || ok != wantOK {
 		t.Errorf("report() = %v, %v; want %v", ok, err, wantOK)
 	}

@@ -79,9 +79,17 @@ func run(known, program, match string, jobs int, names []string) (ok bool, err e
 	results := perform(slowFirst(queue), jobs)
 	ok = true
 	for _, s := range suites {
-		verdict := judge(list.of(s.name), results[s], match == "")
+		own := list.of(s.name)
+		outcomes, flaky := own.repeat(results[s], func(test string) []outcome { return job{s, test, subtests}.perform() })
+		verdict := judge(own, outcomes, match == "")
+		for _, test := range flaky {
+			fmt.Printf("%s: %s failed, and passed when it was repeated\n", s.name, test)
+		}
 		verdict.print(os.Stdout, s.name, time.Since(started))
 		ok = ok && verdict.ok()
+		if err := verdict.appendTo(os.Getenv("TRISHANKU_TEST_REPORT"), s.name, flaky); err != nil {
+			return false, err
+		}
 	}
 	return ok, nil
 }

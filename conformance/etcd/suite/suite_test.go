@@ -30,6 +30,37 @@ func TestAProcessThatFailsAfterItsTestsPassedIsAFailure(t *testing.T) {
 	}
 }
 
+func TestATestThatPassesWhenItIsRepeatedIsFlaky(t *testing.T) {
+	known := list{{test: "TestA/x", heading: "users", expected: failed}}
+	first := []outcome{
+		{test: "TestA/x", result: failed}, {test: "TestA/y", result: failed},
+		{test: "TestB (its process)", result: failed}, {test: "TestC", result: passed},
+	}
+	for _, example := range []struct {
+		y     result // when it is repeated
+		flaky []string
+		wrong []string
+	}{
+		{passed, []string{"TestA/y", "TestB (its process)"}, nil},
+		{failed, []string{"TestB (its process)"}, []string{"TestA/y failed"}},
+	} {
+		outcomes, flaky := known.repeat(first, func(test string) []outcome {
+			switch test {
+			case "TestA":
+				return []outcome{{test: "TestA/x", result: failed}, {test: "TestA/y", result: example.y}}
+			case "TestB":
+				return []outcome{{test: "TestB", result: passed}}
+			}
+			t.Errorf("%s is repeated", test)
+			return nil
+		})
+		verdict := judge(known, outcomes, true)
+		if !reflect.DeepEqual(flaky, example.flaky) || !reflect.DeepEqual(verdict.wrong, example.wrong) {
+			t.Errorf("%s: got %q, %q; want %q, %q", example.y, flaky, verdict.wrong, example.flaky, example.wrong)
+		}
+	}
+}
+
 func TestTheListIsExact(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "list")
 	text := "# comment\n[members] why\nTestA\n[users] why\nTestA/x\nTestGone\nother TestB\n[skipped] why\nTestC\n"

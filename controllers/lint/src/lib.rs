@@ -105,8 +105,14 @@ fn object(document: &Value, version: &str, findings: &mut Vec<Finding>) {
     };
     schema::check("spec", spec, schema, &mut add);
     rules::check("spec", spec, schema, &mut add);
+    let is_well_formed = findings.len() == before;
+    findings.extend(plan::explicit_resolutions(spec).map(|(field, problem)| Finding {
+        object: object.clone(),
+        field,
+        problem,
+    }));
     // Of what is not even of the right form nothing can be planned.
-    if findings.len() == before {
+    if is_well_formed {
         let problem = plan::check(kind, name, spec);
         findings.extend(problem.map(|(field, problem)| Finding { object, field, problem }));
     }
@@ -117,6 +123,23 @@ mod tests {
     use super::*;
 
     const HEAVEN: &str = "{apiVersion: controllers.trishanku.org.trishanku.org/v1alpha1, kind: TrishankuHeaven, metadata: {name: NAME}, spec: {}}";
+
+    #[test]
+    fn a_remote_whose_side_wins_every_conflict_is_reported() {
+        let remote = |resolution: &str| {
+            format!(
+                "{{apiVersion: {GROUP}/{VERSION}, kind: AutomatedMerge, metadata: {{name: m}}, spec: {{app: {{committerName: m}}, \
+                 gitcd: {{git: {{branches: {{data: a}}, remotes: [{{name: r, repo: /r.git{resolution}}}]}}}}}}}}"
+            )
+        };
+        assert_eq!(lint(&remote("")).unwrap(), []);
+        for (resolution, side) in [(1, "ours"), (2, "theirs")] {
+            let findings = lint(&remote(&format!(", conflictResolution: {resolution}"))).unwrap();
+            let [finding] = &findings[..] else { panic!("{findings:?}") };
+            assert_eq!(finding.field, "spec.gitcd.git.remotes[0].conflictResolution");
+            assert!(finding.problem.contains(side) && finding.problem.contains("deleted"), "{finding}");
+        }
+    }
 
     #[test]
     fn objects_in_lists_are_looked_at_whichever_list_it_is_and_those_of_others_are_not() {

@@ -16,6 +16,23 @@ fn at(field: &str, error: &impl std::error::Error) -> (String, String) {
     (field.to_owned(), error.to_string())
 }
 
+/// Remotes of which one side wins every conflict: an update then brings back what the other side has deleted.
+pub(crate) fn explicit_resolutions(spec: &Value) -> impl Iterator<Item = (String, String)> {
+    let remotes = spec["gitcd"]["git"]["remotes"].as_array().cloned().unwrap_or_default();
+    remotes.into_iter().enumerate().filter_map(|(at, remote)| {
+        let side = match remote["conflictResolution"].as_i64()? {
+            1 => "ours",
+            2 => "theirs",
+            _ => return None,
+        };
+        let problem = format!(
+            "with {side} a merge keeps updates of objects that the other side has deleted, and edits that other branches made later; leave it out so that merges \
+             behave as one kube-apiserver"
+        );
+        Some((format!("spec.gitcd.git.remotes[{at}].conflictResolution"), problem))
+    })
+}
+
 /// The first thing that is in the way.
 pub(crate) fn check(kind: &str, name: &str, spec: &Value) -> Problem {
     match kind {

@@ -3,6 +3,7 @@
 mod allocated;
 mod any;
 mod apart;
+mod deleted;
 mod killed;
 mod quiet;
 mod show;
@@ -15,6 +16,7 @@ use trishanku_e2e::{Options, Order, Scenario, Shape, is_long, run, scenarios};
 fn main() -> ExitCode {
     let mut star = scenarios![
         show::the_demo_tells_which_branch_did_what,
+        deleted::what_is_deleted_a_moment_after_it_was_created_stays_deleted,
         quiet::no_branch_moves_for_a_minute,
         apart::both_sides_work_on_while_the_merge_stands_still_and_agree_after,
         allocated::what_two_branches_gave_away_at_once_is_one_service_s_and_the_other_gets_others,
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
     let mut mesh = scenarios![
         any::mesh_somebody_elses_controller_works_in_a_heaven_of_its_own,
         show::mesh_the_demo_tells_which_branch_did_what,
+        deleted::mesh_what_is_deleted_a_moment_after_it_was_created_stays_deleted,
         quiet::mesh_no_branch_moves_for_a_while,
         quiet::mesh_a_node_that_lives_changes_its_lease_and_nothing_else,
         apart::mesh_both_sides_work_on_while_one_is_cut_off_and_agree_after,

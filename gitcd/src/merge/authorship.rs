@@ -33,8 +33,12 @@ pub(super) fn is_automatic(object: &Value) -> bool {
 
 /// Whether a manager's entry is that of a program.
 fn is_program(entry: &Value) -> bool {
-    let Some(manager) = entry.at(&["manager"]).and_then(Value::as_text) else { return false };
-    PROGRAMS.contains(&&*manager) || ENDINGS.iter().any(|ending| manager.ends_with(ending))
+    entry.at(&["manager"]).and_then(Value::as_text).is_some_and(|manager| is_name_of_program(&manager))
+}
+
+/// The same by its name.
+pub(super) fn is_name_of_program(manager: &str) -> bool {
+    PROGRAMS.contains(&manager) || ENDINGS.iter().any(|ending| manager.ends_with(ending))
 }
 
 fn is_of_status(entry: &Value) -> bool {

@@ -10,6 +10,12 @@ use super::{absence, deletion};
 /// The merged value of a field that has a rule of its own, by its path from the object.
 #[expect(clippy::option_option, reason = "no rule, and a rule that leaves nothing, are different answers")]
 pub(super) fn special(path: &[Step], base: Option<&Value>, sides: [Option<&Value>; 2]) -> Option<Option<Value>> {
+    if let [Step::Field(part), Step::Field(annotations), Step::Field(name)] = path
+        && (&**part, &**annotations, &**name) == ("metadata", "annotations", TEMPLATE_GENERATION)
+    {
+        // Set by `finish`.
+        return Some(sides[1].or(sides[0]).cloned());
+    }
     let [Step::Field(part), Step::Field(name)] = path else { return None };
     let earlier = |later: bool| {
         let times = sides.map(|side| side.and_then(Value::as_text));
@@ -121,7 +127,14 @@ pub(super) fn finish(merged: &mut Map, sides: [&Map; 2]) -> bool {
     let is_unbound = |side: &&Map| !deletion::is_bound(side) && deletion_of(side).is_some();
     let was_bound_meanwhile = deletion.is_some() && sides.iter().any(is_unbound);
     let granted = deletion::grace_of_pod(merged);
+    let template = template_generation(merged, sides);
     let Some(Value::Map(metadata)) = merged.get_mut("metadata") else { return false };
+    if let (Some(template), Some(Value::Map(annotations))) = (template, metadata.get_mut("annotations")) {
+        annotations.set(TEMPLATE_GENERATION, Value::string(&template.to_string()));
+    }
+    if let Some(Value::List(finalizers)) = metadata.get_mut("finalizers") {
+        one_propagation_policy(finalizers);
+    }
     if let Some(generation) = generation {
         metadata.set("generation", Value::number(generation));
     }
@@ -140,7 +153,32 @@ pub(super) fn finish(merged: &mut Map, sides: [&Map; 2]) -> bool {
     at_once && !held
 }
 
-/// That of the side whose content results, else a new one.
+/// Of two deletions with different propagation policies the one that deletes less: kube-apiserver keeps one finalizer of these.
+fn one_propagation_policy(finalizers: &mut Vec<Value>) {
+    let has = |finalizers: &[Value], name: &str| finalizers.iter().any(|one| one.as_text().as_deref() == Some(name));
+    if has(finalizers, "orphan") && has(finalizers, "foregroundDeletion") {
+        finalizers.retain(|one| one.as_text().as_deref() != Some("foregroundDeletion"));
+    }
+}
+
+/// How often kube-apiserver has seen another template of a `DaemonSet` (`pkg/registry/apps/daemonset/strategy.go`).
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// That of the side whose template results, else a new one.
+fn template_generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
+    let template = |object: &'_ Map| object.get("spec").and_then(|spec| spec.at(&["template"])).cloned();
+    let number = |side: &Map| side.get("metadata")?.at(&["annotations", TEMPLATE_GENERATION])?.as_text()?.parse().ok();
+    let [one, other]: [Option<i64>; 2] = sides.map(number);
+    let is_kept = sides.map(|side| template(side) == template(merged));
+    match is_kept {
+        [true, true] => None,
+        [true, false] => one,
+        [false, true] => other,
+        [false, false] => Some(one?.max(other?).saturating_add(1)),
+    }
+}
+
+/// That of the side whose content results if the other side's is lower, else a new one.
 fn generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
     let number = |side: &Map| side.get("metadata")?.as_map()?.get("generation")?.as_text()?.parse::<i64>().ok();
     let (one, other) = (number(sides[0]), number(sides[1]));
@@ -154,10 +192,15 @@ fn generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
         let is_terminating = sides.iter().any(|side| deletion_of(side).is_some());
         deletion_of(side).is_some() == is_terminating && content(side) == content(merged)
     };
+    // One generation stands for one content: whoever has observed that of the other side has not observed this one.
+    let above = |kept: Option<i64>, lost: Option<i64>| match (kept, lost) {
+        (Some(kept), Some(lost)) => Some(kept.max(lost.saturating_add(1))),
+        (kept, lost) => kept.or(lost),
+    };
     match (same(sides[0]), same(sides[1])) {
         (true, true) => one.max(other),
-        (true, false) => one.or(other),
-        (false, true) => other.or(one),
+        (true, false) => above(one, other),
+        (false, true) => above(other, one),
         (false, false) => one.max(other).map(|highest| highest.saturating_add(1)),
     }
 }

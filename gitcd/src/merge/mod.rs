@@ -24,6 +24,7 @@ mod lists;
 mod metadata;
 mod object;
 mod owners;
+mod protobuf;
 pub mod schema;
 pub mod scope;
 #[cfg(test)]
@@ -31,4 +32,4 @@ mod tests;
 pub mod value;
 
 pub use object::{Conflict, Merged, Outcome, Policy, Side, merge, uid};
-pub(crate) use object::{blob_hash, differ_in_spelling_only};
+pub(crate) use object::{blob_hash, differ_in_spelling_only, has_edit_of_a_person};

@@ -6,7 +6,7 @@ use super::fields::{Fields, Prefer};
 use super::owners::Owners;
 use super::schema::Schemas;
 use super::value::{Syntax, Value};
-use super::{absence, authorship, deletion, metadata};
+use super::{absence, authorship, deletion, metadata, protobuf};
 use crate::git::form;
 
 /// Who wins where both sides changed the same field.
@@ -112,6 +112,11 @@ pub fn merge(
         Policy::Ours => Prefer::Side(usize::from(swapped)),
         Policy::Theirs => Prefer::Side(usize::from(!swapped)),
     };
+    if let ([None, Some(changed)], Prefer::Later) = (sides, prefer)
+        && let Some(merged) = deleted_protobuf(base, changed.value, of_side)
+    {
+        return merged;
+    }
     let parsed = sides.map(|side| side.and_then(|side| read(side.value)));
     let base = base.and_then(read).map(|(base, _)| base);
     let (one, other) = match (&parsed[0], &parsed[1], sides) {
@@ -175,7 +180,8 @@ fn combine(
         unreachable!("two objects merge into an object");
     };
     let is_gone = metadata::finish(&mut merged, [one, other]);
-    let merged = Value::Map(merged);
+    // What both sides emptied together is written as kube-apiserver writes it.
+    let merged = absence::normalized(Value::Map(merged));
     if is_gone || deletion::is_terminating(&merged) {
         // Whatever was decided about an object that ends makes no difference any more.
         conflicts.clear();
@@ -236,6 +242,24 @@ fn deleted(
     }
 }
 
+/// The same for objects that are stored as protobuf, `None` if these are not. One that would be terminating is left as it is, since nothing is written
+/// in this form.
+fn deleted_protobuf(base: Option<&[u8]>, changed: &[u8], of_side: impl Fn(usize) -> Outcome) -> Option<Merged> {
+    let (base, changed) = (protobuf::Object::read(base?)?, protobuf::Object::read(changed)?);
+    if !changed.is(&base) {
+        return Some(Merged::clean(of_side(1)));
+    }
+    let conflict = |kept: Option<String>, lost| vec![Conflict { field: String::new(), kept, lost }];
+    let told = || Some("(an object in protobuf)".to_owned());
+    Some(if changed.is_held(&base) {
+        Merged { outcome: of_side(1), conflicts: conflict(told(), None) }
+    } else if changed.has_edit_of_a_person(&base) {
+        Merged { outcome: of_side(0), conflicts: conflict(None, told()) }
+    } else {
+        Merged::clean(of_side(0))
+    })
+}
+
 /// Objects of one name that are not the same: one of them is taken, whole.
 fn replaced(prefer: Prefer, base: Option<&Value>, sides: [&Value; 2], of_side: impl Fn(usize) -> Outcome) -> Merged {
     let is_old = sides.map(|side| base.is_some_and(|base| identity(side) == identity(base)));
@@ -294,6 +318,12 @@ fn is_another(base: Option<&Value>, object: &Value) -> bool {
 fn is_object(value: &Value) -> bool {
     let has = |name: &str| value.at(&[name]).and_then(Value::as_text).is_some_and(|text| !text.is_empty());
     has("apiVersion") && has("kind") && value.at(&["metadata"]).and_then(Value::as_map).is_some()
+}
+
+/// Whether a person loses an edit if the object goes that was `base` and is `value` now.
+pub(crate) fn has_edit_of_a_person(base: Option<&[u8]>, value: &[u8]) -> bool {
+    let base = base.and_then(read).map(|(base, _)| base);
+    read(value).is_none_or(|(value, _)| authorship::has_edit_of_a_person(base.as_ref(), &value))
 }
 
 /// The `metadata.uid` of a stored object.

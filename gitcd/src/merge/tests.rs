@@ -151,7 +151,7 @@ fn a_field_that_both_changed_is_that_of_the_later_writer_and_the_other_is_told()
         let conflict = Conflict { field: "spec.replicas".into(), kept: Some(kept.into()), lost: Some(lost.into()) };
         assert_eq!(merged.conflicts, [conflict]);
         assert_eq!(result(&merged)["metadata"]["managedFields"][0]["time"], "2026-01-07T00:00:00Z");
-        assert_eq!(result(&merged)["metadata"]["generation"], 2, "the content is that of one side");
+        assert_eq!(result(&merged)["metadata"]["generation"], 3, "the other side has observed 2 with another content");
     }
     let (one, other) = (version(2, "2026-01-05T00:00:00Z"), version(3, "2026-01-07T00:00:00Z"));
     assert_eq!(result(&both_ways(Policy::Ours, &base, &one, &other))["spec"]["replicas"], 2);

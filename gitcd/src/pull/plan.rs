@@ -7,6 +7,8 @@ mod bases;
 mod edits;
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod model_deletions;
 mod namespaces;
 mod origins;
 mod schemas;

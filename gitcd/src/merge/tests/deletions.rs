@@ -190,3 +190,39 @@ fn a_put_of_a_value_that_is_no_object_stays() {
     let (base, changed) = (json!({"a": 1}), json!({"a": 2}));
     assert_eq!(result(&both_ways(Policy::Later, &base, &Json::Null, &changed)), changed);
 }
+
+/// Together they would orphan the dependents and wait for them to be deleted.
+#[test]
+fn of_two_propagation_policies_one_is_kept() {
+    let base = edited(&pod(), |pod| pod["metadata"]["finalizers"] = json!(["held"]));
+    let deleted = |policy: &str| {
+        edited(&base, |pod| {
+            pod["metadata"]["finalizers"].as_array_mut().unwrap().push(policy.into());
+            pod["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z".into();
+        })
+    };
+    let merged = clean(&base, &deleted("orphan"), &deleted("foregroundDeletion"));
+    assert_eq!(merged["metadata"]["finalizers"], json!(["held", "orphan"]));
+}
+
+#[test]
+fn a_new_template_of_a_daemon_set_is_counted() {
+    const COUNTER: &str = "deprecated.daemonset.template.generation";
+    let base = json!({"kind": "DaemonSet", "apiVersion": "apps/v1",
+        "metadata": {"name": "d", "uid": "u", "generation": 3, "annotations": {COUNTER: "3"}},
+        "spec": {"minReadySeconds": 0, "template": {"spec": {"hostname": "a", "subdomain": "a"}}}});
+    let with = |field: &str| {
+        edited(&base, |set| {
+            set["spec"]["template"]["spec"][field] = "b".into();
+            set["metadata"]["annotations"][COUNTER] = "4".into();
+            set["metadata"]["generation"] = 4.into();
+        })
+    };
+    let other = edited(&base, |set| set["metadata"]["annotations"]["note"] = "x".into());
+    assert_eq!(clean(&base, &with("hostname"), &other)["metadata"]["annotations"][COUNTER], "4");
+    let merged = clean(&base, &with("hostname"), &with("subdomain"));
+    assert_eq!(
+        (&merged["metadata"]["annotations"][COUNTER], &merged["metadata"]["generation"]),
+        (&json!("5"), &json!(5))
+    );
+}

@@ -185,7 +185,15 @@ impl Planner<'_, '_> {
         for blob in blobs.chain(&sides).copied().collect::<BTreeSet<_>>() {
             parsed.insert(blob, self.object(relative, blob)?);
         }
-        let [Some(one), Some(other)] = sides.map(|side| parsed[&side].as_ref()) else {
+        let values = sides.map(|side| parsed[&side].as_ref());
+        let deleted = deleted(edits, &parsed);
+        let is_dead = values.map(|value| {
+            value.is_some_and(|value| !is_terminating(value) && uid(value).is_some_and(|uid| deleted.contains(&uid)))
+        });
+        if let Some(meant) = self.without_the_dead(relative, &base, sides, (values, is_dead))? {
+            return Ok(meant);
+        }
+        let [Some(one), Some(other)] = values else {
             return self.of_whole(known, relative, edits, base, sides);
         };
         if uid(one) != uid(other) {
@@ -228,6 +236,29 @@ impl Planner<'_, '_> {
         Ok(Meant { base, then })
     }
 
+    /// What one history has deleted does not live on in the other one, whatever this did with objects of that name since. `None` if both sides may live.
+    fn without_the_dead(
+        &self,
+        relative: &[u8],
+        base: &Base,
+        sides: [Option<Oid>; 2],
+        (values, is_dead): ([Option<&Value>; 2], [bool; 2]),
+    ) -> Result<Option<Meant>, PlanError> {
+        let before =
+            self.bytes(relative, base)?.and_then(|bytes| Value::parse(&bytes)).and_then(|(value, _)| uid(&value));
+        Ok(match is_dead {
+            [false, false] => None,
+            [true, true] if values[0].and_then(uid) == values[1].and_then(uid) => None,
+            [true, true] => Some(Meant { base: base.clone(), then: Then::Whole(None) }),
+            [is_ours, _] => {
+                let dead = usize::from(!is_ours);
+                // Finalizers that were added since may hold it.
+                let is_deletion = values[1 - dead].is_none() && values[dead].and_then(uid) == before;
+                Some(if is_deletion { base.clone().into() } else { Base::Blob(sides[dead]).into() })
+            }
+        })
+    }
+
     fn of_whole(
         &mut self,
         known: &Known,
@@ -266,6 +297,24 @@ impl Planner<'_, '_> {
     pub(super) fn object(&self, relative: &[u8], blob: Option<Oid>) -> Result<Option<Value>, PlanError> {
         Ok(self.value(relative, blob)?.and_then(|value| Value::parse(&value)).map(|(value, _)| value))
     }
+}
+
+/// The objects that these edits deleted, by their `uid`: what a commit found is not there after it, or another one is.
+fn deleted(edits: &[(Edit, From)], parsed: &BTreeMap<Option<Oid>, Option<Value>>) -> BTreeSet<String> {
+    let uid_of = |blob: &Option<Oid>| parsed[blob].as_ref().and_then(uid);
+    let mut deleted = BTreeSet::new();
+    for (edit, _) in edits.iter().filter(|(edit, _)| edit.before.iter().all(|before| *before != edit.value)) {
+        let left = uid_of(&edit.value);
+        deleted.extend(edit.before.iter().filter_map(uid_of).filter(|before| left.as_ref() != Some(before)));
+    }
+    deleted
+}
+
+fn is_terminating(value: &Value) -> bool {
+    value
+        .at(&["metadata", "deletionTimestamp"])
+        .and_then(Value::as_text)
+        .is_some_and(|time| !time.is_empty() && time != "null")
 }
 
 fn uid(value: &Value) -> Option<String> {

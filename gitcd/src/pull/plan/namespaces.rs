@@ -2,7 +2,7 @@
 
 use super::{PlanError, Planner};
 use crate::git::changes::Changes;
-use crate::merge::{Conflict, Outcome};
+use crate::merge::{Conflict, Outcome, has_edit_of_a_person};
 use crate::pull::admit;
 use crate::store::merge::Key;
 
@@ -37,20 +37,26 @@ impl Planner<'_, '_> {
         if removed_by_them.is_empty() && removed_by_us.is_empty() {
             return Ok(());
         }
-        let conflict =
-            || vec![Conflict { field: String::new(), kept: None, lost: Some("its namespace is gone".into()) }];
+        // What programs make in a namespace goes with it on one kube-apiserver, too.
+        let conflicts = |base: Option<&[u8]>, value: &[u8]| {
+            let lost = Some("its namespace is gone".into());
+            let conflict =
+                has_edit_of_a_person(base, value).then_some(Conflict { field: String::new(), kept: None, lost });
+            conflict.into_iter().collect::<Vec<_>>()
+        };
         let is_gone = |value: &[u8]| {
             admit::namespace(value)
                 .is_some_and(|namespace| removed_by_them.contains(&namespace) || removed_by_us.contains(&namespace))
         };
         for key in &mut self.keys {
-            let stays = match (&key.outcome, &key.theirs) {
-                (Outcome::Theirs, Some((value, _))) => is_gone(value),
-                (Outcome::New(value), _) => is_gone(value),
-                _ => false,
+            let stays: Option<&[u8]> = match (&key.outcome, &key.theirs) {
+                (Outcome::Theirs, Some((value, _))) => Some(value),
+                (Outcome::New(value), _) => Some(value),
+                _ => None,
             };
-            if stays {
-                (key.outcome, key.conflicts) = (Outcome::Deleted, conflict());
+            if let Some(value) = stays.filter(|value| is_gone(value)) {
+                let conflicts = conflicts(key.base.as_deref(), value);
+                (key.outcome, key.conflicts) = (Outcome::Deleted, conflicts);
             }
         }
         let planned: Vec<Vec<u8>> = self.keys.iter().map(|key| self.rules.keys.relative(&key.key).to_vec()).collect();
@@ -62,10 +68,12 @@ impl Planner<'_, '_> {
             if let Some(at) = planned.iter().position(|planned| planned == relative) {
                 // What stays as it is here may be what the other side takes over, and then removes.
                 if self.keys[at].outcome == Outcome::Ours {
-                    (self.keys[at].outcome, self.keys[at].conflicts) = (Outcome::Deleted, conflict());
+                    let conflicts = conflicts(self.keys[at].base.as_deref(), &value);
+                    (self.keys[at].outcome, self.keys[at].conflicts) = (Outcome::Deleted, conflicts);
                 }
             } else {
                 let base = self.value(relative, change.from)?;
+                let conflicts = conflicts(base.as_deref(), &value);
                 self.keys.push(Key {
                     key: self.rules.keys.absolute(relative).into(),
                     theirs: None,
@@ -73,7 +81,7 @@ impl Planner<'_, '_> {
                     in_ours: true,
                     as_is: false,
                     outcome: Outcome::Deleted,
-                    conflicts: conflict(),
+                    conflicts,
                 });
             }
         }
