@@ -89,6 +89,13 @@ soak: ## The long form of the crash test: CYCLES=1000 times kill -9 under load, 
 	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" GITCD_CRASH_CYCLES="$(or $(CYCLES),1000)" && \
 	$(CARGO) test --workspace --test crash --locked -- --nocapture $(ARGS)
 
+# The packages and the test are named so that cargo takes what `make test` has built.
+.PHONY: soak-merge
+soak-merge: ## The long form of the merge tests: 20,000 pairs of branches against serial orders of their requests, 100,000 objects of all kinds; SEED=N
+	@assets="$$(hack/assets.sh kube-apiserver)" && export KUBEBUILDER_ASSETS="$$assets" \
+	TRISHANKU_MERGE_CASES="$(or $(CASES),20000)" TRISHANKU_MERGE_OBJECTS="$(or $(OBJECTS),100000)" TRISHANKU_MERGE_SEED="$(or $(SEED),1)" && \
+	$(CARGO) test --workspace --no-fail-fast --test merge --locked -- --nocapture --test-threads=1 $(ARGS)
+
 .PHONY: soak-power
 soak-power: ## The long form of the power-loss test: CYCLES=1000 losses of power (needs root and /dev/fuse)
 	@GITCD_POWER_CYCLES="$(or $(CYCLES),1000)" $(CARGO) test --workspace --test power --locked -- --nocapture --test-threads=1 $(ARGS)

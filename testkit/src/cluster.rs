@@ -239,6 +239,11 @@ impl TestCluster {
         apiserver::audit_log(&self.settings.folder)
     }
 
+    /// The URL of the gitcd that stores the objects, for a client of the etcd API.
+    pub fn store_url(&self) -> &str {
+        &self.settings.store_url
+    }
+
     /// Where the cluster's files are, among them kube-apiserver's log and the Git repository.
     pub fn folder(&self) -> &Path {
         &self.settings.folder

@@ -1,0 +1,220 @@
+//! One pair of branches.
+
+use std::fmt::Write as _;
+
+use gitcd::merge::{Merged, Outcome, Policy, Side, merge};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use serde_json::{Value, json};
+
+use crate::compare::{sorted, wrong_generation};
+use crate::documented::{self, Documented};
+use crate::oracle::{BASE, ORDERS, Oracle, Prepared};
+use crate::report::{Fault, Report, Serial};
+use crate::requests::{self, Request, Target};
+
+/// How a case ended.
+pub(crate) enum Verdict {
+    /// Neither side changed anything that the other did not.
+    Nothing,
+    /// The order of requests that gives what the merge made.
+    Order(&'static str),
+    Documented(Documented),
+    Fault(Fault),
+}
+
+/// One pair of branches.
+pub(crate) struct Case<'o> {
+    pub(crate) oracle: &'o Oracle,
+    pub(crate) prepared: &'o Prepared,
+    pub(crate) name: String,
+    pub(crate) base: Option<String>,
+    /// The same as kube-apiserver shows it.
+    pub(crate) shown: Option<String>,
+}
+
+impl Case<'_> {
+    async fn begin(&self, namespace: &str) -> Target {
+        let (mut uids, mut seen) = ([None, None], None);
+        if let (Some(base), Some(shown)) = (&self.base, &self.shown) {
+            let value = base.replace(BASE, namespace);
+            let version = self.oracle.world.write(&self.key(namespace), value.as_bytes()).await;
+            let mut object: Value = serde_json::from_str(&shown.replace(BASE, namespace)).expect("it was JSON");
+            object["metadata"]["resourceVersion"] = json!(version.to_string());
+            let uid = object["metadata"]["uid"].as_str().map(str::to_owned);
+            (uids, seen) = ([uid.clone(), uid], Some(object));
+        }
+        Target { namespace: namespace.to_owned(), name: self.name.clone(), uids, seen }
+    }
+
+    fn key(&self, namespace: &str) -> String {
+        self.prepared.key.replace("NAMESPACE", namespace).replace("NAME", &self.name)
+    }
+
+    /// What is stored in the end, as if it were in the namespace of the base.
+    async fn end(&self, namespace: &str) -> Option<String> {
+        let value = self.oracle.world.read(&self.key(namespace)).await?;
+        Some(std::str::from_utf8(&value).expect("JSON is text").replace(namespace, BASE))
+    }
+
+    /// One side alone: its requests, without those that were refused, and what they lead to.
+    async fn branch(&self, side: usize, seed: u64) -> (Vec<Request>, Option<String>) {
+        let mut random = StdRng::seed_from_u64(seed.wrapping_mul(2).wrapping_add(side as u64 + 1));
+        let namespace = ["oracle-xa", "oracle-xb"][side];
+        let mut target = self.begin(namespace).await;
+        let (world, kind) = (&self.oracle.world, &self.prepared.kind);
+        let wanted = *[1, 1, 1, 2, 2, 3].choose(&mut random).expect("there are some");
+        let mut done = Vec::new();
+        for _ in 0..wanted * 2 {
+            let now = target.look(world, kind).await.ok();
+            let Some(request) = requests::random(&mut random, kind, side, now.as_ref()) else { continue };
+            let before = target.clone();
+            match request.send(world, kind, &mut target).await {
+                Ok(()) => done.push(request.effective(before.seen.as_ref(), target.seen.as_ref())),
+                Err(_) => target = before,
+            }
+            if done.len() == wanted {
+                break;
+            }
+        }
+        (done, self.end(namespace).await)
+    }
+
+    async fn serial(&self, order: usize, requests: &[&Request]) -> (Option<String>, String) {
+        let namespace = format!("oracle-{order:02}");
+        let mut target = self.begin(&namespace).await;
+        let mut log = String::new();
+        for request in requests {
+            let sent = request.send(&self.oracle.world, &self.prepared.kind, &mut target).await;
+            if let Err(refusal) = sent {
+                let _ =
+                    writeln!(log, "      refused: {request}: {}", refusal.message.lines().next().unwrap_or_default());
+            }
+        }
+        (self.end(&namespace).await, log)
+    }
+
+    pub(crate) async fn run(&self, seed: u64) -> Verdict {
+        let ((of_a, a), (of_b, b)) = tokio::join!(self.branch(0, seed), self.branch(1, seed));
+        if a == self.base || b == self.base || of_a.is_empty() || of_b.is_empty() {
+            return Verdict::Nothing;
+        }
+        let merged = self.merged(a.as_ref(), b.as_ref());
+        let mut report = Report {
+            seed,
+            kind: self.prepared.kind.kind,
+            requests: [&of_a, &of_b],
+            base: self.base.as_deref(),
+            sides: [a.as_deref(), b.as_deref()],
+            merged: merged.as_deref(),
+            serials: Vec::new(),
+        };
+        let result = report.normal(report.merged);
+        for (index, order) in orders(of_a.len(), of_b.len()).into_iter().enumerate().take(ORDERS) {
+            let (value, refused) = self.serial(index, &in_order(&order, report.requests)).await;
+            let shown = report.normal(value.as_deref().map(str::as_bytes));
+            if shown == result {
+                return match wrong_generation(report.merged, report.sides) {
+                    Some(reason) => Verdict::Fault(report.of_generation(&reason)),
+                    None => Verdict::Order(["A, then B", "B, then A"].get(index).unwrap_or(&"interleaved")),
+                };
+            }
+            report.serials.push(Serial { order, shown, refused });
+        }
+        match self.documented(&report, result.as_ref()).await {
+            Some(documented) => Verdict::Documented(documented),
+            None => Verdict::Fault(report.fault(result.as_ref())),
+        }
+    }
+
+    /// The intended difference that explains a result which no order of the requests gives.
+    async fn documented(&self, report: &Report<'_>, result: Option<&Value>) -> Option<Documented> {
+        let any = |is: fn(&Request) -> bool| report.requests.iter().any(|requests| requests.iter().any(is));
+        let otherwise = async |send: &dyn Fn(&Request) -> Vec<Request>| self.sent_otherwise(report, send, result).await;
+        if any(Request::is_unforced) && otherwise(&|request| vec![request.forced()]).await {
+            return Some(Documented::UnforcedApply);
+        }
+        if report.serials.iter().any(|serial| !serial.refused.is_empty()) && otherwise(&Request::one_by_one).await {
+            return Some(Documented::RefusedBeside);
+        }
+        if any(Request::is_upsert) && otherwise(&Request::one_by_one).await {
+            return Some(Documented::SameValue);
+        }
+        let is_gone = report.sides.map(|side| side.is_none());
+        let without_edits = |request: &Request| {
+            if request.is_deletion() || !is_gone[request.side] { request.one_by_one() } else { Vec::new() }
+        };
+        if is_gone.contains(&true) && otherwise(&without_edits).await {
+            return Some(Documented::BeforeDeletion);
+        }
+        documented::find(&documented::Facts {
+            base: report.base,
+            sides: report.sides,
+            schemas: &self.oracle.schemas,
+            requests: report.requests,
+            before: report.normal(report.base.map(str::as_bytes)).as_ref(),
+            merged: result,
+            shown: report.sides.map(|side| report.normal(side.map(str::as_bytes))),
+            serials: &report.serials.iter().map(|serial| serial.shown.as_ref()).collect::<Vec<_>>(),
+        })
+    }
+
+    /// Whether some order gives the result if the requests are sent otherwise.
+    async fn sent_otherwise(
+        &self,
+        report: &Report<'_>,
+        otherwise: impl Fn(&Request) -> Vec<Request>,
+        result: Option<&Value>,
+    ) -> bool {
+        for (index, serial) in report.serials.iter().enumerate() {
+            let requests = in_order(&serial.order, report.requests);
+            let sent: Vec<Request> = requests.into_iter().flat_map(&otherwise).collect();
+            let (value, _) = self.serial(index, &sent.iter().collect::<Vec<_>>()).await;
+            if report.normal(value.as_deref().map(str::as_bytes)).as_ref().map(sorted) == result.map(sorted) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn merged(&self, a: Option<&String>, b: Option<&String>) -> Option<Vec<u8>> {
+        let base = self.base.as_ref().map(String::as_bytes);
+        let once = |ours: Option<&String>, theirs: Option<&String>| {
+            let side = |value: Option<&String>| value.cloned();
+            let (ours, theirs) = (side(ours), side(theirs));
+            let sides = [&ours, &theirs].map(|side| side.as_ref().map(|side| Side::of(side.as_bytes())));
+            let Merged { outcome, .. } = merge(&self.oracle.schemas, Policy::Later, base, sides[0], sides[1]);
+            match outcome {
+                Outcome::Ours => ours.map(String::into_bytes),
+                Outcome::Theirs => theirs.map(String::into_bytes),
+                Outcome::Deleted => None,
+                Outcome::New(value) => Some(value),
+            }
+        };
+        let (one, other) = (once(a, b), once(b, a));
+        assert_eq!(one, other, "a merge does not depend on whose side is ours");
+        one
+    }
+}
+
+fn in_order<'r>(order: &[bool], sides: [&'r [Request]; 2]) -> Vec<&'r Request> {
+    let [mut from_a, mut from_b] = sides.map(<[Request]>::iter);
+    let next = |of_b: &bool| if *of_b { from_b.next() } else { from_a.next() };
+    order.iter().map(next).map(|request| request.expect("each is in the order once")).collect()
+}
+
+/// All orders of two sides' requests, each side's own in their order: `true` is one of B's. First A then B, then B then A.
+fn orders(of_a: usize, of_b: usize) -> Vec<Vec<bool>> {
+    fn all(of_a: usize, of_b: usize) -> Vec<Vec<bool>> {
+        if of_a == 0 || of_b == 0 {
+            return vec![[vec![false; of_a], vec![true; of_b]].concat()];
+        }
+        let begin = |first: bool, rest: Vec<Vec<bool>>| rest.into_iter().map(move |rest| [vec![first], rest].concat());
+        begin(false, all(of_a - 1, of_b)).chain(begin(true, all(of_a, of_b - 1))).collect()
+    }
+    let mut orders = all(of_a, of_b);
+    let last = orders.pop().expect("there is at least one order");
+    orders.insert(orders.len().min(1), last);
+    orders
+}

@@ -1,0 +1,189 @@
+//! The differences between a merge and one kube-apiserver that the documentation has a sentence for (`docs/design/merge.md`).
+
+use gitcd::merge::schema::{ListKind, Schemas};
+use serde_json::Value;
+
+use crate::compare::{Difference, differences, sorted};
+use crate::requests::Request;
+
+/// A difference that is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Documented {
+    /// Items that both sides added to a list come in another order.
+    OrderOfItems,
+    /// An apply without force of one side changed what another manager changed on the other side.
+    UnforcedApply,
+    /// A request that kube-apiserver refuses beside the other side's counts as the fields that it changed.
+    RefusedBeside,
+    /// A request gave a field the value that it had already, which is no edit for a merge.
+    SameValue,
+    /// What a side changed before it deleted the object is not known any more, if the object stays because of the other side's finalizers.
+    BeforeDeletion,
+    /// A pod that one side bound gets its own grace period, whatever the other side's deletion of the unbound pod said.
+    GraceOfBoundPod,
+    /// A side made another object of the name, which stays as it is.
+    AnotherObject,
+    /// A value that is taken whole was edited by both sides, each in a part of it.
+    Whole,
+    /// What kube-apiserver would choose for the combination of both is missing.
+    Allocation,
+    /// Conflicts of several fields are decided one by one.
+    FieldByField,
+    /// What a side changed and set back is unchanged.
+    SetBack,
+    /// One manager applied on both sides, and has the fields of both.
+    OneApplier,
+}
+
+impl Documented {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::OrderOfItems => "order of items",
+            Self::UnforcedApply => "apply without force",
+            Self::RefusedBeside => "refused beside the other's change",
+            Self::SameValue => "a field set to the value it had",
+            Self::BeforeDeletion => "edits before a deletion",
+            Self::GraceOfBoundPod => "grace period of a bound pod",
+            Self::AnotherObject => "another object of the name",
+            Self::Whole => "a value that is taken whole",
+            Self::Allocation => "allocation for a combination",
+            Self::FieldByField => "conflicts are decided field by field",
+            Self::SetBack => "changed and set back",
+            Self::OneApplier => "one manager applied on both sides",
+        }
+    }
+}
+
+/// Refusals of merged objects that are intended, by kind and text: validation compares two numbers, of which each side changed one. A merge
+/// knows which fields exclude one another, not how their values relate.
+pub(crate) const COMPARED: [(&str, &str); 2] = [
+    ("Deployment", "must be greater than minReadySeconds"),
+    ("HorizontalPodAutoscaler", "must be greater than or equal to `minReplicas`"),
+];
+
+/// A case that is like no serial order.
+pub(crate) struct Facts<'c> {
+    pub(crate) base: Option<&'c str>,
+    pub(crate) sides: [Option<&'c str>; 2],
+    pub(crate) schemas: &'c Schemas,
+    pub(crate) requests: [&'c [Request]; 2],
+    /// The base, to be compared with the merged object.
+    pub(crate) before: Option<&'c Value>,
+    pub(crate) merged: Option<&'c Value>,
+    /// What the sides have, to be compared with the merged object.
+    pub(crate) shown: [Option<Value>; 2],
+    pub(crate) serials: &'c [Option<&'c Value>],
+}
+
+pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
+    let uids = facts.sides.map(|side| side.and_then(uid));
+    let before = facts.base.and_then(uid);
+    let stays = |side: usize| {
+        uids[side].is_some()
+            && uids[side] != before
+            && uids[1 - side] != uids[side]
+            && facts.shown[side].as_ref() == facts.merged
+    };
+    if uids.iter().all(Option::is_some) && (stays(0) || stays(1)) {
+        return Some(Documented::AnotherObject);
+    }
+    for serial in facts.serials {
+        let found = differences(facts.merged, *serial);
+        let grace = |difference: &Difference| {
+            let own = facts.merged.map(|merged| &merged["spec"]["terminationGracePeriodSeconds"]);
+            difference.path == "metadata.deletionGracePeriodSeconds" && difference.merged.as_ref() == own
+        };
+        let in_any_order = differences(facts.merged.map(sorted).as_ref(), serial.map(sorted).as_ref());
+        if facts.merged.is_some_and(|merged| merged["kind"] == "Pod") && in_any_order.iter().all(grace) {
+            return Some(Documented::GraceOfBoundPod);
+        }
+        if found.iter().all(|difference| is_whole(facts, &difference.path)) {
+            return Some(Documented::Whole);
+        }
+    }
+    let without_ports = |object: Option<&Value>| {
+        let mut object = object.filter(|object| object["kind"] == "Service")?.clone();
+        for port in object["spec"]["ports"].as_array_mut()? {
+            port.as_object_mut()?.shift_remove("nodePort");
+        }
+        Some(object)
+    };
+    let merged = without_ports(facts.merged);
+    if merged.is_some() && facts.serials.iter().any(|serial| without_ports(*serial) == merged) {
+        return Some(Documented::Allocation);
+    }
+    let merged = facts.merged.map(sorted);
+    if facts.serials.iter().any(|serial| serial.map(sorted) == merged) {
+        return Some(Documented::OrderOfItems);
+    }
+    let found: Vec<_> = facts.serials.iter().map(|serial| differences(facts.merged, *serial)).collect();
+    let all = |explains: &dyn Fn(&Difference) -> bool| found.iter().any(|found| found.iter().all(explains));
+    let conflict = |difference: &Difference| is_conflict(facts, &difference.path);
+    if all(&conflict) {
+        return Some(Documented::FieldByField);
+    }
+    let set_back = |difference: &Difference| {
+        let unchanged = |side: usize| facts.at(side, &difference.path) == at(facts.before, &difference.path);
+        (0..2).any(|side| {
+            unchanged(side) && facts.requests[side].iter().any(|request| request.edits_at(&difference.path))
+        })
+    };
+    if all(&|difference| conflict(difference) || set_back(difference)) {
+        return Some(Documented::SetBack);
+    }
+    let appliers = facts.requests.map(|requests| requests.iter().filter_map(Request::applier).collect::<Vec<_>>());
+    let is_shared = appliers[0].iter().any(|manager| appliers[1].contains(manager));
+    if is_shared && all(&|difference| conflict(difference) || difference.serial.is_none()) {
+        return Some(Documented::OneApplier);
+    }
+    None
+}
+
+/// Both sides changed the field, each in its own way, and the merged object has the value of one.
+fn is_conflict(facts: &Facts<'_>, path: &str) -> bool {
+    let (before, sides) = (at(facts.before, path), [0, 1].map(|side| facts.at(side, path)));
+    let merged = at(facts.merged, path);
+    sides.iter().all(|side| *side != before) && sides.contains(&merged)
+}
+
+/// The value of a field. Names of fields may have dots.
+fn at<'v>(object: Option<&'v Value>, path: &str) -> Option<&'v Value> {
+    let object = object?;
+    if path.is_empty() {
+        return Some(object);
+    }
+    object.as_object()?.iter().find_map(|(name, value)| {
+        let rest = path.strip_prefix(name.as_str())?;
+        if rest.is_empty() { Some(value) } else { at(Some(value), rest.strip_prefix('.')?) }
+    })
+}
+
+impl Facts<'_> {
+    fn at(&self, side: usize, path: &str) -> Option<&Value> {
+        at(self.shown[side].as_ref(), path)
+    }
+}
+
+fn uid(object: &str) -> Option<String> {
+    let object: Value = serde_json::from_str(object).ok()?;
+    Some(object["metadata"]["uid"].as_str()?.to_owned())
+}
+
+/// Whether a path leads into a value that the schema says is taken whole, and the merged object has that of one side.
+fn is_whole(facts: &Facts<'_>, path: &str) -> bool {
+    let Some(merged) = facts.merged else { return false };
+    let (Some(version), Some(kind)) = (merged["apiVersion"].as_str(), merged["kind"].as_str()) else { return false };
+    let (mut node, mut way) = (facts.schemas.of(version, kind), Vec::new());
+    for step in path.split('.') {
+        way.push(step);
+        node = node.and_then(|node| node.field(step));
+        let whole = |node: &gitcd::merge::schema::Node<'_>| {
+            node.is_atomic() || node.is_whole() || matches!(node.list(), Some(ListKind::Atomic))
+        };
+        if node.as_ref().is_some_and(whole) {
+            let at = |object: Option<&Value>| way.iter().try_fold(object?, |value, step| value.get(*step)).cloned();
+            return facts.shown.iter().any(|side| at(side.as_ref()) == at(Some(merged)));
+        }
+    }
+    false
+}

@@ -1,0 +1,84 @@
+//! What merges make of two branches, beside what one kube-apiserver makes of the same requests, and whether it accepts the result.
+//!
+//! Environment:
+//! - `TRISHANKU_MERGE_CASES`: how many cases to run.
+//! - `TRISHANKU_MERGE_OBJECTS`: how many objects to merge that are made from the `OpenAPI`.
+//! - `TRISHANKU_MERGE_SEED`: the seed of the first case; the next ones count up. A failed case prints its seed.
+//! - `TRISHANKU_MERGE_VALUES`: print the stored values of a failed case, too.
+
+#![expect(clippy::similar_names, reason = "a patch is sent to a path")]
+
+mod case;
+mod compare;
+mod documented;
+mod edits;
+mod kinds;
+mod openapi;
+mod oracle;
+mod property;
+mod report;
+mod requests;
+mod world;
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use self::oracle::Oracle;
+use self::property::Property;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_merge_is_what_some_order_of_both_sides_requests_gives() {
+    let (cases, seed) = (number("TRISHANKU_MERGE_CASES", 1000) as usize, number("TRISHANKU_MERGE_SEED", 1));
+    let oracle = Oracle::prepare().await;
+    let started = Instant::now();
+    let totals = oracle.run(seed, cases).await;
+    println!("{cases} cases from seed {seed} in {:.1?}", started.elapsed());
+    for (what, count) in totals.counts.iter().filter(|(what, _)| !what.ends_with(')')) {
+        println!("{count:>8}  {what}");
+    }
+    for (what, count) in totals.counts.iter().filter(|(what, _)| what.ends_with(')')) {
+        println!("{count:>8}  {what}");
+    }
+    let mut classes: BTreeMap<&str, Vec<&report::Fault>> = BTreeMap::new();
+    totals.faults.iter().for_each(|fault| classes.entry(&fault.signature).or_default().push(fault));
+    let mut classes: Vec<_> = classes.into_iter().collect();
+    classes.sort_by_key(|(_, faults)| std::cmp::Reverse(faults.len()));
+    for (signature, faults) in &classes {
+        println!("{:>5} x {signature} (seed {})", faults.len(), faults[0].seed);
+    }
+    for (_, faults) in classes.iter().take(40) {
+        let shortest = faults.iter().min_by_key(|fault| fault.report.len()).expect("a class has a fault");
+        println!("\n{}", shortest.report);
+    }
+    assert!(totals.faults.is_empty(), "no order of requests gives what {} of {cases} merges made", totals.faults.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kube_apiserver_accepts_what_a_merge_makes_of_any_kind() {
+    let (cases, seed) = (number("TRISHANKU_MERGE_OBJECTS", 2000) as usize, number("TRISHANKU_MERGE_SEED", 1));
+    let property = Property::prepare().await;
+    let started = Instant::now();
+    let totals = property.run(seed, cases).await;
+    println!("{cases} objects from seed {seed} in {:.1?}, of {} kinds", started.elapsed(), totals.kinds.len());
+    for (kind, (tried, merged)) in &totals.kinds {
+        println!("{tried:>8}  {kind}, {merged} of them merged");
+    }
+    println!("{:>8}  refused since validation compares two fields, as documented", totals.documented);
+    let mut classes: BTreeMap<(&str, &str), Vec<&property::Rejected>> = BTreeMap::new();
+    for rejected in &totals.rejected {
+        classes.entry((&rejected.kind, &rejected.reason)).or_default().push(rejected);
+    }
+    for ((kind, reason), rejected) in &classes {
+        println!("{:>5} x {kind}: {reason}", rejected.len());
+    }
+    for rejected in classes.values().take(40) {
+        let shortest = rejected.iter().min_by_key(|rejected| rejected.report.len()).expect("a class has one");
+        println!("\n{}", shortest.report);
+    }
+    let rejected = totals.rejected.len();
+    assert!(rejected == 0, "kube-apiserver does not accept {rejected} of {cases} merged objects");
+}
