@@ -26,7 +26,7 @@ pub(crate) async fn start(home: &Home, stops: &mut mpsc::Receiver<Stop>) -> anyh
             read = messages.read(&mut buffer) => match read? {
                 0 => break,
                 n => {
-                    let mut out = std::io::stdout().lock();
+                    let mut out = trishanku_stdio::plain_stdout();
                     out.write_all(&buffer[..n])?;
                     out.flush()?;
                 }

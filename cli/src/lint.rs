@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Lint) -> anyhow::Result<ExitCode> {
             std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?
         };
         for finding in trishanku_lint::lint(&text).with_context(|| path.display().to_string())? {
-            println!("{}: {finding}", path.display());
+            trishanku_stdio::println!("{}: {finding}", path.display());
             count += 1;
         }
     }

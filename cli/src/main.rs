@@ -96,7 +96,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         Command::Completion { shell } => {
             let mut command = args::command();
-            clap_complete::generate(*shell, &mut command, "trishanku", &mut std::io::stdout());
+            clap_complete::generate(*shell, &mut command, "trishanku", &mut trishanku_stdio::plain_stdout());
             Ok(ExitCode::SUCCESS)
         }
     }

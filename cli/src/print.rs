@@ -14,16 +14,20 @@ use crate::console::{BAD, GOOD, STRONG, WARN, quoted};
 
 /// A failed command, with all causes, on standard error.
 pub(crate) fn error(error: &anyhow::Error) {
-    anstream::eprintln!("{BAD}error:{BAD:#} {error:#}");
+    trishanku_stdio::eprintln!("{BAD}error:{BAD:#} {error:#}");
 }
 
 pub(crate) fn down(outcome: &Down) {
     match outcome {
-        Down::NotRunning => anstream::println!("Nothing was running"),
-        Down::Stopped => anstream::println!("Stopped; the data stays"),
+        Down::NotRunning => trishanku_stdio::println!("Nothing was running"),
+        Down::Stopped => trishanku_stdio::println!("Stopped; the data stays"),
         Down::EndedLeftovers(leftovers) => {
             for left in leftovers {
-                anstream::println!("{WARN}ended{WARN:#} {} (process {}): its supervisor was gone", left.name, left.pid);
+                trishanku_stdio::println!(
+                    "{WARN}ended{WARN:#} {} (process {}): its supervisor was gone",
+                    left.name,
+                    left.pid
+                );
             }
         }
     }
@@ -32,15 +36,15 @@ pub(crate) fn down(outcome: &Down) {
 /// What there is now, and what to do with it.
 pub(crate) fn new_controller(name: &Name) {
     let (kind, name) = (name.kind(), name.as_str());
-    anstream::println!("{GOOD}Made{GOOD:#} {STRONG}{name}{STRONG:#}, a controller of {kind} objects");
-    anstream::println!("\n  cd {name}");
-    anstream::println!("  cargo test                 # on a real kube-apiserver");
-    anstream::println!("  kubectl apply -k deploy    # to your cluster; README.md says more");
+    trishanku_stdio::println!("{GOOD}Made{GOOD:#} {STRONG}{name}{STRONG:#}, a controller of {kind} objects");
+    trishanku_stdio::println!("\n  cd {name}");
+    trishanku_stdio::println!("  cargo test                 # on a real kube-apiserver");
+    trishanku_stdio::println!("  kubectl apply -k deploy    # to your cluster; README.md says more");
 }
 
 /// Who did what, and when.
 pub(crate) fn demo(outcome: &Outcome, options: &args::Demo) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
+    let mut out = trishanku_stdio::stdout();
     let Outcome { story, bound_after, node_stays } = outcome;
     if options.json {
         let whole = serde_json::json!({"bound_after_seconds": bound_after.as_secs_f64(), "story": story});
@@ -95,7 +99,7 @@ pub(crate) fn demo(outcome: &Outcome, options: &args::Demo) -> anyhow::Result<()
 }
 
 pub(crate) fn status(report: &Report, json: bool) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
+    let mut out = trishanku_stdio::stdout();
     if json {
         serde_json::to_writer_pretty(&mut out, report)?;
         writeln!(out)?;

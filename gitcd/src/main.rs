@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     match gitcd::cli::run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("gitcd: {error:#}");
+            trishanku_stdio::eprintln!("gitcd: {error:#}");
             ExitCode::FAILURE
         }
     }

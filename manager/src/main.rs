@@ -3,6 +3,7 @@
 mod args;
 mod metrics;
 
+use std::io::Write as _;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -22,7 +23,9 @@ const NAME: &str = "trishanku-manager";
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if let Some(Command::Crds) = args.command {
-        return Ok(trishanku_api::definitions().print()?);
+        let mut out = trishanku_stdio::plain_stdout();
+        write!(out, "{}", trishanku_api::definitions())?;
+        return Ok(out.flush()?);
     }
     let telemetry = telemetry::Settings::new(NAME).init()?;
     let addresses = Addresses {

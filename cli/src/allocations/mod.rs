@@ -66,7 +66,7 @@ pub async fn run(kubeconfig: &Path, stops: &mut mpsc::Receiver<Stop>) -> Result<
         tokio::select! {
             change = changes.next() => match change {
                 Some(Ok(_)) => due = Some(Instant::now() + SETTLE),
-                Some(Err(error)) => eprintln!("services cannot be followed: {error}"),
+                Some(Err(error)) => trishanku_stdio::eprintln!("services cannot be followed: {error}"),
                 None => return Ok(()),
             },
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
@@ -76,7 +76,7 @@ pub async fn run(kubeconfig: &Path, stops: &mut mpsc::Receiver<Stop>) -> Result<
                     Err(error) => {
                         // Somebody else has changed it meanwhile: what comes of that is seen soon.
                         if !is_conflict(&error) {
-                            eprintln!("{error}");
+                            trishanku_stdio::eprintln!("{error}");
                         }
                         Some(Instant::now() + AGAIN)
                     }
@@ -104,9 +104,9 @@ impl Repairer {
             let name = format!("{}/{}", service.namespace().unwrap_or_default(), service.name_any());
             let things: Vec<String> =
                 lost.iter().map(|lost| format!("{} is that of {}", lost.thing, lost.of)).collect();
-            eprintln!("{name} gets others: {}", things.join(", "));
+            trishanku_stdio::eprintln!("{name} gets others: {}", things.join(", "));
             let Some((without, exchange)) = Exchange::begin(service, &lost) else {
-                eprintln!("{name} cannot be given others: it is not as Services are");
+                trishanku_stdio::eprintln!("{name} cannot be given others: it is not as Services are");
                 continue;
             };
             let without = self.replace(&without).await?;
@@ -120,7 +120,7 @@ impl Repairer {
             self.give(without, &exchange).await?;
             // It is done, whether that can be told or not.
             if let Err(error) = self.recorder.publish(&told, &service.object_ref(&())).await {
-                eprintln!("an event of {name} was not taken: {error}");
+                trishanku_stdio::eprintln!("an event of {name} was not taken: {error}");
             }
         }
         Ok(())

@@ -61,14 +61,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     lines.truncate(args.limit);
     if args.json {
         let told: Vec<_> = lines.iter().map(|line| json(&repository, &names, &history, line)).collect();
-        println!("{:#}", serde_json::json!({ "lines": told, "more": more }));
+        trishanku_stdio::println!("{:#}", serde_json::json!({ "lines": told, "more": more }));
         return Ok(());
     }
-    match draw::print(&mut anstream::stdout().lock(), &repository, &names, &history, &lines, more) {
-        // Who reads has seen enough.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        done => Ok(done?),
-    }
+    Ok(draw::print(&mut trishanku_stdio::stdout(), &repository, &names, &history, &lines, more)?)
 }
 
 /// All branches, here and of remotes.

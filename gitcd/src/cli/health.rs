@@ -38,6 +38,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Ok(Err(error)) => format!("{error:#}"),
         Err(_) => format!("no answer in {:?}", args.timeout),
     };
-    eprintln!("gitcd: {}{path}: {said}", args.endpoint);
+    trishanku_stdio::eprintln!("gitcd: {}{path}: {said}", args.endpoint);
     Ok(ExitCode::FAILURE)
 }

@@ -48,19 +48,21 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let (repository, reference) = (config.repository.display(), &config.data_reference);
         let seconds = started.elapsed().as_secs_f64();
         match done {
-            Initialized::Created => println!("created {reference} in {repository}"),
-            Initialized::Present => println!("{reference} in {repository} is there already; nothing changed"),
-            Initialized::Adopted { keys, commits, revision } => println!(
+            Initialized::Created => trishanku_stdio::println!("created {reference} in {repository}"),
+            Initialized::Present => {
+                trishanku_stdio::println!("{reference} in {repository} is there already; nothing changed")
+            }
+            Initialized::Adopted { keys, commits, revision } => trishanku_stdio::println!(
                 "took over the history of {reference} in {repository}: {keys} keys, {commits} commits, revision {revision} \
                  ({seconds:.1} s)"
             ),
             Initialized::Converted { keys, revision, renamed, left_out } => {
-                println!(
+                trishanku_stdio::println!(
                     "converted {reference} in {repository}, which the Go implementation of gitcd wrote: {keys} keys, revision \
                      {revision} ({seconds:.1} s)"
                 );
                 if renamed + left_out > 0 {
-                    println!(
+                    trishanku_stdio::println!(
                         "{renamed} files were renamed, {left_out} ephemeral ones left out, by a commit of its own"
                     );
                 }
@@ -94,13 +96,13 @@ impl Told {
         }
         self.last = Some(Instant::now());
         let of = all.map(|all| format!(" of {all}")).unwrap_or_default();
-        eprint!("\r\x1b[K{done}{of} {what}");
+        trishanku_stdio::eprint!("\r\x1b[K{done}{of} {what}");
     }
 
     /// Leaves the line to what is told next.
     fn end(&self) {
         if self.last.is_some() {
-            eprint!("\r\x1b[K");
+            trishanku_stdio::eprint!("\r\x1b[K");
         }
     }
 }

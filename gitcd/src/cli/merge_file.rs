@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let done =
         if args.install { install::install(args.repo.as_deref()).map(|()| ExitCode::SUCCESS) } else { files(args) };
     done.unwrap_or_else(|error| {
-        eprintln!("gitcd: {error:#}");
+        trishanku_stdio::eprintln!("gitcd: {error:#}");
         ExitCode::from(2)
     })
 }
@@ -98,13 +98,15 @@ fn files(args: &Args) -> anyhow::Result<ExitCode> {
         Outcome::Theirs => theirs.blob,
         Outcome::New(value) => form::encode(&value).1.into_owned(),
         Outcome::Deleted => {
-            eprintln!("{what}: being deleted, and its last finalizer is gone: remove the file (git rm)");
+            trishanku_stdio::eprintln!(
+                "{what}: being deleted, and its last finalizer is gone: remove the file (git rm)"
+            );
             return Ok(ExitCode::FAILURE);
         }
     };
     if args.stdout {
         use std::io::Write as _;
-        std::io::stdout().lock().write_all(&result)?;
+        trishanku_stdio::plain_stdout().write_all(&result)?;
     } else {
         std::fs::write(&ours.path, &result).with_context(|| format!("cannot write {}", ours.path.display()))?;
     }
@@ -153,7 +155,7 @@ fn tell(what: &str, Conflict { field, kept, lost }: &Conflict) {
     let field = if field.is_empty() { "the whole object" } else { field };
     let line = format!("{what}: {field}: kept {}, lost {}", told(kept), told(lost));
     // Files come from others: they must not move the cursor.
-    eprintln!("{}", line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>());
+    trishanku_stdio::eprintln!("{}", line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>());
 }
 
 /// What is known of kinds: the built-in ones, and those that the work tree defines.

@@ -241,13 +241,13 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
         Command::Version { json } => {
             let (version, etcd) = (env!("CARGO_PKG_VERSION"), crate::api::ETCD_VERSION);
             if json {
-                println!("{}", serde_json::json!({ "gitcd": version, "etcd": etcd }));
+                trishanku_stdio::println!("{}", serde_json::json!({ "gitcd": version, "etcd": etcd }));
             } else {
-                println!("gitcd {version} (serves etcd {etcd})");
+                trishanku_stdio::println!("gitcd {version} (serves etcd {etcd})");
             }
         }
         Command::Completion { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "gitcd", &mut std::io::stdout());
+            clap_complete::generate(shell, &mut Cli::command(), "gitcd", &mut trishanku_stdio::plain_stdout());
         }
     }
     Ok(ExitCode::SUCCESS)

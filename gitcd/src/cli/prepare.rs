@@ -89,10 +89,14 @@ async fn prepare_all(args: &Args) -> anyhow::Result<()> {
         let done = in_time(&config, &remote, &how, began, args.wait).await?;
         let origin = &args.remote_name;
         match done.with_context(|| format!("cannot prepare branch {name:?}"))? {
-            Prepared::Present => println!("{reference} is in {repository} already; it knows {origin}"),
-            Prepared::Cloned(oid) => println!("{reference} in {repository} goes on where {origin} has it, at {oid}"),
-            Prepared::BegunWithTheirs(oid) => println!("{reference} in {repository} begins with {origin}'s {oid}"),
-            Prepared::Nothing => println!("{repository} knows {origin}, and has no {reference} yet"),
+            Prepared::Present => trishanku_stdio::println!("{reference} is in {repository} already; it knows {origin}"),
+            Prepared::Cloned(oid) => {
+                trishanku_stdio::println!("{reference} in {repository} goes on where {origin} has it, at {oid}")
+            }
+            Prepared::BegunWithTheirs(oid) => {
+                trishanku_stdio::println!("{reference} in {repository} begins with {origin}'s {oid}")
+            }
+            Prepared::Nothing => trishanku_stdio::println!("{repository} knows {origin}, and has no {reference} yet"),
         }
     }
     Ok(())
@@ -116,7 +120,7 @@ async fn in_time(
         };
         let left = patience.saturating_sub(elapsed);
         if error != told {
-            eprintln!("waiting for up to {} s: {error}", left.as_secs_f64().ceil());
+            trishanku_stdio::eprintln!("waiting for up to {} s: {error}", left.as_secs_f64().ceil());
             told = error;
         }
         tokio::time::sleep((elapsed / 4).clamp(LOOK_AGAIN, LONGEST_PAUSE).min(left)).await;

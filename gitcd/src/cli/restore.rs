@@ -32,7 +32,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let revision = recovery::restore(&config, &backup, args.bump_revision)
         .with_context(|| format!("cannot restore branch {name:?}"))?;
     let (repository, reference) = (config.repository.display(), &config.data_reference);
-    println!(
+    trishanku_stdio::println!(
         "restored {reference} in {repository}: revision {revision}, {} leases; serve it with `gitcd serve --repo={repository}`",
         backup.leases.len()
     );

@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let asked = args.endpoint.iter().map(|url| ask(&client, url, args.timeout));
     let answers = runtime.block_on(futures::future::join_all(asked));
     let mut is_good = true;
-    let mut out = anstream::stdout().lock();
+    let mut out = trishanku_stdio::stdout();
     let mut told = Vec::new();
     for (url, answer) in args.endpoint.iter().zip(answers) {
         match answer {
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                     told.push(json!({ "endpoint": url, "error": format!("{error:#}") }));
                 } else {
                     out.flush()?;
-                    eprintln!("gitcd: {url}: {error:#}");
+                    trishanku_stdio::eprintln!("gitcd: {url}: {error:#}");
                 }
             }
         }

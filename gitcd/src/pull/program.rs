@@ -338,7 +338,7 @@ pub fn helper() -> Option<i32> {
     {
         return Some(match answer(prompt) {
             Some(answer) => {
-                println!("{answer}");
+                trishanku_stdio::println!("{answer}");
                 0
             }
             None => 1,
@@ -355,7 +355,7 @@ pub fn helper() -> Option<i32> {
         ssh.arg("-o").arg(option);
     }
     let error = ssh.args(&words).exec();
-    eprintln!("cannot run ssh: {error}; install it to reach this remote");
+    trishanku_stdio::eprintln!("cannot run ssh: {error}; install it to reach this remote");
     Some(127)
 }
 

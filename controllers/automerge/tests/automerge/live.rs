@@ -96,6 +96,7 @@ async fn pull(folder: &Path, upstream: &Path, port: u16) -> Server {
             interval: Some(Duration::from_secs(1)),
             by_hand: false,
             echoes_after: None,
+            secret_kinds: gitcd::secrecy::SecretKinds::default(),
         },
         lease: None,
         served: gitcd::pull::owner::Served::default(),

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use serde_json::json;
 
-use super::{Place, note, print_json, printed, show, text_or_base64};
+use super::{Place, note, print_json, show, text_or_base64};
 use crate::history::moment::When;
 
 #[derive(Debug, clap::Args)]
@@ -56,9 +56,9 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<()> {
                 return print_json(&json!({ "revision": moment.revision, "keys": keys }));
             }
             note(args.when, moment.revision);
-            let mut out = std::io::stdout().lock();
+            let mut out = trishanku_stdio::plain_stdout();
             let print = |key: &Vec<u8>| out.write_all(&[&key[..], b"\n"].concat());
-            printed(keys.iter().try_for_each(print))
+            Ok(keys.iter().try_for_each(print)?)
         }
     }
 }

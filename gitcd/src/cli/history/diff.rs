@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::print::{self, ADDED, CHANGED, FAINT, REMOVED, plain};
-use super::{Place, Printing, print_json, printed, text_or_base64};
+use super::{Place, Printing, print_json, text_or_base64};
 use crate::history::fields::{self, Field};
 use crate::history::moment::When;
 use crate::history::{History, HistoryError};
@@ -65,7 +65,7 @@ pub(in super::super) fn run(args: &Args) -> ExitCode {
         Ok(false) => ExitCode::SUCCESS,
         // As `diff` does it: 1 means that something differs.
         Err(error) => {
-            eprintln!("gitcd: {error:#}");
+            trishanku_stdio::eprintln!("gitcd: {error:#}");
             ExitCode::from(2)
         }
     }
@@ -87,7 +87,7 @@ fn compare(args: &Args) -> anyhow::Result<bool> {
     let wanted: Vec<_> = args.keys.iter().map(|name| Wanted::new(&history, name)).collect();
     let is_wanted = |key: &[u8]| wanted.is_empty() || wanted.iter().any(|wanted| wanted.covers(key));
     let mut told = Vec::new();
-    let mut out = anstream::stdout().lock();
+    let mut out = trishanku_stdio::stdout();
     let mut differs = false;
     for (relative, change) in history.between(from.as_ref(), &to)?.keys {
         let key = history.keys().absolute(&relative);
@@ -96,7 +96,7 @@ fn compare(args: &Args) -> anyhow::Result<bool> {
         }
         if !differs && !args.json {
             let line = format!("revision {began} to {}", to.revision);
-            printed(writeln!(out, "{FAINT}{line}{FAINT:#}"))?;
+            writeln!(out, "{FAINT}{line}{FAINT:#}")?;
         }
         differs = true;
         let (sign, style) = match (change.from, change.to) {
@@ -123,7 +123,7 @@ fn compare(args: &Args) -> anyhow::Result<bool> {
             }));
         } else {
             let done = writeln!(out, "{style}{sign} {}{style:#}", plain(&String::from_utf8_lossy(&key)));
-            printed(done.and_then(|()| print::fields(&mut out, &fields, "    ", args.whole)))?;
+            done.and_then(|()| print::fields(&mut out, &fields, "    ", args.whole))?;
         }
     }
     if args.json {

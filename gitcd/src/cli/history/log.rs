@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::age;
 use super::print::{self, CHANGED, plain};
-use super::{Place, Printing, print_json, printed};
+use super::{Place, Printing, print_json};
 use crate::history::fields::{self, Field};
 use crate::history::moment::When;
 use crate::history::versions::Version;
@@ -90,13 +90,13 @@ fn key(args: &Args, history: &History, name: &str, since: Option<When>) -> anyho
             by.clone(),
         ]);
     }
-    printed(print::table(&mut anstream::stdout().lock(), &rows, |mut out, at| {
+    Ok(print::table(&mut trishanku_stdio::stdout(), &rows, |mut out, at| {
         let Some(entry) = entries.get(at) else { return Ok(()) };
         for conflict in &entry.conflicts {
             writeln!(out, "    {CHANGED}!{CHANGED:#} conflict: {}", plain(&conflict.to_string()))?;
         }
         print::fields(&mut out, entry.fields.as_deref().unwrap_or_default(), "    ", args.whole)
-    }))
+    })?)
 }
 
 /// A version of a key, or a merge that had to decide about it and left it as it was.
@@ -178,7 +178,7 @@ fn branch(args: &Args, history: &History, since: Option<When>) -> anyhow::Result
         };
         rows.push(vec![revisions, ago(commit.time), short(commit), plain(commit.subject()), by(commit)]);
     }
-    printed(print::table(&mut anstream::stdout().lock(), &rows, |_, _| Ok(())))
+    Ok(print::table(&mut trishanku_stdio::stdout(), &rows, |_, _| Ok(()))?)
 }
 
 fn ago(time: i64) -> String {

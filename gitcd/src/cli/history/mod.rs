@@ -74,18 +74,10 @@ impl Printing {
     }
 }
 
-/// Who reads has seen enough: that is no error.
-fn printed(done: std::io::Result<()>) -> anyhow::Result<()> {
-    match done {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        done => Ok(done?),
-    }
-}
-
 /// Prints JSON.
 fn print_json(told: &serde_json::Value) -> anyhow::Result<()> {
     use std::io::Write as _;
-    printed(writeln!(std::io::stdout().lock(), "{told:#}"))
+    Ok(writeln!(trishanku_stdio::plain_stdout(), "{told:#}")?)
 }
 
 /// Says that a state is not exactly that of the revision that was asked for.
@@ -93,7 +85,9 @@ fn note(when: When, revision: i64) {
     if let When::Revision(asked) = when
         && asked != revision
     {
-        eprintln!("gitcd: revision {asked} has no data commit of its own; this is the state of revision {revision}");
+        trishanku_stdio::eprintln!(
+            "gitcd: revision {asked} has no data commit of its own; this is the state of revision {revision}"
+        );
     }
 }
 

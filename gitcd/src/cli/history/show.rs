@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use serde_json::json;
 
-use super::{Place, note, print_json, printed, text_or_base64};
+use super::{Place, note, print_json, text_or_base64};
 use crate::history::History;
 use crate::history::moment::{Moment, Value, When};
 
@@ -55,6 +55,6 @@ pub(super) fn value(history: &History, (when, moment): (When, &Moment), name: &s
     if known.is_none_or(|known| known.record.mod_revision > moment.revision) && history.is_data(&key) {
         note(when, moment.revision);
     }
-    let mut out = std::io::stdout().lock();
-    printed(out.write_all(&value).and_then(|()| out.flush()))
+    let mut out = trishanku_stdio::plain_stdout();
+    Ok(out.write_all(&value).and_then(|()| out.flush())?)
 }

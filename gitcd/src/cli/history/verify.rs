@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::print::{ADDED, REMOVED, plain};
-use super::{Place, print_json, printed};
+use super::{Place, print_json};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -31,7 +31,7 @@ pub(in super::super) fn run(args: &Args) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("gitcd: {error:#}");
+            trishanku_stdio::eprintln!("gitcd: {error:#}");
             ExitCode::from(2)
         }
     }
@@ -43,11 +43,11 @@ fn verify(args: &Args) -> anyhow::Result<bool> {
     let verified = history.verify(|done, all| {
         if is_told && told.elapsed() >= EVERY {
             told = Instant::now();
-            eprint!("\r{done} of {all} keys");
+            trishanku_stdio::eprint!("\r{done} of {all} keys");
         }
     })?;
     if is_told {
-        eprint!("\r\x1b[K");
+        trishanku_stdio::eprint!("\r\x1b[K");
     }
     if args.json {
         print_json(&json!({
@@ -56,18 +56,18 @@ fn verify(args: &Args) -> anyhow::Result<bool> {
         }))?;
         return Ok(verified.is_good());
     }
-    let mut out = anstream::stdout().lock();
+    let mut out = trishanku_stdio::stdout();
     for finding in &verified.findings {
-        printed(writeln!(out, "{REMOVED}{}{REMOVED:#}", plain(finding)))?;
+        writeln!(out, "{REMOVED}{}{REMOVED:#}", plain(finding))?;
     }
     if verified.more > 0 {
-        printed(writeln!(out, "and {} more", verified.more))?;
+        writeln!(out, "and {} more", verified.more)?;
     }
     let (style, said) = if verified.is_good() { (ADDED, "as it should be") } else { (REMOVED, "not as it should be") };
-    printed(writeln!(
+    writeln!(
         out,
         "{style}{said}{style:#}: revision {}, {} keys, {} with the metadata, {} bytes",
         verified.revision, verified.keys, verified.local_keys, verified.bytes
-    ))?;
+    )?;
     Ok(verified.is_good())
 }

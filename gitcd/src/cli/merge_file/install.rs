@@ -33,10 +33,13 @@ pub(super) fn install(repo: Option<&Path>) -> anyhow::Result<()> {
         // First, so that whatever is there goes on to win.
         write(&attributes, &format!("{ATTRIBUTES}\n{before}"))?;
     }
-    println!("{}: merges go by fields from now on", repository.workdir().unwrap_or(repository.path()).display());
-    println!("  {DRIVER} = {driver}");
-    println!("  {RENAMES} = false");
-    println!("  {}: {ATTRIBUTES}", attributes.display());
+    trishanku_stdio::println!(
+        "{}: merges go by fields from now on",
+        repository.workdir().unwrap_or(repository.path()).display()
+    );
+    trishanku_stdio::println!("  {DRIVER} = {driver}");
+    trishanku_stdio::println!("  {RENAMES} = false");
+    trishanku_stdio::println!("  {}: {ATTRIBUTES}", attributes.display());
     Ok(())
 }
 

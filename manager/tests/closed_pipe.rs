@@ -1,0 +1,12 @@
+//! What the manager does when the reader of its output has gone, as in `manager crds | head`.
+
+use std::process::Command;
+
+#[test]
+fn definitions_end_quietly_when_their_reader_has_gone() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = Command::new(env!("CARGO_BIN_EXE_manager")).arg("crds").stdout(writer).output().unwrap();
+    // What shells report for a program that SIGPIPE ended.
+    assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(141), ""));
+}

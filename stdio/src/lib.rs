@@ -1,0 +1,91 @@
+//! Standard output and standard error of programs whose reader may go away, as in `trishanku status | head`.
+//!
+//! Rust programs ignore SIGPIPE, so a write to a closed pipe fails, and [`std::println!`] panics. Here:
+//!
+//! - A write to a closed standard output ends the process at once, without a message and with status [`CLOSED`]: what a
+//!   shell reports for a program that SIGPIPE ended, such as git and kubectl.
+//! - A message for standard error that cannot be written is dropped, and the program goes on.
+//!
+//! For commands. A server that logs to standard output goes on without its reader, and so does not use this.
+
+use std::fmt::Arguments;
+use std::io::{self, StdoutLock, Write};
+
+use anstream::AutoStream;
+
+/// The status of a process that ends because its standard output is closed: 128 and the number of SIGPIPE.
+pub const CLOSED: i32 = 141;
+
+/// A writer that ends the process when its reader has gone.
+#[derive(Debug)]
+pub struct Output<W>(W);
+
+/// Standard output; styles are removed unless it is a terminal.
+pub fn stdout() -> Output<AutoStream<StdoutLock<'static>>> {
+    Output(anstream::stdout().lock())
+}
+
+/// Standard output, for bytes that are printed as they are.
+pub fn plain_stdout() -> Output<StdoutLock<'static>> {
+    Output(io::stdout().lock())
+}
+
+impl<W: Write> Write for Output<W> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        open(self.0.write(buffer))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        open(self.0.flush())
+    }
+
+    fn write_all(&mut self, buffer: &[u8]) -> io::Result<()> {
+        open(self.0.write_all(buffer))
+    }
+
+    fn write_fmt(&mut self, text: Arguments<'_>) -> io::Result<()> {
+        open(self.0.write_fmt(text))
+    }
+}
+
+/// The result of a write, unless the reader has gone.
+fn open<T>(written: io::Result<T>) -> io::Result<T> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(CLOSED),
+        written => written,
+    }
+}
+
+/// Prints a line to standard output; for [`println!`]. Ends the process with status 1 if that fails.
+#[doc(hidden)]
+pub fn print_line(text: Arguments<'_>) {
+    let mut out = stdout();
+    if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) {
+        print_error(format_args!("error: cannot write to standard output: {error}\n"));
+        std::process::exit(1);
+    }
+}
+
+/// Prints a message to standard error, if that is possible; for [`eprint!`] and [`eprintln!`].
+#[doc(hidden)]
+pub fn print_error(text: Arguments<'_>) {
+    let _unread = anstream::stderr().lock().write_fmt(text);
+}
+
+/// [`std::println!`], which ends the process quietly if standard output is closed.
+#[macro_export]
+macro_rules! println {
+    ($($text:tt)*) => { $crate::print_line(::std::format_args!($($text)*)) };
+}
+
+/// [`std::eprint!`], which does nothing if standard error is closed.
+#[macro_export]
+macro_rules! eprint {
+    ($($text:tt)*) => { $crate::print_error(::std::format_args!($($text)*)) };
+}
+
+/// [`std::eprintln!`], which does nothing if standard error is closed.
+#[macro_export]
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::print_error(::std::format_args!("{}\n", ::std::format_args!($($text)*))) };
+}
