@@ -6,7 +6,7 @@ CARGO ?= cargo
 .PHONY: help up down test suites check deny bench soak assets build
 
 help: ## Show this help
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build gitcd and trishanku
 	$(CARGO) build --release -p gitcd -p trishanku
@@ -141,6 +141,10 @@ linearizability: ## Random clients, watchers and failures against a model of etc
 etcd-suites: ## etcd's own client-level tests, and etcdctl on etcd and gitcd side by side (needs Go)
 	@$(if $(GITCD),,$(CARGO) build --workspace --locked --bin gitcd --test serve)
 	GITCD="$(or $(GITCD),target/debug/gitcd)" conformance/etcd/run $(ARGS)
+
+.PHONY: e2e-kubernetes
+e2e-kubernetes: build ## The API machinery's conformance specs of Kubernetes' own e2e suite, on the desk of a headless cluster; about an hour (needs Go); FOCUS=Namespaces for some, ARGS=--central for one control plane
+	TRISHANKU=target/release/trishanku FOCUS="$(FOCUS)" conformance/kubernetes/run $(ARGS)
 
 .PHONY: schema
 schema: ## Make the table of how Kubernetes' kinds are merged from their OpenAPI (needs Go); ARGS=--check only compares
