@@ -31,13 +31,13 @@ export GOFLAGS=-mod=readonly GOWORK=off GO111MODULE=on CGO_ENABLED=0
 module=$(cd kube && go mod download -json k8s.io/kubernetes) || unavailable "no module k8s.io/kubernetes: $module"
 field() { sed -n "s/^[[:space:]]*\"$1\": \"\(.*\)\",\{0,1\}\$/\1/p" <<<"$module"; }
 version=$(field Version)
-openapi=$(field Dir)/api/openapi-spec/swagger.json
-[[ -n $version && -f $openapi ]] || die "the module k8s.io/kubernetes has no $openapi"
+openapi=$(field Dir)/api/openapi-spec
+[[ -n $version && -f $openapi/swagger.json ]] || die "the module k8s.io/kubernetes has no $openapi"
 
 # Beside the table, so that the last step is a rename.
 made=$(mktemp "$TABLE.XXXXXX")
 trap 'rm -f "$made"' EXIT
-(cd schema && exec go run . "$version") <"$openapi" >"$made"
+(cd schema && exec go run . "$version" "$openapi") >"$made"
 if ((check)); then
   cmp -s "$made" "$TABLE" || {
     diff "$TABLE" "$made" >&2 || :

@@ -8,32 +8,37 @@ import (
 
 // table is what is written.
 type table struct {
-	kinds map[string]string // "apps/v1 Deployment" to the name of its type
-	types map[string]*typ
+	kinds   map[string]string // "apps/v1 Deployment" to the name of its type
+	folders map[string]*folder
+	types   map[string]*typ
 }
 
 // typ is an object: what is known of its fields, and of itself.
 type typ struct {
-	Map    string            `json:"map,omitempty"` // "atomic"
-	Whole  bool              `json:"whole,omitempty"`
-	Unions [][]string        `json:"unions,omitempty"`
-	Fields map[string]*place `json:"fields,omitempty"`
+	Map    string     `json:"map,omitempty"` // "atomic"
+	Whole  bool       `json:"whole,omitempty"`
+	Unions [][]string `json:"unions,omitempty"`
+	// Fields that hold maps or map lists with no key in common.
+	Disjoint [][]string        `json:"disjoint,omitempty"`
+	Fields   map[string]*place `json:"fields,omitempty"`
 }
 
 // place is what is known of a field, of an item or of a value.
 type place struct {
-	Type   string   `json:"type,omitempty"`
-	Map    string   `json:"map,omitempty"`  // "atomic"
-	List   string   `json:"list,omitempty"` // "map", "set", "atomic"
-	Keys   []string `json:"keys,omitempty"` // of a map list
-	Items  *place   `json:"items,omitempty"`
-	Values *place   `json:"values,omitempty"`
-	Whole  bool     `json:"whole,omitempty"`
+	Type string   `json:"type,omitempty"`
+	Map  string   `json:"map,omitempty"`  // "atomic", "granular"
+	List string   `json:"list,omitempty"` // "map", "set", "atomic"
+	Keys []string `json:"keys,omitempty"` // of a map list
+	// Defaults of keys that may be left out.
+	Defaults map[string]any `json:"defaults,omitempty"`
+	Items    *place         `json:"items,omitempty"`
+	Values   *place         `json:"values,omitempty"`
+	Whole    bool           `json:"whole,omitempty"`
 }
 
-// MarshalJSON writes the most frequent place, an object of some type, as the name of the type.
+// MarshalJSON writes the most frequent place, a scalar or an object of some type, as the name of the type.
 func (p *place) MarshalJSON() ([]byte, error) {
-	if p.Type != "" && !p.Whole {
+	if p.Type != "" && !p.Whole && p.Map == "" {
 		return marshal(p.Type)
 	}
 	type plain place
@@ -43,10 +48,39 @@ func (p *place) MarshalJSON() ([]byte, error) {
 // metadata is the type of every object's metadata, also of custom resources.
 const metadata = "meta.v1.ObjectMeta"
 
-func build(published map[string]*definition) (*table, error) {
+// scalars are the types that have a JSON representation of their own, whatever the OpenAPI says of them.
+var scalars = map[string]string{
+	"api.resource.Quantity":    "quantity",
+	"meta.v1.FieldsV1":         "any",
+	"meta.v1.MicroTime":        "microtime",
+	"meta.v1.Time":             "time",
+	"pkg.runtime.RawExtension": "any",
+	"util.intstr.IntOrString":  "intOrString",
+
+	"apiextensions.v1.JSON":                         "any",
+	"apiextensions.v1.JSONSchemaPropsOrArray":       "any",
+	"apiextensions.v1.JSONSchemaPropsOrBool":        "objectOrBoolean",
+	"apiextensions.v1.JSONSchemaPropsOrStringArray": "any",
+}
+
+// scalarOf is the name of a scalar's type, by the type and format of the OpenAPI.
+var scalarOf = map[string]string{
+	"boolean ":      "boolean",
+	"integer int32": "int32",
+	"integer int64": "int64",
+	"number double": "number",
+	"string ":       "string",
+	"string byte":   "bytes",
+}
+
+func build(d *documents) (*table, error) {
+	published := d.types
 	types := make(map[string]*typ, len(published))
-	for name, d := range published {
-		made, err := typeOf(published, name, d)
+	for name, of := range published {
+		if scalars[name] != "" {
+			continue
+		}
+		made, err := d.typeOf(name, of)
 		if err != nil {
 			return nil, err
 		}
@@ -55,9 +89,9 @@ func build(published map[string]*definition) (*table, error) {
 	if err := addUnions(published, types); err != nil {
 		return nil, err
 	}
-	// The merge has rules of its own for managedFields.
-	delete(types[metadata].Fields, "managedFields")
-
+	if err := addDisjoint(types); err != nil {
+		return nil, err
+	}
 	kinds := make(map[string]string)
 	for name, d := range published {
 		// Lists, reviews' options and watch events are no objects that are kept.
@@ -73,34 +107,36 @@ func build(published map[string]*definition) (*table, error) {
 			kinds[version+" "+kind.Kind] = name
 		}
 	}
-	prune(types)
-	return &table{kinds, reachable(types, kinds)}, nil
+	folders, err := foldersOf(d.resources)
+	if err != nil {
+		return nil, err
+	}
+	return &table{kinds, folders, reachable(types, kinds)}, nil
 }
 
-func typeOf(published map[string]*definition, name string, d *definition) (*typ, error) {
+func (docs *documents) typeOf(name string, d *definition) (*typ, error) {
+	if d.Type != "object" && d.Type != "" {
+		return nil, fmt.Errorf("%s: a %s that has no name of its own", name, d.Type)
+	}
 	made := &typ{Fields: make(map[string]*place)}
 	switch d.MapType {
 	case "", "granular":
 	case "atomic":
 		made.Map = "atomic"
-		return made, nil
 	default:
 		return nil, fmt.Errorf("%s: unknown map type %q", name, d.MapType)
 	}
 	for field, of := range d.Properties {
-		p, err := placeOf(published, of)
+		p, err := docs.placeOf(of)
 		if err != nil {
 			return nil, fmt.Errorf("%s.%s: %w", name, field, err)
 		}
-		if p != nil {
-			made.Fields[field] = p
-		}
+		made.Fields[field] = p
 	}
 	return made, nil
 }
 
-// placeOf is nil where nothing is to be said.
-func placeOf(published map[string]*definition, d *definition) (*place, error) {
+func (docs *documents) placeOf(d *definition) (*place, error) {
 	strategies := strings.FieldsFunc(d.PatchStrategy, func(r rune) bool { return r == ',' })
 	for _, strategy := range strategies {
 		if !slices.Contains([]string{"merge", "retainKeys", "replace"}, strategy) {
@@ -109,52 +145,47 @@ func placeOf(published map[string]*definition, d *definition) (*place, error) {
 	}
 	retainKeys := slices.Contains(strategies, "retainKeys")
 	if d.Type == "array" {
-		return listOf(published, d, retainKeys)
+		return docs.listOf(d, retainKeys)
 	}
-	var made *place
+	made := &place{}
 	switch {
-	case d.MapType == "atomic" || slices.Contains(strategies, "replace"):
-		made = &place{Map: "atomic"}
-	case d.MapType != "" && d.MapType != "granular":
-		return nil, fmt.Errorf("unknown map type %q", d.MapType)
+	case d.Ref != "" && scalars[short(d.Ref)] != "":
+		made.Type = scalars[short(d.Ref)]
 	case d.Ref != "":
-		target := short(d.Ref)
-		if published[target] == nil {
-			return nil, fmt.Errorf("unknown type %s", target)
+		made.Type = short(d.Ref)
+		if docs.types[made.Type] == nil {
+			return nil, fmt.Errorf("unknown type %s", made.Type)
 		}
-		if d.MapType == "granular" && published[target].MapType == "atomic" {
-			return granular(target, published[target])
-		}
-		made = &place{Type: target}
 	case d.AdditionalProperties != nil:
-		values, err := placeOf(published, d.AdditionalProperties)
-		if err != nil || values == nil {
+		values, err := docs.placeOf(d.AdditionalProperties)
+		if err != nil {
 			return nil, err
 		}
-		made = &place{Values: values}
-	}
-	if retainKeys {
-		if made == nil {
-			return nil, fmt.Errorf("retainKeys on something that has no keys")
+		made.Values = values
+	default:
+		made.Type = scalarOf[d.Type+" "+d.Format]
+		if made.Type == "" {
+			return nil, fmt.Errorf("unknown type %q of the format %q", d.Type, d.Format)
 		}
-		made.Whole = true
+	}
+	isMap := made.Values != nil || strings.Contains(made.Type, ".")
+	switch {
+	case d.MapType == "atomic" || slices.Contains(strategies, "replace"):
+		made.Map = "atomic"
+	case d.MapType != "" && d.MapType != "granular":
+		return nil, fmt.Errorf("unknown map type %q", d.MapType)
+	case d.MapType == "granular" && made.Type != "" && docs.types[made.Type].MapType == "atomic":
+		made.Map = "granular"
+	}
+	made.Whole = retainKeys
+	if (made.Map != "" || made.Whole) && !isMap {
+		return nil, fmt.Errorf("a map type or retainKeys on something that has no keys")
 	}
 	return made, nil
 }
 
-// granular is an atomic type at a place that is said not to be atomic. A table of places cannot tell that apart from
-// nothing known, unless the type has something inside.
-func granular(name string, d *definition) (*place, error) {
-	for field, of := range d.Properties {
-		if of.Ref != "" || of.Type == "array" || of.Type == "object" {
-			return nil, fmt.Errorf("a granular %s is not supported: it has the field %s", name, field)
-		}
-	}
-	return nil, nil
-}
-
-func listOf(published map[string]*definition, d *definition, retainKeys bool) (*place, error) {
-	items, err := placeOf(published, d.Items)
+func (docs *documents) listOf(d *definition, retainKeys bool) (*place, error) {
+	items, err := docs.placeOf(d.Items)
 	if err != nil {
 		return nil, err
 	}
@@ -176,13 +207,26 @@ func listOf(published map[string]*definition, d *definition, retainKeys bool) (*
 		return nil, fmt.Errorf("unknown list type %q", made.List)
 	case (made.List == "map") != (len(made.Keys) > 0):
 		return nil, fmt.Errorf("a %s list with the keys %q", made.List, made.Keys)
-	case made.List == "atomic":
-		// What is taken whole is not looked into.
-		made.Items = nil
-	case retainKeys && items == nil:
+	case retainKeys && !strings.Contains(items.Type, "."):
 		return nil, fmt.Errorf("retainKeys on items that have no keys")
-	case retainKeys:
+	case retainKeys && made.List != "atomic":
 		items.Whole = true
+	}
+	for _, key := range made.Keys {
+		// A key that is required has a default too, which is none: that of its Go type.
+		switch of := docs.defaults[items.Type+"."+key].(type) {
+		case nil:
+		case string:
+			if of != "" {
+				made.Defaults = map[string]any{key: of}
+			}
+		case float64, bool:
+			if of != 0.0 && of != false {
+				made.Defaults = map[string]any{key: of}
+			}
+		default:
+			return nil, fmt.Errorf("the key %s has the default %v, which is no scalar", key, of)
+		}
 	}
 	return made, nil
 }

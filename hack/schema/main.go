@@ -1,6 +1,8 @@
 // Schema makes gitcd's table of how the built-in kinds of Kubernetes are merged from the published OpenAPI.
 //
-//	go run . VERSION <swagger.json >kubernetes.json
+//	go run . VERSION FOLDER >kubernetes.json
+//
+// FOLDER is api/openapi-spec of Kubernetes: swagger.json has what is said of lists, v3 the default values.
 //
 // docs/design/merge-schema.md describes the table; hack/schema.sh finds the OpenAPI and runs this.
 package main
@@ -13,15 +15,16 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fail(fmt.Errorf("usage: schema VERSION <swagger.json >kubernetes.json"))
+	if len(os.Args) != 3 {
+		fail(fmt.Errorf("usage: schema VERSION FOLDER >kubernetes.json"))
 	}
-	published, err := read(os.Stdin)
+	published, err := read(os.Args[2])
 	if err != nil {
 		fail(err)
 	}
@@ -47,6 +50,7 @@ func fail(err error) {
 type definition struct {
 	Description          string
 	Type                 string
+	Format               string
 	Ref                  string `json:"$ref"`
 	Properties           map[string]*definition
 	AdditionalProperties *definition
@@ -64,23 +68,90 @@ type definition struct {
 	Kinds []struct{ Group, Version, Kind string } `json:"x-kubernetes-group-version-kind"`
 }
 
-// read gives the published types by their short names.
-func read(from io.Reader) (map[string]*definition, error) {
-	var document struct{ Definitions map[string]*definition }
-	if err := json.NewDecoder(from).Decode(&document); err != nil {
+// documents are what is published of a version of Kubernetes.
+type documents struct {
+	// By their short names.
+	types map[string]*definition
+	// By the short name of the type, a dot, and the field.
+	defaults map[string]any
+	// What can be deleted by its name, by the path of that request.
+	resources map[string]kind
+}
+
+type kind struct{ Group, Version, Kind string }
+
+func read(folder string) (*documents, error) {
+	var document struct {
+		Definitions map[string]*definition
+		Paths       map[string]struct {
+			Delete *struct {
+				Action string `json:"x-kubernetes-action"`
+				Kind   kind   `json:"x-kubernetes-group-version-kind"`
+			}
+		}
+	}
+	if err := decode(filepath.Join(folder, "swagger.json"), &document); err != nil {
 		return nil, err
 	}
-	published := make(map[string]*definition, len(document.Definitions))
+	made := &documents{make(map[string]*definition), make(map[string]any), make(map[string]kind)}
 	for name, d := range document.Definitions {
-		if published[short(name)] != nil {
+		if made.types[short(name)] != nil {
 			return nil, fmt.Errorf("two types have the short name %s", short(name))
 		}
-		published[short(name)] = d
+		made.types[short(name)] = d
 	}
-	if len(published) == 0 {
-		return nil, fmt.Errorf("no definitions in the OpenAPI document")
+	for path, operations := range document.Paths {
+		if operations.Delete != nil && operations.Delete.Action == "delete" {
+			made.resources[path] = operations.Delete.Kind
+		}
 	}
-	return published, nil
+	files, err := filepath.Glob(filepath.Join(folder, "v3", "api*__v*_openapi.json"))
+	if err != nil {
+		return nil, err
+	}
+	if len(made.types) == 0 || len(made.resources) == 0 || len(files) == 0 {
+		return nil, fmt.Errorf("%s: no definitions, paths or documents of version 3", folder)
+	}
+	for _, file := range files {
+		if err := made.addDefaults(file); err != nil {
+			return nil, err
+		}
+	}
+	return made, nil
+}
+
+// addDefaults reads the default values from a document of version 3; the one of version 2 has none.
+func (docs *documents) addDefaults(file string) error {
+	var document struct {
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]struct{ Default any }
+			}
+		}
+	}
+	if err := decode(file, &document); err != nil {
+		return err
+	}
+	for name, schema := range document.Components.Schemas {
+		for field, of := range schema.Properties {
+			if of.Default != nil {
+				docs.defaults[short(name)+"."+field] = of.Default
+			}
+		}
+	}
+	return nil
+}
+
+func decode(file string, into any) error {
+	from, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	if err := json.NewDecoder(bufio.NewReader(from)).Decode(into); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
 }
 
 // short makes core.v1.Pod of io.k8s.api.core.v1.Pod and of a reference to it.
@@ -99,6 +170,12 @@ func write(to io.Writer, version string, made *table) error {
 		return err
 	}
 	if err = lines(to, made.kinds); err != nil {
+		return err
+	}
+	if _, err = io.WriteString(to, "},\n\"folders\": {\n"); err != nil {
+		return err
+	}
+	if err = lines(to, made.folders); err != nil {
 		return err
 	}
 	if _, err = io.WriteString(to, "},\n\"types\": {\n"); err != nil {

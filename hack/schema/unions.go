@@ -45,6 +45,9 @@ var unions = []struct {
 	{"core.v1.ContainerState", []string{"*"}},
 	{"core.v1.VolumeStatus", []string{"*"}},
 	{"core.v1.PodResourceClaim", []string{"* -name"}},
+	{"core.v1.PodSpec", []string{
+		"hostPID shareProcessNamespace", "hostNetwork hostnameOverride", "hostnameOverride setHostnameAsFQDN",
+	}},
 	{"core.v1.NodeConfigSource", []string{"*"}},
 	{"scheduling.*.PodGroupResourceClaim", []string{"* -name"}},
 
@@ -54,6 +57,7 @@ var unions = []struct {
 	{"networking.v1.NetworkPolicyPeer", []string{"ipBlock namespaceSelector", "ipBlock podSelector"}},
 	{"admissionregistration.v1.WebhookClientConfig", []string{"service url"}},
 	{"apiextensions.v1.WebhookClientConfig", []string{"service url"}},
+	{"apiregistration.v1.APIServiceSpec", []string{"caBundle insecureSkipTLSVerify"}},
 
 	// Policies.
 	{"admissionregistration.*.ParamRef", []string{"name selector"}},
@@ -94,6 +98,34 @@ var unions = []struct {
 
 	// A schema is that of a struct or of a map; the API server refuses one that is both.
 	{"apiextensions.v1.JSONSchemaProps", []string{"additionalProperties properties"}},
+}
+
+// These fields of an object hold maps, or lists that are maps, and no key may be in two of them: the API server refuses that. A key
+// that two sides add to different ones would be in both after a merge by field.
+var disjoint = []struct {
+	types  string
+	fields []string
+}{
+	{"core.v1.ConfigMap", []string{"binaryData", "data"}},
+	{"core.v1.Container", []string{"volumeDevices", "volumeMounts"}},
+	{"core.v1.EphemeralContainer", []string{"volumeDevices", "volumeMounts"}},
+	{"core.v1.PodSpec", []string{"containers", "ephemeralContainers", "initContainers"}},
+}
+
+func addDisjoint(types map[string]*typ) error {
+	for _, of := range disjoint {
+		t := types[of.types]
+		if t == nil {
+			return fmt.Errorf("no type is named %s any more", of.types)
+		}
+		for _, field := range of.fields {
+			if p := t.Fields[field]; p == nil || p.Values == nil && (p.List != "map" || len(p.Keys) != 1) {
+				return fmt.Errorf("%s.%s is no map, and no list with one key", of.types, field)
+			}
+		}
+		t.Disjoint = append(t.Disjoint, of.fields)
+	}
+	return nil
 }
 
 // Objects with a field that says which of the others apply. They are taken whole: a merge by field could take the
@@ -177,7 +209,7 @@ func addUnions(published map[string]*definition, types map[string]*typ) error {
 
 // add leaves out groups of one, and what is taken whole anyway.
 func (t *typ) add(group []string) {
-	if len(group) < 2 || t.Map != "" {
+	if t == nil || len(group) < 2 || t.Map != "" {
 		return
 	}
 	t.Unions = append(t.Unions, group)

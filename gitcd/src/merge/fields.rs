@@ -1,5 +1,7 @@
 //! Field by field: what only one side changed is taken from it, and what both changed is decided.
 
+mod disjoint;
+
 use super::object::Conflict;
 use super::owners::{Owners, Step, show};
 use super::schema::Node;
@@ -123,12 +125,15 @@ impl Fields<'_> {
         for group in node.iter().flat_map(Node::unions) {
             self.union(&mut map, sides, group);
         }
+        if let Some(node) = node {
+            node.disjoint().for_each(|group| self.disjoint(&mut map, sides, group, node));
+        }
         map
     }
 
     /// Of fields that exclude one another, those of one side are taken.
     fn union(&mut self, merged: &mut Map, sides: [&Map; 2], group: &[String]) {
-        let members = |map: &Map| group.iter().filter(|name| map.get(name).is_some()).count();
+        let members = |map: &Map| group.iter().filter(|name| map.get(name).is_some_and(says_something)).count();
         // What a side has against the rules is its own affair.
         if members(merged) < 2 || sides.iter().any(|side| members(side) > 1) {
             return;
@@ -182,6 +187,11 @@ impl Fields<'_> {
         let (kept, lost) = (shown(kept), shown(lost));
         self.conflicts.push(Conflict { field: exposure.path(&path).to_owned(), kept, lost });
     }
+}
+
+/// Whether a value is none of those that the API takes for an absent one where fields exclude one another.
+fn says_something(value: &Value) -> bool {
+    !matches!(value, Value::Scalar(text) if matches!(&**text, "null" | "false" | "\"\""))
 }
 
 /// All names of both sides in one order: that of the side which changed the order, the second if both did, with the other's

@@ -1,8 +1,16 @@
 //! Lists: by the keys of their items, as sets, or whole.
 
-use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+mod key;
+mod set;
+#[cfg(test)]
+mod tests;
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use self::key::Id;
+pub(super) use self::key::Keys;
+use self::set::set;
 use super::fields::{Fields, order};
 use super::owners::Step;
 use super::schema::{ListKind, Node};
@@ -14,9 +22,6 @@ const CONVENTIONAL: [&str; 5] = ["name", "type", "uid", "key", "ip"];
 
 /// Items that a condition is dated by, the most telling first.
 const DATED: [&str; 4] = ["lastTransitionTime", "lastUpdateTime", "lastHeartbeatTime", "lastProbeTime"];
-
-/// What tells an item from others: the JSON texts of its keys, in the order of the schema.
-type Key = Vec<String>;
 
 impl Fields<'_> {
     /// The merged list, or `None` if it has to be taken whole from one side.
@@ -34,48 +39,37 @@ impl Fields<'_> {
                 return set(versions).map(Value::List);
             }
             [Step::Field(part), Step::Field(name)] if part == "metadata" && name == "ownerReferences" => {
-                return self.keyed(versions, &["uid"], None);
+                return Some(self.keyed(versions, &Keys::named("uid"), None));
             }
             _ => {}
         }
         match node.and_then(|node| node.list()) {
             Some(ListKind::Atomic) => None,
             Some(ListKind::Set) => set(versions).map(Value::List),
-            Some(ListKind::Map(keys)) => {
-                let keys: Vec<&str> = keys.iter().map(|key| &**key).collect();
-                self.keyed(versions, &keys, node)
-            }
-            None => {
-                let key = CONVENTIONAL.into_iter().find(|key| {
-                    versions.into_iter().all(|items| items.iter().all(|item| item.at(&[key]).is_some()))
-                        && versions.into_iter().all(|items| index(items, &[key]).is_some())
-                })?;
-                self.keyed(versions, &[key], node)
-            }
+            Some(ListKind::Map(_)) => Some(self.keyed(versions, &Keys::of(node?)?, node)),
+            None => Some(self.keyed(versions, &conventional(versions)?, node)),
         }
     }
 
-    fn keyed(&mut self, versions: [&[Value]; 3], names: &[&str], node: Option<Node<'_>>) -> Option<Value> {
-        let [base, one, other] = versions;
-        let (in_base, in_one, in_other) = (index(base, names)?, index(one, names)?, index(other, names)?);
-        let keys = |items: &[Value]| items.iter().filter_map(|item| key(item, names)).collect::<Vec<_>>();
+    fn keyed(&mut self, versions: [&[Value]; 3], keys: &Keys<'_>, node: Option<Node<'_>>) -> Value {
+        let [in_base, in_one, in_other] = keys.ids(versions);
+        let index = |ids: &[Id]| ids.iter().cloned().zip(0..).collect::<HashMap<Id, usize>>();
+        let at = [index(&in_base), index(&in_one), index(&in_other)];
         let conditions =
-            names == ["type"] && matches!(self.path.last(), Some(Step::Field(name)) if name == "conditions");
+            keys.are("type") && matches!(self.path.last(), Some(Step::Field(name)) if name == "conditions");
         let mut merged = Vec::new();
-        for key in order(keys(base).into_iter(), keys(one).into_iter(), keys(other).into_iter()) {
-            let before = in_base.get(&key).map(|at| &base[*at]);
-            let sides = [in_one.get(&key).map(|at| &one[*at]), in_other.get(&key).map(|at| &other[*at])];
-            let mut step: Vec<_> =
-                names.iter().zip(&key).map(|(name, text)| ((*name).to_owned(), text.clone())).collect();
-            step.sort();
+        for id in order(in_base.into_iter(), in_one.into_iter(), in_other.into_iter()) {
+            let find = |version: usize| at[version].get(&id).map(|at| &versions[version][*at]);
+            let (before, sides) = (find(0), [find(1), find(2)]);
+            let step = Step::Item(keys.step(&id));
             let item = if conditions {
-                self.condition(Step::Item(step), before, sides)
+                self.condition(step, before, sides)
             } else {
-                self.below(Step::Item(step), before, sides, node.and_then(|node| node.items()))
+                self.below(step, before, sides, node.and_then(|node| node.items()))
             };
             merged.extend(item);
         }
-        Some(Value::List(merged))
+        Value::List(merged)
     }
 
     /// A condition says one thing with several fields, so it is taken whole: the one that changed last.
@@ -104,52 +98,11 @@ impl Fields<'_> {
     }
 }
 
-/// `None` if an item is no object, or two have the same keys.
-fn index(items: &[Value], names: &[&str]) -> Option<HashMap<Key, usize>> {
-    let mut found = HashMap::with_capacity(items.len());
-    for (at, item) in items.iter().enumerate() {
-        if found.insert(key(item, names)?, at).is_some() {
-            return None;
-        }
-    }
-    Some(found)
-}
-
-/// An absent key counts as an empty one.
-fn key(item: &Value, names: &[&str]) -> Option<Key> {
-    let map = item.as_map()?;
-    let text = |name: &&str| match map.get(name) {
-        None => Some("null".to_owned()),
-        Some(Value::Scalar(text)) if text.starts_with('"') => {
-            // However it is spelled.
-            Some(serde_json::Value::from(&*super::value::text(text)).to_string())
-        }
-        Some(Value::Scalar(text)) => Some(text.to_string()),
-        Some(_) => None,
-    };
-    names.iter().map(text).collect()
-}
-
-/// What one side added is there, what one side removed is not. `None` if there is something else than scalars, or twice the same.
-fn set(versions: [&[Value]; 3]) -> Option<Vec<Value>> {
-    let texts =
-        |items: &[Value]| items.iter().map(|item| item.as_text().map(Cow::into_owned)).collect::<Option<Vec<_>>>();
-    let [base, one, other] = versions;
-    let (in_base, in_one, in_other) = (texts(base)?, texts(one)?, texts(other)?);
-    let distinct = |texts: &[String]| texts.iter().collect::<HashSet<_>>().len() == texts.len();
-    if ![&in_base, &in_one, &in_other].into_iter().all(|texts| distinct(texts)) {
-        return None;
-    }
-    let order = order(in_base.iter(), in_one.iter(), in_other.iter());
-    let kept = order.into_iter().filter(|text| {
-        let (was, has) = (in_base.contains(text), (in_one.contains(text), in_other.contains(text)));
-        if was { has.0 && has.1 } else { has.0 || has.1 }
-    });
-    let find = |text: &String| {
-        let at = |texts: &[String], items: &[Value]| {
-            texts.iter().position(|found| found == text).map(|at| items[at].clone())
-        };
-        at(&in_other, other).or_else(|| at(&in_one, one))
-    };
-    kept.map(find).collect()
+/// The field that tells the items of a list apart if no schema says it.
+fn conventional(versions: [&[Value]; 3]) -> Option<Keys<'static>> {
+    let have = |name: &str| versions.into_iter().all(|items| items.iter().all(|item| item.at(&[name]).is_some()));
+    let are_distinct = |name: &str| versions.into_iter().all(|items| Keys::named(name).are_distinct(items));
+    let distinct = CONVENTIONAL.into_iter().find(|name| have(name) && are_distinct(name));
+    // What has names is told apart by them even if some name is there twice.
+    distinct.or_else(|| have("name").then_some("name")).map(Keys::named)
 }

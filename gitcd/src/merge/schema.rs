@@ -17,6 +17,8 @@
 
 mod builtin;
 mod custom;
+mod folders;
+mod shape;
 mod table;
 
 use std::fmt;
@@ -24,6 +26,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub use self::folders::{Folder, group};
+pub use self::shape::Shape;
 use self::table::{List, Place, Table};
 use crate::merge::value;
 use crate::secrecy::{Exposure, SecretKinds};
@@ -82,8 +86,16 @@ impl Schemas {
 
     /// The root node of a kind, `None` if nothing is known of it. `api_version` as in objects: `v1`, `apps/v1`.
     pub fn of(&self, api_version: &str, kind: &str) -> Option<Node<'_>> {
-        let mut tables = self.builtin.into_iter().chain([&*self.custom]);
-        tables.find_map(|table| Some(Node { table, at: table.kind(api_version, kind)? }))
+        self.tables().find_map(|table| Some(Node { table, at: table.kind(api_version, kind)? }))
+    }
+
+    /// What every object has: `apiVersion`, `kind` and `metadata`.
+    pub fn any_object() -> Node<'static> {
+        Node { table: builtin::table(), at: builtin::object() }
+    }
+
+    fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.builtin.into_iter().chain([&*self.custom])
     }
 }
 
@@ -95,13 +107,13 @@ pub struct Node<'s> {
 }
 
 impl<'s> Node<'s> {
-    /// The node of a field, also of every key of a map with `additionalProperties`; `None`: nothing known below.
+    /// The node of a field, also of every key of a map with `additionalProperties`; `None`: nothing known of it.
     pub fn field(&self, name: &str) -> Option<Node<'s>> {
         let place = self.place();
         self.at(place.fields.get(name).copied().or(place.values))
     }
 
-    /// The node of a list's items; `None`: nothing known of them, or the list is taken whole.
+    /// The node of a list's items; `None`: nothing known of them.
     pub fn items(&self) -> Option<Node<'s>> {
         self.at(self.place().items)
     }
@@ -115,7 +127,7 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// A map or an object that is taken whole from one side, like one value. Nothing is known below it.
+    /// A map or an object that is taken whole from one side, like one value.
     pub fn is_atomic(&self) -> bool {
         self.place().atomic
     }
@@ -129,6 +141,21 @@ impl<'s> Node<'s> {
     /// Groups of fields of which an object has at most one; each has two or more. A field can be in several groups.
     pub fn unions(&self) -> impl Iterator<Item = &'s [String]> + use<'s> {
         self.place().unions.iter().map(Vec::as_slice)
+    }
+
+    /// Groups of fields that hold maps or map lists of which no two have a key in common; each has two or more.
+    pub fn disjoint(&self) -> impl Iterator<Item = &'s [String]> + use<'s> {
+        self.place().disjoint.iter().map(Vec::as_slice)
+    }
+
+    /// The JSON text of the value that an item of this map list has for a key that it leaves out.
+    pub fn key_default(&self, key: &str) -> Option<&'s str> {
+        self.place().defaults.get(key).map(|text| &**text)
+    }
+
+    /// The JSON that may stand here.
+    pub fn shape(&self) -> Shape {
+        self.place().shape
     }
 
     fn at(self, at: Option<usize>) -> Option<Node<'s>> {

@@ -8,7 +8,7 @@ use super::{Conflict, Merged, Outcome, Policy, Side, merge};
 
 mod deletions;
 
-fn both_ways(policy: Policy, base: &Json, one: &Json, other: &Json) -> Merged {
+pub(super) fn both_ways(policy: Policy, base: &Json, one: &Json, other: &Json) -> Merged {
     let [base, one, other] = [base, one, other].map(|value| match value {
         Json::Null => None,
         value => Some(value.to_string() + "\n"),
@@ -46,7 +46,7 @@ fn both_ways(policy: Policy, base: &Json, one: &Json, other: &Json) -> Merged {
     Merged { outcome, conflicts: merged.conflicts }
 }
 
-fn result(merged: &Merged) -> Json {
+pub(super) fn result(merged: &Merged) -> Json {
     match &merged.outcome {
         Outcome::New(value) => serde_json::from_slice(value).expect("a merge writes JSON"),
         Outcome::Deleted => Json::Null,
@@ -55,13 +55,13 @@ fn result(merged: &Merged) -> Json {
 }
 
 /// Merges without a conflict.
-fn clean(base: &Json, one: &Json, other: &Json) -> Json {
+pub(super) fn clean(base: &Json, one: &Json, other: &Json) -> Json {
     let merged = both_ways(Policy::Later, base, one, other);
     assert_eq!(merged.conflicts, []);
     result(&merged)
 }
 
-fn edited(object: &Json, edit: impl FnOnce(&mut Json)) -> Json {
+pub(super) fn edited(object: &Json, edit: impl FnOnce(&mut Json)) -> Json {
     let mut object = object.clone();
     edit(&mut object);
     object

@@ -1,6 +1,6 @@
 //! The kinds that Kubernetes serves itself.
 
-use gitcd::merge::schema::{ListKind, Schemas};
+use gitcd::merge::schema::{ListKind, Schemas, Shape};
 
 use crate::{find, keys, node, unions};
 
@@ -20,7 +20,8 @@ fn every_api_resource_is_known_with_its_metadata() {
         let owners = metadata.field("ownerReferences").expect("known");
         assert_eq!(keys(owners), ["uid"], "{line}");
         assert!(owners.items().is_some_and(|owner| owner.is_atomic()), "{line}");
-        assert!(metadata.field("managedFields").is_none(), "{line}");
+        let managed = metadata.field("managedFields").and_then(|list| list.list());
+        assert_eq!(managed, Some(ListKind::Atomic), "{line}");
         count += 1;
     }
     assert_eq!(count, 76);
@@ -86,7 +87,6 @@ fn lists_of_a_pod_are_merged_by_their_keys() {
     for path in ["tolerations", "containers.[].args", "containers.[].command", "containers.[].envFrom"] {
         let list = node(&schemas, "v1", "Pod", &format!("spec.{path}"));
         assert_eq!(list.list(), Some(ListKind::Atomic), "{path}");
-        assert!(list.items().is_none(), "{path}");
     }
 }
 
@@ -138,15 +138,14 @@ fn selectors_and_references_are_taken_whole() {
         ("autoscaling/v1", "HorizontalPodAutoscaler", "spec.scaleTargetRef"),
         ("networking.k8s.io/v1", "Ingress", "spec.defaultBackend.service.port"),
     ] {
-        let node = node(&schemas, api_version, kind, path);
-        assert!(node.is_atomic(), "{kind}: {path}");
-        assert!(node.field("matchLabels").is_none(), "{kind}: {path}");
+        assert!(node(&schemas, api_version, kind, path).is_atomic(), "{kind}: {path}");
     }
     // A reference that is said to be granular, and maps of which nothing is said.
-    let volume = schemas.of("v1", "PersistentVolume").expect("known");
-    assert!(find(volume, "spec.claimRef").is_none());
-    let map = schemas.of("v1", "ConfigMap").expect("known");
-    assert!(find(map, "data").is_none() && find(map, "metadata.labels").is_none());
+    for (kind, path) in [("PersistentVolume", "spec.claimRef"), ("ConfigMap", "data"), ("ConfigMap", "metadata.labels")]
+    {
+        let node = node(&schemas, "v1", kind, path);
+        assert!(!node.is_atomic() && node.list().is_none(), "{kind}: {path}");
+    }
 }
 
 #[test]
@@ -214,5 +213,65 @@ fn sources_of_volumes_exclude_one_another_and_nothing_else() {
         let [group] = &groups[..] else { panic!("one group: {groups:?}") };
         assert!(with.iter().all(|source| group.contains(source)), "{group:?}");
         assert!(!group.contains(&without), "{group:?}");
+    }
+}
+
+#[test]
+fn the_shape_of_every_field_is_known() {
+    let schemas = Schemas::builtin();
+    for (api_version, kind, path, shape) in [
+        ("v1", "ConfigMap", "data.any-key", Shape::String),
+        ("v1", "ConfigMap", "binaryData.any-key", Shape::Bytes),
+        ("v1", "ConfigMap", "immutable", Shape::Boolean),
+        ("v1", "Pod", "spec.containers.[].ports.[].containerPort", Shape::Int32),
+        ("v1", "Pod", "spec.containers.[].resources.limits.cpu", Shape::Quantity),
+        ("v1", "Pod", "spec.containers.[].livenessProbe.httpGet.port", Shape::IntOrString),
+        ("v1", "Pod", "spec.containers.[].args", Shape::List),
+        ("v1", "Pod", "spec.containers.[].args.[]", Shape::String),
+        ("v1", "Pod", "spec.tolerations.[].tolerationSeconds", Shape::Int64),
+        ("v1", "Pod", "metadata", Shape::Object),
+        ("v1", "Pod", "metadata.creationTimestamp", Shape::Time),
+        ("v1", "Pod", "metadata.managedFields.[].fieldsV1", Shape::Any),
+        ("coordination.k8s.io/v1", "Lease", "spec.renewTime", Shape::MicroTime),
+        ("apps/v1", "ControllerRevision", "data", Shape::Any),
+        ("v1", "PersistentVolume", "spec.claimRef.name", Shape::String),
+    ] {
+        assert_eq!(node(&schemas, api_version, kind, path).shape(), shape, "{kind}: {path}");
+    }
+    let pod = schemas.of("v1", "Pod").expect("known");
+    assert!(find(pod, "spec.no-such-field").is_none());
+}
+
+#[test]
+fn folders_are_those_of_kube_apiserver() {
+    let schemas = Schemas::builtin();
+    for (path, components, kind, is_namespaced) in [
+        ("deployments/default/web", 1, ("apps", "Deployment"), true),
+        ("services/specs/default/web", 2, ("", "Service"), true),
+        ("services/endpoints/default/web", 2, ("", "Endpoints"), true),
+        ("minions/a", 1, ("", "Node"), false),
+        ("ingress/default/a", 1, ("networking.k8s.io", "Ingress"), true),
+        ("apiregistration.k8s.io/apiservices/v1.", 2, ("apiregistration.k8s.io", "APIService"), false),
+        ("leases/kube-system/a", 1, ("coordination.k8s.io", "Lease"), true),
+    ] {
+        let (folder, taken) = schemas.folder(path).unwrap_or_else(|| panic!("{path} is known"));
+        assert_eq!((taken, folder.is_namespaced), (components, is_namespaced), "{path}");
+        let (group, name) = kind;
+        assert_eq!(folder.kinds, [(group.to_owned(), name.to_owned())], "{path}");
+        let (of_kind, _) = schemas.folder_of(group, name).expect("known");
+        assert!(path.starts_with(of_kind), "{path} {of_kind}");
+    }
+    for path in ["README.md", "deployments", "services/other/a", "masterleases/1", "nodes/a", ""] {
+        assert!(schemas.folder(path).is_none(), "{path}");
+    }
+    assert_eq!(schemas.versions("autoscaling", "HorizontalPodAutoscaler"), ["autoscaling/v1", "autoscaling/v2"]);
+    assert!(schemas.folder_of("authentication.k8s.io", "TokenReview").is_none());
+}
+
+#[test]
+fn defaults_of_keys_are_known() {
+    let schemas = Schemas::builtin();
+    for (kind, path) in [("Service", "spec.ports"), ("Pod", "spec.containers.[].ports")] {
+        assert_eq!(node(&schemas, "v1", kind, path).key_default("protocol"), Some("\"TCP\""), "{kind}");
     }
 }

@@ -1,6 +1,6 @@
 //! Kinds that definitions of custom resources define.
 
-use gitcd::merge::schema::{ListKind, Schemas};
+use gitcd::merge::schema::{ListKind, Schemas, Shape};
 use serde_json::{Value, json};
 
 use crate::{find, keys, node, unions};
@@ -70,9 +70,18 @@ fn lists_and_maps_are_merged_as_annotated() {
     assert!(spec.field("selector").is_some_and(|map| map.is_atomic() && map.list().is_none()));
     let pool = find(spec, "pools.any-key").expect("known of every key");
     assert_eq!(pool.field("hosts").and_then(|list| list.list()), Some(ListKind::Set));
-    for unknown in ["labels", "anything", "size", "no-such-field"] {
-        assert!(spec.field(unknown).is_none(), "{unknown}");
+    for (path, shape) in [
+        ("labels.any-key", Shape::String),
+        ("anything", Shape::Object),
+        ("size", Shape::IntOrString),
+        ("args.[]", Shape::String),
+        ("plain.[].name", Shape::String),
+        ("selector.any-key", Shape::String),
+    ] {
+        assert_eq!(find(spec, path).map(|node| node.shape()), Some(shape), "{path}");
     }
+    assert!(spec.field("no-such-field").is_none());
+    assert!(spec.field("labels").is_some_and(|map| !map.is_atomic() && map.list().is_none()));
 }
 
 #[test]
@@ -84,6 +93,19 @@ fn all_versions_are_known_each_with_its_own_schema() {
     assert_eq!(node(&schemas, "example.com/v1beta1", "Widget", "spec.zones").list(), Some(ListKind::Atomic));
     assert!(schemas.of("example.com/v2", "Widget").is_none());
     assert!(schemas.of("v1", "Pod").is_some());
+}
+
+#[test]
+fn folders_of_definitions_are_known() {
+    let mut crd = widget(&json!({}));
+    crd["spec"]["names"]["plural"] = json!("widgets");
+    for (scope, is_namespaced) in [("Namespaced", true), ("Cluster", false)] {
+        crd["spec"]["scope"] = json!(scope);
+        let schemas = with(&[crd.clone()]);
+        let (folder, components) = schemas.folder("example.com/widgets/a").expect("known");
+        assert_eq!((components, folder.is_namespaced), (2, is_namespaced));
+        assert_eq!(folder.kinds, [("example.com".to_owned(), "Widget".to_owned())]);
+    }
 }
 
 #[test]
@@ -100,7 +122,7 @@ fn metadata_is_that_of_every_object_also_where_a_resource_is_embedded() {
         assert_eq!(metadata.field("finalizers").and_then(|list| list.list()), Some(ListKind::Set), "{path}");
     }
     let root = schemas.of(VERSION, "Widget").expect("known");
-    assert!(find(root, "spec.other.metadata").is_none());
+    assert!(find(root, "spec.other.metadata.ownerReferences").is_none());
     assert!(find(root, "spec.template.spec").is_none());
 }
 

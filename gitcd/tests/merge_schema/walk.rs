@@ -1,6 +1,6 @@
 //! Schemas are walked with whatever people put into objects and definitions.
 
-use gitcd::merge::schema::{ListKind, Node, Schemas};
+use gitcd::merge::schema::{ListKind, Node, Schemas, Shape};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -90,9 +90,7 @@ fn check(node: Node<'_>) -> Result<(), TestCaseError> {
     if let Some(ListKind::Map(keys)) = node.list() {
         prop_assert!(!keys.is_empty());
     }
-    if node.is_atomic() || node.list() == Some(ListKind::Atomic) {
-        prop_assert!(node.items().is_none() && node.field("a").is_none() && node.field("metadata").is_none());
-    }
+    prop_assert_eq!(node.list().is_some(), node.shape() == Shape::List);
     prop_assert!(node.items().is_none() || node.list().is_some());
     for group in node.unions() {
         prop_assert!(group.len() > 1 && group.is_sorted());

@@ -1,8 +1,12 @@
 //! Schemas of custom resources, from their definitions.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::builtin;
+use super::folders::Folder;
+use super::shape::Shape;
 use super::table::{List, Place, Table};
 
 /// Deeper schemas are refused. No value that gitcd takes apart is deeper (`docs/design/git.md`).
@@ -11,27 +15,28 @@ const MAX_DEPTH: usize = 512;
 /// Adds definitions to a table.
 pub(super) struct Definitions<'t> {
     table: &'t mut Table,
-    /// The place of every object's metadata, once it is in the table.
-    metadata: Option<usize>,
+    /// The places of every object's metadata and of a string, once they are in the table.
+    common: Option<(usize, usize)>,
 }
 
 impl<'t> Definitions<'t> {
     pub(super) fn new(table: &'t mut Table) -> Definitions<'t> {
-        Definitions { table, metadata: None }
+        Definitions { table, common: None }
     }
 
     /// Adds the kinds of a definition, in all versions; none of them if there is an error.
     pub(super) fn add(&mut self, crd: &Value) -> Result<(), String> {
-        let metadata = *self.metadata.get_or_insert_with(|| self.table.import(builtin::table(), builtin::metadata()));
+        let mut import = |at: usize| self.table.import(builtin::table(), at);
+        let common = *self.common.get_or_insert_with(|| (import(builtin::metadata()), import(builtin::string())));
         let len = self.table.len();
-        self.define(crd, metadata).map_err(|problem| {
+        self.define(crd, common).map_err(|problem| {
             self.table.truncate(len);
             let name = crd.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("without a name");
             format!("CustomResourceDefinition {name}: {problem}")
         })
     }
 
-    fn define(&mut self, crd: &Value, metadata: usize) -> Result<(), String> {
+    fn define(&mut self, crd: &Value, (metadata, string): (usize, usize)) -> Result<(), String> {
         if crd["apiVersion"] != "apiextensions.k8s.io/v1" || crd["kind"] != "CustomResourceDefinition" {
             return Err("not a CustomResourceDefinition of apiextensions.k8s.io/v1".to_owned());
         }
@@ -52,13 +57,18 @@ impl<'t> Definitions<'t> {
                 Value::Null => &Map::new(),
                 schema => object(schema).map_err(|e| within(format!("schema.openAPIV3Schema{e}")))?,
             };
-            let mut walk = Walk { table: self.table, metadata };
+            let mut walk = Walk { table: self.table, metadata, string };
             let root = walk.map(schema, true, 0).map_err(|e| within(format!("schema.openAPIV3Schema{e}")))?;
             roots.push((api_version, root));
         }
         for (api_version, root) in roots {
             let root = self.table.push(root);
             self.table.define(&api_version, kind, root);
+        }
+        if let Some(plural) = text(&spec["names"]["plural"]) {
+            let is_namespaced = spec["scope"] != "Cluster";
+            let kinds = vec![(group.to_owned(), kind.to_owned())];
+            self.table.add_folder(format!("{group}/{plural}"), Folder { kinds, is_namespaced });
         }
         Ok(())
     }
@@ -76,6 +86,7 @@ fn object(value: &Value) -> Result<&Map<String, Value>, String> {
 struct Walk<'t> {
     table: &'t mut Table,
     metadata: usize,
+    string: usize,
 }
 
 impl Walk<'_> {
@@ -85,35 +96,45 @@ impl Walk<'_> {
             return Err(": too deep".to_owned());
         }
         let schema = object(schema)?;
-        let place = if schema.get("type").is_some_and(|of| of == "array") {
-            self.list(schema, depth)?
-        } else {
-            let embedded = schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
-            self.map(schema, embedded, depth)?
+        let is = |keyword: &str| schema.get(keyword) == Some(&Value::Bool(true));
+        let place = match schema.get("type").and_then(Value::as_str) {
+            _ if is("x-kubernetes-int-or-string") => Place::of(Shape::IntOrString),
+            Some("array") => self.list(schema, depth)?,
+            Some("string") => Place::of(Shape::String),
+            Some("boolean") => Place::of(Shape::Boolean),
+            Some("integer") => Place::of(Shape::Integer),
+            Some("number") => Place::of(Shape::Number),
+            _ => self.map(schema, is("x-kubernetes-embedded-resource"), depth)?,
         };
         Ok((place != Place::default()).then(|| self.table.push(place)))
     }
 
     fn list(&mut self, schema: &Map<String, Value>, depth: usize) -> Result<Place, String> {
         let list = match word(schema, "x-kubernetes-list-type")? {
-            None | Some("atomic") => return Ok(Place { list: Some(List::Atomic), ..Place::default() }),
+            None | Some("atomic") => List::Atomic,
             Some("set") => List::Set,
             Some("map") => List::Map(keys(schema)?),
             Some(other) => return Err(format!(".x-kubernetes-list-type: unknown: {other}")),
         };
         let items = given(schema, "items").map(|items| self.place(items, depth + 1)).transpose();
         let items = items.map_err(|e| format!(".items{e}"))?.flatten();
-        Ok(Place { list: Some(list), items, ..Place::default() })
+        let defaults = match &list {
+            List::Map(keys) => defaults(schema, keys),
+            List::Set | List::Atomic => BTreeMap::new(),
+        };
+        Ok(Place { list: Some(list), items, defaults, ..Place::of(Shape::List) })
     }
 
     /// An object or a map; `embedded`: with the metadata of a resource.
     fn map(&mut self, schema: &Map<String, Value>, embedded: bool, depth: usize) -> Result<Place, String> {
-        match word(schema, "x-kubernetes-map-type")? {
-            None | Some("granular") => {}
-            Some("atomic") => return Ok(Place::atomic()),
+        let atomic = match word(schema, "x-kubernetes-map-type")? {
+            None | Some("granular") => false,
+            Some("atomic") => true,
             Some(other) => return Err(format!(".x-kubernetes-map-type: unknown: {other}")),
-        }
-        let mut place = Place { unions: unions(schema), ..Place::default() };
+        };
+        let is_object = embedded || schema.get("type").is_some_and(|of| of == "object");
+        let shape = if is_object { Shape::Object } else { Shape::Any };
+        let mut place = Place { unions: unions(schema), atomic, ..Place::of(shape) };
         if let Some(properties) = given(schema, "properties") {
             for (name, of) in object(properties).map_err(|e| format!(".properties{e}"))? {
                 let below = self.place(of, depth + 1).map_err(|e| format!(".properties.{name}{e}"))?;
@@ -126,6 +147,7 @@ impl Walk<'_> {
         if embedded {
             // Definitions may restrict a resource's metadata, but not say what it is.
             place.fields.insert("metadata".to_owned(), self.metadata);
+            place.fields.extend(["apiVersion", "kind"].map(|name| (name.to_owned(), self.string)));
         }
         Ok(place)
     }
@@ -139,6 +161,16 @@ fn word<'v>(schema: &'v Map<String, Value>, name: &str) -> Result<Option<&'v str
 /// A keyword; `null` is like none.
 fn given<'v>(schema: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
     schema.get(name).filter(|value| !value.is_null())
+}
+
+/// The JSON texts of the defaults that the schema of the items has for the keys.
+fn defaults(schema: &Map<String, Value>, keys: &[String]) -> BTreeMap<String, Box<str>> {
+    let properties = schema.get("items").and_then(|items| items.get("properties")).and_then(Value::as_object);
+    let default = |key: &String| {
+        let default = properties?.get(key)?.get("default").filter(|value| !value.is_null())?;
+        Some((key.clone(), default.to_string().into()))
+    };
+    keys.iter().filter_map(default).collect()
 }
 
 fn keys(schema: &Map<String, Value>) -> Result<Vec<String>, String> {

@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
+use super::folders::Folder;
+use super::shape::Shape;
+
 /// How a list is merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum List {
@@ -19,15 +22,19 @@ pub(super) struct Place {
     pub(super) values: Option<usize>,
     pub(super) items: Option<usize>,
     pub(super) list: Option<List>,
+    /// The JSON text of the default of a list's key, by its name.
+    pub(super) defaults: BTreeMap<String, Box<str>>,
+    pub(super) shape: Shape,
     pub(super) atomic: bool,
     pub(super) whole: bool,
     pub(super) unions: Vec<Vec<String>>,
+    pub(super) disjoint: Vec<Vec<String>>,
 }
 
 impl Place {
-    /// A place that is taken whole.
-    pub(super) fn atomic() -> Place {
-        Place { atomic: true, ..Place::default() }
+    /// A place with a value of this shape, of which nothing else is known.
+    pub(super) fn of(shape: Shape) -> Place {
+        Place { shape, ..Place::default() }
     }
 }
 
@@ -37,6 +44,8 @@ pub(super) struct Table {
     places: Vec<Place>,
     /// By version, then by kind.
     kinds: HashMap<String, HashMap<String, usize>>,
+    /// By their paths below the prefix of kube-apiserver.
+    folders: HashMap<String, Folder>,
 }
 
 impl Table {
@@ -69,6 +78,22 @@ impl Table {
 
     pub(super) fn define(&mut self, api_version: &str, kind: &str, root: usize) {
         self.kinds.entry(api_version.to_owned()).or_default().insert(kind.to_owned(), root);
+    }
+
+    /// The versions that a kind of a group has here, in the order of their names.
+    pub(super) fn versions(&self, group: &str, kind: &str) -> Vec<&str> {
+        let of = |version: &&String| super::folders::group(version) == group && self.kinds[*version].contains_key(kind);
+        let mut versions: Vec<&str> = self.kinds.keys().filter(of).map(String::as_str).collect();
+        versions.sort_unstable();
+        versions
+    }
+
+    pub(super) fn folders(&self) -> &HashMap<String, Folder> {
+        &self.folders
+    }
+
+    pub(super) fn add_folder(&mut self, path: String, folder: Folder) {
+        self.folders.insert(path, folder);
     }
 
     /// Copies a place of another table with all that can be reached from it.
@@ -106,7 +131,7 @@ mod tests {
     #[test]
     fn a_type_that_contains_itself_is_imported_once() {
         let mut from = Table::default();
-        from.push(Place::atomic());
+        from.push(Place { atomic: true, ..Place::default() });
         let list = from.push(Place { list: Some(List::Set), ..Place::default() });
         let root = from.push(Place::default());
         from.place_mut(root).fields.extend([("again".to_owned(), root), ("list".to_owned(), list)]);

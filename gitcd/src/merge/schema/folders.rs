@@ -1,0 +1,49 @@
+//! Where kube-apiserver keeps the objects of each kind.
+
+use super::Schemas;
+
+/// The folder of a resource, by its path below the prefix of kube-apiserver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folder {
+    /// The kinds of its objects, each with its group, which is empty for the core group.
+    pub kinds: Vec<(String, String)>,
+    /// Whether there is a folder for each namespace in it.
+    pub is_namespaced: bool,
+}
+
+/// The group of an `apiVersion`; empty for the core group.
+pub fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+impl Schemas {
+    /// The folder that a path below the prefix leads into, and how many components of the path it takes; `None` if no known kind
+    /// has its objects there.
+    pub fn folder(&self, path: &str) -> Option<(&Folder, usize)> {
+        let mut ends = path.match_indices('/').map(|(at, _)| at);
+        let paths = [ends.next()?, ends.next().unwrap_or(path.len())].map(|end| &path[..end]);
+        let find = |path: &str| self.tables().find_map(|table| table.folders().get(path));
+        paths.iter().zip(1..).find_map(|(path, components)| Some((find(path)?, components)))
+    }
+
+    /// The folder in which the objects of a kind are; `None` if it is not known or they are not kept.
+    pub fn folder_of(&self, group: &str, kind: &str) -> Option<(&str, &Folder)> {
+        let has = |folder: &Folder| folder.kinds.iter().any(|(of, name)| of == group && name == kind);
+        let folders = self.tables().flat_map(|table| table.folders());
+        folders
+            .filter(|(_, folder)| has(folder))
+            .map(|(path, folder)| (path.as_str(), folder))
+            .min_by_key(|(path, _)| *path)
+    }
+
+    /// Whether Kubernetes has kinds of its own in a group.
+    pub fn has_group(&self, group: &str) -> bool {
+        let folders = self.builtin.into_iter().flat_map(|table| table.folders().values());
+        folders.flat_map(|folder| &folder.kinds).any(|(of, _)| of == group)
+    }
+
+    /// The `apiVersion`s that a kind of a group has, in the order of their names.
+    pub fn versions(&self, group: &str, kind: &str) -> Vec<&str> {
+        self.tables().map(|table| table.versions(group, kind)).find(|found| !found.is_empty()).unwrap_or_default()
+    }
+}
