@@ -1,15 +1,20 @@
 //! `trishanku lint`.
 
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+mod files;
+mod manifest;
+
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use gitcd::merge::schema::Schemas;
+
+use self::files::File;
 
 /// Which manifests.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Lint {
-    /// Manifests, folders with them, or - for standard input; may be given several times
+    /// Manifests, folders with them, checkouts of branches, files of a branch, or - for standard input; may be given several times
     #[arg(short, long = "filename", value_name = "PATH", required = true)]
     filename: Vec<PathBuf>,
     /// Look into folders in folders, too
@@ -17,50 +22,33 @@ pub(crate) struct Lint {
     recursive: bool,
 }
 
-/// Says what is wrong, one finding a line; ends with 1 if anything is.
+/// Prints what is wrong, one finding a line; exits with 1 if anything is more than a warning.
 pub(crate) fn run(options: &Lint) -> anyhow::Result<ExitCode> {
-    let mut count = 0;
-    let mut paths = Vec::new();
+    let builtin = Schemas::builtin();
+    let mut files = Vec::new();
     for path in &options.filename {
-        files(path, options.recursive, &mut paths)?;
+        files::find(&builtin, path, options.recursive, &mut files)?;
     }
-    for path in paths {
-        let text = if path == Path::new("-") {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
-            text
-        } else {
-            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?
-        };
-        for finding in trishanku_lint::lint(&text).with_context(|| path.display().to_string())? {
+    let mut read = Vec::with_capacity(files.len());
+    for file in files {
+        let text = file.read()?;
+        read.push((file, text));
+    }
+    let definitions: Vec<_> = read.iter().flat_map(|(_, text)| manifest::definitions(text)).collect();
+    let (schemas, _) = builtin.with_crds(&definitions);
+    let mut is_good = true;
+    for (File { path, key }, text) in &read {
+        let mut report = |finding: String, is_warning: bool| {
             trishanku_stdio::println!("{}: {finding}", path.display());
-            count += 1;
+            is_good &= is_warning;
+        };
+        if let Some(key) = key {
+            manifest::of_branch(&schemas, key, text).iter().for_each(|f| report(f.to_string(), f.is_warning));
+        } else {
+            let findings = trishanku_lint::lint(text).with_context(|| path.display().to_string())?;
+            findings.iter().for_each(|finding| report(finding.to_string(), false));
+            manifest::of_nobody(&schemas, text).iter().for_each(|f| report(f.to_string(), f.is_warning));
         }
     }
-    Ok(if count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// A file as it is, or the manifests of a folder in the order of their names; of folders in it after those, if they are asked for. Links in it that lead to folders are not
-/// followed: they may lead back.
-fn files(path: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    if !path.is_dir() {
-        found.push(path.to_owned());
-        return Ok(());
-    }
-    let read = || format!("cannot read {}", path.display());
-    let (mut files, mut folders) = (Vec::new(), Vec::new());
-    for entry in path.read_dir().with_context(read)? {
-        let entry = entry.with_context(read)?;
-        let file = entry.path();
-        if entry.file_type().with_context(read)?.is_dir() {
-            folders.push(file);
-        } else if file.extension().is_some_and(|ending| ["yaml", "yml", "json"].iter().any(|known| ending == *known)) {
-            files.push(file);
-        }
-    }
-    files.retain(|file| !file.is_dir());
-    files.sort();
-    found.append(&mut files);
-    folders.sort();
-    folders.iter().filter(|_| recursive).try_for_each(|folder| self::files(folder, recursive, found))
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

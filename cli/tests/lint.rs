@@ -70,3 +70,77 @@ fn folders_in_folders_are_looked_into_if_that_is_asked_for() {
         assert_eq!(told(&[flag]), [at("z.yaml", "outer"), at("b/c/list.yml", "inner")]);
     }
 }
+
+#[test]
+fn manifests_and_files_of_a_branch_are_checked_as_a_gitcd_checks_them() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let write = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("the temporary folder is writable");
+        std::fs::write(&path, text).expect("the temporary folder is writable");
+        path
+    };
+    let map = |data: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {data}\n");
+    let told = |path: &Path| {
+        let output = lint(path);
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let port = "data.port: is a number, but must be a string; put it in quotes";
+    // Several documents, each with the lines of the file.
+    let file = write("m/maps.yaml", &format!("{}---\n{}---\nspelled: no manifest\n", map("{}"), map("{port: 8080}")));
+    assert_eq!(told(&file), (Some(1), format!("{}: line 9: {port}\n", file.display())));
+    let list = write(
+        "m/list.json",
+        r#"{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"ConfigMap","data":{"port":1}}]}"#,
+    );
+    assert_eq!(told(&list), (Some(1), format!("{}: line 1: items[0].{port}\n", list.display())));
+    let unknown = write("m/unknown.yaml", &(map("{}") + "dota: {}\n"));
+    let (code, text) = told(&unknown);
+    assert!(code == Some(0) && text.contains("line 5: dota: warning: Kubernetes does not know"), "{code:?} {text}");
+    // A file of a branch, by its path.
+    let file = write("b/configmaps/default/a", &map("{port: 8080}"));
+    assert_eq!(told(&file), (Some(1), format!("{}: line 4: {port}\n", file.display())));
+    write("b/configmaps/default/b", &map("{}"));
+    write("b/namespaces/default", "apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n");
+    write("b/README.md", "# Ours\n");
+    write("b/.git/config", "[core]\n");
+    let (code, text) = told(&folder.path().join("b"));
+    let mut lines: Vec<_> = text.lines().map(|line| line.rsplit_once("/b/").map_or(line, |(_, rest)| rest)).collect();
+    lines.sort_unstable();
+    assert_eq!(code, Some(1));
+    assert_eq!(lines.len(), 3, "{text}");
+    assert!(lines[0].starts_with("README.md: it is neither a JSON nor a YAML object"), "{text}");
+    assert_eq!(lines[1], format!("configmaps/default/a: line 4: {port}"));
+    assert!(
+        lines[2].starts_with("configmaps/default/b: line 3: metadata.name: is \"a\", but the file's name is \"b\""),
+        "{text}"
+    );
+}
+
+#[test]
+fn definitions_that_are_given_are_used() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let text = "\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gates.example.com}
+spec:
+  group: example.com
+  names: {kind: Gate, plural: gates}
+  scope: Namespaced
+  versions:
+  - name: v1
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}
+---
+apiVersion: example.com/v1
+kind: Gate
+metadata: {name: a}
+spec: {size: big}
+";
+    let file = folder.path().join("all.yaml");
+    std::fs::write(&file, text).expect("the temporary folder is writable");
+    let output = lint(&file);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("line 15: spec.size: is a string, but must be a whole number"), "{told}");
+    assert_eq!(output.status.code(), Some(1), "{told}");
+}

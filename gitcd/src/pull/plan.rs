@@ -22,7 +22,7 @@ use git2::{Odb, Oid, Repository};
 use self::bases::Base;
 use self::edits::{Edits, Meant, Then};
 use self::origins::{Brought, Origins};
-use super::admit::admit;
+use super::admit::Admission;
 use crate::git::changes::{self, Changes, TreeError};
 use crate::git::graph::{Commit, Graph, GraphError, Meeting};
 use crate::git::{form, object, path};
@@ -150,6 +150,7 @@ pub fn plan(
         virtual_bases: HashMap::new(),
         meeting: meeting.clone(),
         schemas: Schemas::default(),
+        is_kubernetes: false,
         keys: Vec::new(),
         rejected: Vec::new(),
         origins: Origins::default(),
@@ -165,6 +166,7 @@ pub fn plan(
     let may_be_neither = edits::may_tell(&meeting, ours);
     if !same_tree || may_differ || may_be_neither {
         planner.schemas = planner.schemas([our_commit.tree, their_commit.tree])?;
+        planner.is_kubernetes = planner.holds_kubernetes([our_commit.tree, their_commit.tree])?;
         planner.run(our_commit.tree)?;
     }
     let Planner { keys, rejected, left_out, is_partial, brings, schemas, .. } = planner;
@@ -211,6 +213,8 @@ struct Planner<'a, 'r> {
     /// What merging some commits makes of the key that is being looked at.
     virtual_bases: HashMap<(Vec<Oid>, usize), Base>,
     schemas: Schemas,
+    /// Whether there is nothing but objects of Kubernetes.
+    is_kubernetes: bool,
     keys: Vec<Key>,
     rejected: Vec<Rejected>,
     origins: Origins,
@@ -308,7 +312,8 @@ impl Planner<'_, '_> {
             let before = our_value.as_deref().or(base_value.as_deref());
             let mut is_asked = false;
             let brought = self.origins.get(relative);
-            let admitted = admit(relative, value, before, || {
+            let admission = Admission { schemas: &self.schemas, is_kubernetes: self.is_kubernetes, completes: true };
+            let admitted = admission.admit(relative, value, before, || {
                 is_asked = true;
                 match brought {
                     Some(Brought::By(origin) | Brought::Merged(origin)) => Some(origin),

@@ -9,7 +9,8 @@ use crate::durable;
 use crate::git::branch::{self, Branch, Config, Converted, Progress, State, Takeover};
 use crate::git::go;
 use crate::git::refs::Refs;
-use crate::pull::admit::admit;
+use crate::merge::schema::Schemas;
+use crate::pull::admit::{self, Admission};
 use crate::snapshot::{Incarnation, hex};
 use crate::store::revision::Revision;
 
@@ -131,7 +132,15 @@ fn adopt(
     state: State,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Branch, Initialized), OpenError> {
-    let check = |relative: &[u8], value: &[u8]| admit(relative, value, None, || None).map(|_| ());
+    let is_kubernetes = git2::Repository::open(&config.repository).and_then(|repository| {
+        let tree = repository.find_reference(&config.data_reference)?.peel_to_tree()?.id();
+        admit::holds_kubernetes(&repository, tree)
+    });
+    // What cannot be read is reported by what reads all of it.
+    let is_kubernetes = is_kubernetes.unwrap_or(false);
+    let schemas = Schemas::builtin();
+    let admission = Admission { schemas: &schemas, is_kubernetes, completes: false };
+    let check = |relative: &[u8], value: &[u8]| admission.admit(relative, value, None, || None).map(|_| ());
     let Beginning { version, depth, force: anew, .. } = beginning;
     let takeover = Takeover { state, version, depth, anew, check: &check, progress };
     let (branch, commits) = Branch::adopt(config.clone(), takeover).map_err(Box::new)?;

@@ -31,13 +31,13 @@ pub struct Takeover<'t> {
     /// Whether or not there is metadata: what there was stays in the history, but counts no more.
     pub anew: bool,
     /// Whether a file may be taken; else what is wrong with it.
-    pub check: &'t Check,
+    pub check: &'t Check<'t>,
     /// Told how far it has come.
     pub progress: &'t mut dyn FnMut(Progress),
 }
 
 /// Looks at a file: at the part of its key behind the prefix, and its value.
-pub type Check = dyn Fn(&[u8], &[u8]) -> Result<(), String>;
+pub type Check<'c> = dyn Fn(&[u8], &[u8]) -> Result<(), String> + 'c;
 
 /// So many files that cannot be taken are named.
 pub(super) const NAMED: usize = 10;
@@ -108,7 +108,7 @@ fn keys(
     config: &Config,
     commit: Oid,
     derived: &Derived,
-    check: &Check,
+    check: &Check<'_>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Tree, Trie), AdoptError> {
     let reader = Reader::new(repository, &config.data_reference, commit)?;

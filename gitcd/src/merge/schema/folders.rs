@@ -38,8 +38,7 @@ impl Schemas {
 
     /// Whether Kubernetes has kinds of its own in a group.
     pub fn has_group(&self, group: &str) -> bool {
-        let folders = self.builtin.into_iter().flat_map(|table| table.folders().values());
-        folders.flat_map(|folder| &folder.kinds).any(|(of, _)| of == group)
+        self.builtin.is_some_and(|table| table.has_group(group))
     }
 
     /// The `apiVersion`s that a kind of a group has, in the order of their names.

@@ -88,6 +88,10 @@ impl Table {
         versions
     }
 
+    pub(super) fn has_group(&self, group: &str) -> bool {
+        self.kinds.keys().any(|version| super::folders::group(version) == group)
+    }
+
     pub(super) fn folders(&self) -> &HashMap<String, Folder> {
         &self.folders
     }

@@ -7,6 +7,7 @@ use git2::{Oid, Repository};
 use super::{PlanError, Planner};
 use crate::git::changes::{self, TreeError};
 use crate::merge::schema::Schemas;
+use crate::pull::admit;
 
 impl Planner<'_, '_> {
     /// The built-in kinds and those that either side defines; of different definitions the one with the greater id, so that both
@@ -37,6 +38,16 @@ impl Planner<'_, '_> {
             tracing::debug!(problem, "a CustomResourceDefinition is not used for merges");
         }
         Ok(schemas)
+    }
+
+    /// Whether either side is the tree of a Kubernetes.
+    pub(super) fn holds_kubernetes(&self, trees: [Oid; 2]) -> Result<bool, PlanError> {
+        for tree in trees {
+            if admit::holds_kubernetes(self.repository, tree).map_err(|error| self.failed(&error))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 

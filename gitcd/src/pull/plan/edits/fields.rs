@@ -189,7 +189,9 @@ impl Level<'_, '_> {
             self.path.push(name.to_string());
             let was = base.and_then(|base| base.get(name));
             let before = match sides {
-                [Some(Value::Map(one)), Some(Value::Map(other))] if !below.is_some_and(is_one_value) => {
+                [Some(Value::Map(one)), Some(Value::Map(other))]
+                    if !below.is_some_and(|below| is_one_value(below, [one, other])) =>
+                {
                     let was = was.and_then(Value::as_map);
                     self.adjust(was, [one, other], points, below)?.map(|map| Some(Value::Map(map)))
                 }
@@ -253,9 +255,11 @@ impl Level<'_, '_> {
     }
 }
 
-/// Whether an object is taken from one side as a whole, or its fields exclude one another.
-fn is_one_value(node: Node<'_>) -> bool {
-    node.is_atomic() || node.is_whole() || node.unions().next().is_some()
+/// Whether an object is taken from one side as a whole, or fields that the sides have exclude one another.
+fn is_one_value(node: Node<'_>, sides: [&Map; 2]) -> bool {
+    let is_there = |name: &&String| sides.iter().any(|side| side.get(name).is_some());
+    let excludes = |group: &[String]| group.iter().filter(is_there).count() > 1;
+    node.is_atomic() || node.is_whole() || node.unions().any(excludes)
 }
 
 #[cfg(test)]

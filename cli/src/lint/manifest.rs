@@ -1,0 +1,48 @@
+//! What is wrong with a manifest, in the words of a gitcd that refuses it.
+
+use gitcd::merge::schema::Schemas;
+use gitcd::pull::admit::{self, Admission, Finding};
+use serde::Deserialize as _;
+use serde_json::Value;
+
+/// Looks at a file as a gitcd does that finds it in a commit.
+pub(super) fn of_branch(schemas: &Schemas, key: &str, text: &str) -> Vec<Finding> {
+    let admission = Admission { schemas, is_kubernetes: true, completes: true };
+    match admission.admitted(key.as_bytes(), text.as_bytes(), None, || None) {
+        Ok(_) => admit::check(schemas, text.as_bytes()),
+        Err(findings) => findings,
+    }
+}
+
+/// Looks at manifests that are in no branch.
+pub(super) fn of_nobody(schemas: &Schemas, text: &str) -> Vec<Finding> {
+    documents(text).iter().flat_map(|document| admit::check(schemas, document.as_bytes())).collect()
+}
+
+/// The definitions of custom resources in a text.
+pub(super) fn definitions(text: &str) -> Vec<Value> {
+    if !text.contains("CustomResourceDefinition") {
+        return Vec::new();
+    }
+    let documents = serde_norway::Deserializer::from_str(text).filter_map(|document| Value::deserialize(document).ok());
+    documents.filter(|document| document["kind"] == "CustomResourceDefinition").collect()
+}
+
+/// The documents of a text, each with as many empty lines before it that its lines keep their numbers.
+fn documents(text: &str) -> Vec<String> {
+    let (mut found, mut lines) = (vec![String::new()], 0);
+    for line in text.split_inclusive('\n') {
+        let is_mark = line.trim_end() == "---" || line.starts_with("--- ") || line.trim_end() == "...";
+        if is_mark {
+            lines += 1;
+            found.push("\n".repeat(lines));
+            continue;
+        }
+        lines += 1;
+        if let Some(last) = found.last_mut() {
+            last.push_str(line);
+        }
+    }
+    found.retain(|document| !document.trim().is_empty());
+    found
+}
