@@ -78,7 +78,10 @@ impl Walk<'_> {
             }
         }
         folders.sort();
-        folders.iter().filter(|_| self.recursive).try_for_each(|folder| self.folder(folder))
+        if !self.recursive {
+            return Ok(());
+        }
+        folders.iter().try_for_each(|folder| self.folder(folder))
     }
 }
 

@@ -16,7 +16,20 @@ pub(super) fn of_branch(schemas: &Schemas, key: &str, text: &str) -> Vec<Finding
 
 /// Looks at manifests that are in no branch.
 pub(super) fn of_nobody(schemas: &Schemas, text: &str) -> Vec<Finding> {
-    documents(text).iter().flat_map(|document| admit::check(schemas, document.as_bytes())).collect()
+    documents(text).iter().flat_map(|document| of_document(schemas, document)).collect()
+}
+
+/// kubectl reads YAML in braces, which is no file of a branch.
+fn of_document(schemas: &Schemas, text: &str) -> Vec<Finding> {
+    let is_yaml = text.trim_start().starts_with('{') && serde_json::from_str::<Value>(text).is_err();
+    match is_yaml.then(|| serde_norway::from_str::<Value>(text)) {
+        Some(Ok(value)) => {
+            let findings = admit::check(schemas, value.to_string().as_bytes());
+            // It has other lines now.
+            findings.into_iter().map(|finding| Finding { line: None, ..finding }).collect()
+        }
+        _ => admit::check(schemas, text.as_bytes()),
+    }
 }
 
 /// The definitions of custom resources in a text.
