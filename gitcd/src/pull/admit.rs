@@ -106,7 +106,7 @@ impl Admission<'_> {
         let draft =
             Draft { map, syntax, newline, old: old.as_ref(), relative, location: location.as_ref(), is_cleaned };
         if !self.completes {
-            let missing = draft.from_path().into_iter().map(|(field, of_path)| {
+            let missing = draft.said_by_path().into_iter().map(|(field, of_path)| {
                 Finding::of(value, &["metadata", field], format!("is missing; write {field}: {of_path:?}"))
             });
             let missing: Vec<_> = missing.collect();

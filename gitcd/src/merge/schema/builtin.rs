@@ -236,7 +236,7 @@ impl Reader {
         let values = values.map(|values| self.below(values)).transpose()?;
         let defaults = defaults.into_iter().map(|(key, value)| (key, value.to_string().into())).collect();
         let atomic = atomic == Some(true);
-        Ok(self.table.push(Place { list, defaults, items, values, atomic, whole, ..Place::of(shape) }))
+        Ok(self.table.push(Place { values, items, list, defaults, atomic, whole, ..Place::of(shape) }))
     }
 
     fn scalar(&mut self, shape: Shape) -> usize {

@@ -1,6 +1,7 @@
 //! Where kube-apiserver keeps the objects of each kind.
 
 use super::Schemas;
+use super::table::Table;
 
 /// The folder of a resource, by its path below the prefix of kube-apiserver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ impl Schemas {
     /// The folder in which the objects of a kind are; `None` if it is not known or they are not kept.
     pub fn folder_of(&self, group: &str, kind: &str) -> Option<(&str, &Folder)> {
         let has = |folder: &Folder| folder.kinds.iter().any(|(of, name)| of == group && name == kind);
-        let folders = self.tables().flat_map(|table| table.folders());
+        let folders = self.tables().flat_map(Table::folders);
         folders
             .filter(|(_, folder)| has(folder))
             .map(|(path, folder)| (path.as_str(), folder))

@@ -124,7 +124,7 @@ impl fmt::Debug for Table {
     // All places would be thousands of lines.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds: usize = self.kinds.values().map(HashMap::len).sum();
-        f.debug_struct("Table").field("kinds", &kinds).field("places", &self.places.len()).finish()
+        f.debug_struct("Table").field("kinds", &kinds).field("places", &self.places.len()).finish_non_exhaustive()
     }
 }
 

@@ -36,7 +36,7 @@ const TIMES: [&str; 2] = ["creationTimestamp", "deletionTimestamp"];
 
 impl Draft<'_> {
     /// The name and the namespace that the path says and the object leaves out.
-    pub(super) fn from_path(&self) -> Vec<(&'static str, String)> {
+    pub(super) fn said_by_path(&self) -> Vec<(&'static str, String)> {
         let Some(location) = self.location else { return Vec::new() };
         let metadata = self.map.get("metadata").and_then(Value::as_map);
         let lacks = |field: &str| metadata.is_none_or(|metadata| metadata.get(field).is_none_or(is_absent));
@@ -47,7 +47,7 @@ impl Draft<'_> {
 
     /// The completed file; `None` if nothing was missing, or if who brought it is not known.
     pub(super) fn complete(mut self, origin: impl FnOnce() -> Option<Origin>) -> Option<Vec<u8>> {
-        let from_path = self.from_path();
+        let from_path = self.said_by_path();
         let whole = |name: &str| self.map.get("metadata").and_then(|metadata| metadata.at(&[name])).cloned();
         let given = |name: &str| whole(name).filter(|value| !is_absent(value));
         let has_name = given("name").is_some() || from_path.iter().any(|(field, _)| *field == "name");

@@ -18,7 +18,7 @@ pub(super) fn line(text: &str, path: &[Step]) -> Option<usize> {
 
 /// The number of the line that a byte is in.
 fn number(text: &str, at: usize) -> usize {
-    text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1
+    text[..at].matches('\n').count() + 1
 }
 
 #[derive(Clone, Copy)]
@@ -45,7 +45,7 @@ fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
             let is_mark = indent == 0 && (content.starts_with("---") || content.starts_with("..."));
             let content = content.trim_end();
             let says_something =
-                !content.is_empty() && !content.starts_with('#') && !(indent == 0 && content.starts_with('%'));
+                !(content.is_empty() || content.starts_with('#') || indent == 0 && content.starts_with('%'));
             (says_something && !is_mark).then_some(Line { indent, content, at: start + indent })
         })
 }
@@ -224,12 +224,11 @@ impl<'t> Flow<'t> {
                     depth += 1;
                     self.at += 1;
                 }
-                '}' | ']' if depth == 0 => return Some(()),
+                '}' | ']' | ',' if depth == 0 => return Some(()),
                 '}' | ']' => {
                     depth -= 1;
                     self.at += 1;
                 }
-                ',' if depth == 0 => return Some(()),
                 ',' | ':' => self.at += 1,
                 _ => {
                     self.scalar();

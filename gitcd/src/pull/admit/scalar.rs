@@ -1,5 +1,8 @@
 //! Whether Kubernetes can read a scalar: as its Go types do.
 
+/// What multiplies a quantity, but for exponents.
+const SUFFIXES: [&str; 16] = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
 /// A quantity: `ParseQuantity` of `k8s.io/apimachinery/pkg/api/resource`.
 pub(super) fn is_quantity(text: &str) -> bool {
     let text = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -15,7 +18,6 @@ pub(super) fn is_quantity(text: &str) -> bool {
         let exponent = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
         Some(exponent.len() == digits(exponent) && exponent.parse::<i32>().is_ok())
     };
-    const SUFFIXES: [&str; 16] = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     SUFFIXES.contains(&suffix) || is_exponent() == Some(true)
 }
 

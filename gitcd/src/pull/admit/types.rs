@@ -39,13 +39,12 @@ impl Types<'_> {
                         continue;
                     }
                     self.path.push(Step::Field(name.into_owned()));
-                    match below {
-                        Some(below) => self.check(value, below),
-                        None => {
-                            let problem = "Kubernetes does not know this field, and drops it";
-                            let finding = Finding::at(self.text, &self.path, problem);
-                            self.findings.push(Finding { is_warning: true, ..finding });
-                        }
+                    if let Some(below) = below {
+                        self.check(value, below);
+                    } else {
+                        let problem = "Kubernetes does not know this field, and drops it";
+                        let finding = Finding::at(self.text, &self.path, problem);
+                        self.findings.push(Finding { is_warning: true, ..finding });
                     }
                     self.path.pop();
                 }
