@@ -74,7 +74,7 @@ pub fn files(home: &Home, topology: Topology) -> Result<Vec<PathBuf>, SecretErro
     let mut files = Vec::new();
     for (name, objects) in manifests(home, topology) {
         let path = dir.join(format!("{name}.yaml"));
-        let documents = objects.iter().map(|object| serde_norway::to_string(object).map_err(std::io::Error::other));
+        let documents = objects.iter().map(|object| serde_saphyr::to_string(object).map_err(std::io::Error::other));
         let text = documents.collect::<Result<Vec<_>, _>>().map_err(|source| failed(&path, source))?.join("---\n");
         file::replace(&path, text.as_bytes(), 0o600).map_err(|source| failed(&path, source))?;
         files.push(path);

@@ -80,7 +80,7 @@ impl ImagePrograms {
         if let Some(file) = file {
             let text = std::fs::read_to_string(file);
             let text = text.map_err(|source| ManifestError::Read { file: file.into(), source })?;
-            let written: BTreeMap<String, Written> = serde_norway::from_str(&text).map_err(|error| {
+            let written: BTreeMap<String, Written> = serde_saphyr::from_str(&text).map_err(|error| {
                 let reason = format!("{error} (expected a line `IMAGE: PROGRAM` for each image)");
                 ManifestError::Yaml { file: file.into(), reason }
             })?;

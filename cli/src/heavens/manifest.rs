@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use trishanku_api::{AutomatedMergeSpec, GROUP, TrishankuHeavenSpec, VERSION};
@@ -179,9 +178,10 @@ impl Object {
 }
 
 fn add(objects: &mut Vec<Object>, file: &Path, text: &str) -> Result<(), ManifestError> {
-    for document in serde_norway::Deserializer::from_str(text) {
-        let value = Value::deserialize(document);
-        let value = value.map_err(|error| ManifestError::Yaml { file: file.into(), reason: error.to_string() })?;
+    // Numbers as Kubernetes reads them. What is written is not repeated: it may be a secret.
+    let options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
+    let documents = serde_saphyr::from_multiple_with_options::<Value>(text, options);
+    for value in documents.map_err(|error| ManifestError::Yaml { file: file.into(), reason: error.to_string() })? {
         // What is between two lines of dashes, or after the last.
         if !value.is_null() {
             add_one(objects, file, value)?;

@@ -91,7 +91,7 @@ fn is_in(words: &str, word: &str) -> bool {
 const TAKEN: &str = "\
     abstract alloc anyhow as async await become box break build const continue core crate deps do dyn else enum \
     examples extern false final fn for gen if impl in incremental k8s-openapi kube let loop macro match mod move \
-    mut n no null off on override priv proc-macro pub ref return schemars self serde serde-json serde-norway \
+    mut n no null off on override priv proc-macro pub ref return schemars self serde serde-json serde-saphyr \
     static std struct super test tokio trait trishanku-framework trishanku-testkit true try type typeof union \
     unsafe use virtual where y yes yield";
 

@@ -44,10 +44,7 @@ async fn try_out(client: &Client, namespace: &str, kind: &str, name: &str, spec:
 }
 
 fn documents(text: &str) -> Vec<Value> {
-    serde_norway::Deserializer::from_str(text)
-        .map(|document| serde::Deserialize::deserialize(document).unwrap())
-        .filter(|document: &Value| !document.is_null())
-        .collect()
+    serde_saphyr::from_multiple(text).unwrap()
 }
 
 fn round_trip<T: DeserializeOwned + Serialize>(spec: &Value) {

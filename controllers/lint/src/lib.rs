@@ -22,7 +22,6 @@ mod schema;
 use std::fmt;
 
 use kube::CustomResourceExt as _;
-use serde::Deserialize as _;
 use serde_json::Value;
 use trishanku_api::{AutomatedMerge, GROUP, GitHubRepository, TrishankuHeaven, VERSION};
 
@@ -54,8 +53,10 @@ pub struct Unreadable(String);
 /// [`Unreadable`].
 pub fn lint(text: &str) -> Result<Vec<Finding>, Unreadable> {
     let mut findings = Vec::new();
-    for document in serde_norway::Deserializer::from_str(text) {
-        let document = Value::deserialize(document).map_err(|error| Unreadable(error.to_string()))?;
+    // Numbers as Kubernetes reads them. What is written is not repeated: it may be a secret.
+    let options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
+    let documents = serde_saphyr::from_multiple_with_options::<Value>(text, options);
+    for document in documents.map_err(|error| Unreadable(error.to_string()))? {
         each(&document, &mut findings);
     }
     Ok(findings)

@@ -209,8 +209,7 @@ fn published() -> anyhow::Result<Vec<Value>> {
     for kind in ["trishankuheaven", "automatedmerge"] {
         let file = Path::new(&folder).join(format!("controllers.trishanku.org_v1alpha1_{kind}.yaml"));
         let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        for document in serde_norway::Deserializer::from_str(&text) {
-            let mut manifest: Value = serde::Deserialize::deserialize(document)?;
+        for mut manifest in serde_saphyr::from_multiple::<Value>(&text)? {
             let is_ours = manifest["kind"] == "AutomatedMerge"
                 || manifest["kind"] == "TrishankuHeaven"
                     && WANTED.iter().any(|name| manifest["metadata"]["name"] == *name);

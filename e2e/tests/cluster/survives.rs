@@ -113,7 +113,7 @@ pub(crate) fn a_heaven_with_a_volume_claim_loses_nothing_with_its_pod(world: &Ar
         },
     });
     let manifest = std::fs::read_to_string(World::source("examples/first-heaven.yaml"))?;
-    let mut manifest: Value = serde_norway::from_str(&manifest)?;
+    let mut manifest: Value = serde_saphyr::from_str(&manifest)?;
     manifest["metadata"]["namespace"] = NAMESPACE.into();
     manifest["spec"]["gitcd"] = json!({"storage": {"volumeClaim": {"size": "1Gi", "storageClassName": NAMESPACE}}});
     world.kubectl(&format!("create namespace {NAMESPACE}"))?;

@@ -17,7 +17,7 @@ const EXAMPLE: &str = include_str!("../example.yaml");
 /// Applies what is deployed.
 async fn deploy(client: &Client, manifest: &str) {
     for document in manifest.split("---\n") {
-        let object: DynamicObject = serde_norway::from_str(document).unwrap();
+        let object: DynamicObject = serde_saphyr::from_str(document).unwrap();
         let types = object.types.as_ref().unwrap();
         let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(types).unwrap());
         let api: Api<DynamicObject> = match object.namespace() {
@@ -41,7 +41,7 @@ async fn what_is_asked_for_is_made_with_the_rights_that_are_deployed() {
     let client = cluster.client();
     deploy(&client, include_str!("../deploy/namespace.yaml")).await;
     deploy(&client, include_str!("../deploy/rbac.yaml")).await;
-    cluster.install(&serde_norway::from_str(DEFINITION).unwrap()).await;
+    cluster.install(&serde_saphyr::from_str(DEFINITION).unwrap()).await;
 
     let mut config = cluster.config();
     config.auth_info.impersonate = Some("system:serviceaccount:rain-gauge:rain-gauge".to_owned());
@@ -55,7 +55,7 @@ async fn what_is_asked_for_is_made_with_the_rights_that_are_deployed() {
     let empty = RainGauge::new("empty", RainGaugeSpec { text: String::new() });
     let refused = objects.create(&PostParams::default(), &empty).await.unwrap_err();
     assert!(refused.to_string().contains("there is nothing to say"), "{refused}");
-    let example: RainGauge = serde_norway::from_str(EXAMPLE).unwrap();
+    let example: RainGauge = serde_saphyr::from_str(EXAMPLE).unwrap();
     objects.create(&PostParams::default(), &example).await.unwrap();
     let says = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["text"] == "hello");
     wait::until_object(&maps, "example", "it says hello", says).await.unwrap();

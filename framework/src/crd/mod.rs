@@ -164,7 +164,7 @@ impl fmt::Display for Definitions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, definition) in self.all.iter().enumerate() {
             let separator = if index == 0 { "" } else { "---\n" };
-            write!(f, "{separator}{}", serde_norway::to_string(definition).map_err(|_| fmt::Error)?)?;
+            write!(f, "{separator}{}", serde_saphyr::to_string(definition).map_err(|_| fmt::Error)?)?;
         }
         Ok(())
     }

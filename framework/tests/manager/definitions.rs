@@ -121,7 +121,7 @@ async fn the_rules_of_a_type_are_kept_and_its_columns_and_names_are_served() {
 async fn what_is_printed_is_taken_as_it_is() {
     let printed = Definitions::of::<Cistern>().and::<Pump>().to_string();
     let documents: Vec<CustomResourceDefinition> =
-        printed.split("---\n").map(|document| serde_norway::from_str(document).unwrap()).collect();
+        printed.split("---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect();
     // The apiserver does not know formats of Rust, and would warn.
     let cistern = serde_json::to_string(&Cistern::crd()).unwrap().replace(r#""format":"uint32","#, "");
     assert_eq!(serde_json::to_string(&documents[0]).unwrap(), cistern);

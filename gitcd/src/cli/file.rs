@@ -5,6 +5,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use serde_json::Value;
+
+use crate::merge::yaml;
 
 /// The command with defaults from a file, and the file with the flags in it, if there is one.
 type Defaulted = (clap::Command, Option<(PathBuf, Vec<String>)>);
@@ -14,11 +17,11 @@ type Defaulted = (clap::Command, Option<(PathBuf, Vec<String>)>);
 pub(super) fn with_defaults(mut command: clap::Command, args: &[OsString]) -> anyhow::Result<Defaulted> {
     let Some(path) = path(args) else { return Ok((command, None)) };
     let text = std::fs::read_to_string(&path).with_context(|| format!("--config {}", path.display()))?;
-    let settings: serde_norway::Mapping =
-        serde_norway::from_str(&text).with_context(|| format!("--config {}: not a YAML map", path.display()))?;
+    let settings: serde_json::Map<String, Value> =
+        yaml::from_str(&text).with_context(|| format!("--config {}: not a YAML map", path.display()))?;
     let mut flags = Vec::new();
-    for (key, value) in &settings {
-        let flag = key.as_str().unwrap_or_default().to_owned();
+    for (flag, value) in &settings {
+        let flag = flag.clone();
         let set = scalar(&flag, value).and_then(|text| with_default(command, &flag, &text));
         command = set.with_context(|| format!("--config {}: {flag}", path.display()))?;
         flags.push(flag);
@@ -66,22 +69,20 @@ fn check(command: &clap::Command, flag: &str, text: &str) -> anyhow::Result<()> 
 }
 
 /// A scalar as it is, a map as `name=value,…`, a list as the flag's own separator wants it.
-fn scalar(flag: &str, value: &serde_norway::Value) -> anyhow::Result<String> {
-    use serde_norway::Value;
+fn scalar(flag: &str, value: &Value) -> anyhow::Result<String> {
     Ok(match value {
         Value::String(text) => text.clone(),
         Value::Bool(flag) => flag.to_string(),
         Value::Number(number) => number.to_string(),
-        Value::Sequence(items) => {
+        Value::Array(items) => {
             let separator = if flag.ends_with("urls") { ";" } else { ":" };
             items.iter().map(|item| scalar(flag, item)).collect::<anyhow::Result<Vec<_>>>()?.join(separator)
         }
-        Value::Mapping(map) => {
-            let part =
-                |(name, value): (&Value, &Value)| Ok(format!("{}={}", scalar(flag, name)?, scalar(flag, value)?));
+        Value::Object(map) => {
+            let part = |(name, value): (&String, &Value)| Ok(format!("{name}={}", scalar(flag, value)?));
             map.iter().map(part).collect::<anyhow::Result<Vec<_>>>()?.join(",")
         }
-        Value::Null | Value::Tagged(_) => bail!("a value is missing or of a kind that no flag has"),
+        Value::Null => bail!("a value is missing or of a kind that no flag has"),
     })
 }
 

@@ -12,6 +12,7 @@ use git2::{ObjectType, Oid, Repository};
 use crate::git::form;
 use crate::merge::schema::Schemas;
 use crate::merge::value::Value;
+use crate::merge::yaml;
 use crate::merge::{Conflict, Outcome, Policy, Side, merge};
 use crate::secrecy::SecretKinds;
 
@@ -167,7 +168,7 @@ fn schemas(repo: Option<&Path>, secrets: &SecretKinds) -> Schemas {
     files.sort();
     let read = |path: PathBuf| {
         let text = std::fs::read(path).ok()?;
-        serde_json::from_slice(&text).ok().or_else(|| serde_norway::from_slice(&text).ok())
+        serde_json::from_slice(&text).ok().or_else(|| yaml::from_str(std::str::from_utf8(&text).ok()?).ok())
     };
     let definitions: Vec<serde_json::Value> = files.into_iter().filter_map(read).collect();
     let (schemas, problems) = Schemas::builtin().with_secret_kinds(secrets.clone()).with_crds(&definitions);

@@ -240,10 +240,14 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
         Command::MergeFile(args) => return Ok(merge_file::run(&args)),
         Command::Version { json } => {
             let (version, etcd) = (env!("CARGO_PKG_VERSION"), crate::api::ETCD_VERSION);
+            let rules = crate::merge::RULES;
             if json {
-                trishanku_stdio::println!("{}", serde_json::json!({ "gitcd": version, "etcd": etcd }));
+                trishanku_stdio::println!(
+                    "{}",
+                    serde_json::json!({ "gitcd": version, "etcd": etcd, "mergeRules": rules })
+                );
             } else {
-                trishanku_stdio::println!("gitcd {version} (serves etcd {etcd})");
+                trishanku_stdio::println!("gitcd {version} (serves etcd {etcd}; merge rules {rules})");
             }
         }
         Command::Completion { shell } => {

@@ -6,6 +6,7 @@ use super::fields::{Fields, Prefer};
 use super::owners::Owners;
 use super::schema::Schemas;
 use super::value::{Syntax, Value};
+use super::yaml;
 use super::{absence, authorship, deletion, metadata, protobuf};
 use crate::git::form;
 
@@ -133,8 +134,7 @@ pub fn merge(
         (Some((one, _)), Some((other, _)), _) => (one, other),
         // The order puts what is not there first.
         (_, changed, [None, Some(side)]) => {
-            let newline = side.value.ends_with(b"\n");
-            return deleted(prefer, base.as_ref(), changed.as_ref(), newline, of_side);
+            return deleted(prefer, base.as_ref(), changed.as_ref(), side.value, of_side);
         }
         _ => return opaque(prefer, &sides, of_side),
     };
@@ -152,7 +152,16 @@ pub fn merge(
     // JSON if one of them is; the newline is kube-apiserver's, and makes no difference in Git.
     let syntax = parsed.iter().flatten().map(|(_, syntax)| *syntax).min().unwrap_or(Syntax::Json);
     let newline = sides.iter().flatten().any(|side| side.value.ends_with(b"\n"));
-    combine(schemas, prefer, base.as_ref(), [one, other], (syntax, newline), of_side)
+    let write = |merged: &Value| match syntax {
+        Syntax::Json if newline => merged.write_over(syntax, b"\n"),
+        Syntax::Json => merged.write(syntax),
+        // The document with more comments, or with the greater hash, stays.
+        Syntax::Yaml => {
+            let document = sides.iter().flatten().map(|side| side.value).max_by_key(|value| yaml::comments(value));
+            merged.write_over(syntax, document.unwrap_or_default())
+        }
+    };
+    combine(schemas, prefer, base.as_ref(), [one, other], write, of_side)
 }
 
 /// A value as it is merged.
@@ -172,7 +181,7 @@ fn combine(
     prefer: Prefer,
     base: Option<&Value>,
     sides: [&Value; 2],
-    (syntax, newline): (Syntax, bool),
+    write: impl FnOnce(&Value) -> Vec<u8>,
     of_side: impl Fn(usize) -> Outcome,
 ) -> Merged {
     let text = |name: &str| sides[1].at(&[name]).and_then(Value::as_text).unwrap_or_default();
@@ -205,15 +214,7 @@ fn combine(
             return Merged { outcome: of_side(side), conflicts };
         }
     }
-    Merged { outcome: Outcome::New(written(&merged, syntax, newline)), conflicts }
-}
-
-fn written(value: &Value, syntax: Syntax, newline: bool) -> Vec<u8> {
-    let mut bytes = value.write(syntax);
-    if syntax == Syntax::Json && newline {
-        bytes.push(b'\n');
-    }
-    bytes
+    Merged { outcome: Outcome::New(write(&merged)), conflicts }
 }
 
 /// One side (the first) deleted what the other changed, if `changed` could be read.
@@ -224,7 +225,7 @@ fn deleted(
     prefer: Prefer,
     base: Option<&Value>,
     changed: Option<&(Value, Syntax)>,
-    newline: bool,
+    document: &[u8],
     of_side: impl Fn(usize) -> Outcome,
 ) -> Merged {
     let object = changed.filter(|(changed, _)| is_object(changed));
@@ -245,7 +246,7 @@ fn deleted(
             let outcome = match deletion::applied(base, changed) {
                 None => of_side(0),
                 Some(left) if left == *changed => of_side(1),
-                Some(left) => Outcome::New(written(&left, *syntax, newline)),
+                Some(left) => Outcome::New(left.write_over(*syntax, document)),
             };
             Merged { outcome, conflicts }
         }

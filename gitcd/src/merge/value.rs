@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use super::yaml::{self, Unreadable};
 use crate::git::form::json::{self, Sink};
 
 /// A JSON value. Scalars and the names of fields are JSON text.
@@ -45,20 +46,40 @@ impl Value {
     /// Reads a stored value; `None` if it is not one JSON or YAML object whose fields have different names: such a value is
     /// merged whole.
     pub fn parse(bytes: &[u8]) -> Option<(Self, Syntax)> {
-        std::str::from_utf8(bytes).ok()?;
+        Self::read(bytes).ok()
+    }
+
+    /// Reads a stored value, like [`Value::parse`]. YAML is read as Kubernetes reads it.
+    ///
+    /// # Errors
+    /// Why it is not one JSON or YAML object whose fields have different names.
+    pub fn read(bytes: &[u8]) -> Result<(Self, Syntax), Unreadable> {
+        let whole = |reason: &str| Unreadable::new(0, reason.into());
+        let Ok(text) = std::str::from_utf8(bytes) else {
+            return Err(whole(match bytes {
+                [0xfe, 0xff, ..] | [0xff, 0xfe, ..] => "it is UTF-16; only UTF-8 is read",
+                _ => "it is not UTF-8",
+            }));
+        };
         let mut build = Build::default();
         if json::walk(bytes, &mut build).is_ok() {
-            let value = build.done.filter(|value| !build.repeated && matches!(value, Value::Map(_)))?;
-            return Some((value, Syntax::Json));
+            if build.repeated {
+                return Err(whole("it names a field twice"));
+            }
+            return match build.done {
+                Some(value @ Value::Map(_)) => Ok((value, Syntax::Json)),
+                _ => Err(whole("it is no object")),
+            };
         }
         if bytes.trim_ascii_start().starts_with(b"{") {
             // It is meant as JSON: what YAML would make of a slip in it, nobody meant.
-            return None;
+            return Err(whole("it is not well-formed JSON"));
         }
         // Text like "a: b" alone is rarely meant as an object, but nothing is lost by merging it as one.
-        let parsed: serde_norway::Value = serde_norway::from_slice(bytes).ok()?;
-        let value = of_yaml(parsed, 0)?;
-        matches!(value, Value::Map(_)).then_some((value, Syntax::Yaml))
+        match yaml::read(text)? {
+            value @ Value::Map(_) => Ok((value, Syntax::Yaml)),
+            _ => Err(whole("it is no object")),
+        }
     }
 
     /// Writes it; JSON without white space and without a newline.
@@ -69,11 +90,21 @@ impl Value {
                 self.write_json(&mut out);
                 out
             }
-            Syntax::Yaml => {
-                let text = to_yaml(self).and_then(|value| serde_norway::to_string(&value).ok());
-                // What was read as YAML can be written so; JSON is YAML too.
-                text.map_or_else(|| self.write(Syntax::Json), String::into_bytes)
+            // What YAML cannot have, JSON can, which is read first.
+            Syntax::Yaml => yaml::write(self).map_or_else(|| self.write(Syntax::Json), String::into_bytes),
+        }
+    }
+
+    /// Writes it over a value with that syntax: lines of YAML of which nothing changed stay, as does the newline at the end
+    /// of JSON.
+    pub fn write_over(&self, syntax: Syntax, original: &[u8]) -> Vec<u8> {
+        match syntax {
+            Syntax::Json => {
+                let mut bytes = self.write(syntax);
+                bytes.extend(original.ends_with(b"\n").then_some(b'\n'));
+                bytes
             }
+            Syntax::Yaml => yaml::rewrite(original, self),
         }
     }
 
@@ -202,6 +233,11 @@ impl Map {
         self.0.iter().map(|(name, value)| (text(name), value))
     }
 
+    /// How many fields there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether there is no field.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -306,47 +342,6 @@ impl Sink for Build {
     }
 }
 
-/// Deepest nesting of YAML that is merged by field.
-const MAX_DEPTH: usize = 128;
-
-fn of_yaml(value: serde_norway::Value, depth: usize) -> Option<Value> {
-    use serde_norway::Value as Yaml;
-    if depth > MAX_DEPTH {
-        return None;
-    }
-    Some(match value {
-        Yaml::Null => Value::Scalar("null".into()),
-        Yaml::Bool(truth) => Value::Scalar(truth.to_string().into()),
-        Yaml::Number(number) => Value::Scalar(serde_json::to_string(&number).ok()?.into()),
-        Yaml::String(text) => Value::string(&text),
-        Yaml::Sequence(items) => {
-            Value::List(items.into_iter().map(|item| of_yaml(item, depth + 1)).collect::<Option<_>>()?)
-        }
-        Yaml::Mapping(fields) => {
-            let mut map = Map::default();
-            for (name, value) in fields {
-                let Yaml::String(name) = name else { return None };
-                map.push(&serde_json::Value::from(name).to_string(), of_yaml(value, depth + 1)?);
-            }
-            Value::Map(map)
-        }
-        // A tag would be lost.
-        Yaml::Tagged(_) => return None,
-    })
-}
-
-fn to_yaml(value: &Value) -> Option<serde_norway::Value> {
-    use serde_norway::Value as Yaml;
-    Some(match value {
-        Value::Scalar(scalar) => serde_json::from_str::<Yaml>(scalar).ok()?,
-        Value::List(items) => Yaml::Sequence(items.iter().map(to_yaml).collect::<Option<_>>()?),
-        Value::Map(map) => {
-            let fields = map.iter().map(|(name, value)| Some((Yaml::String(name.into_owned()), to_yaml(value)?)));
-            Yaml::Mapping(fields.collect::<Option<_>>()?)
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -403,7 +398,6 @@ mod tests {
             b"{\"a\":1,\"\\u0061\":2}",
             b"k8s\0\n\x02v1",
             b"k8s:enc:aescbc:v1:key:\x9f",
-            b"a: !t 1",
             b"word",
             b"{\"a\": , \"b\": 1}",
         ] {

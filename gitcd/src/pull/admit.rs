@@ -102,9 +102,15 @@ impl Admission<'_> {
         let kind = text(&new, &["kind"]);
         let old = old.filter(|old| text(old, &["kind"]) == kind);
         let Value::Map(map) = new else { return Ok(None) };
-        let newline = value.ends_with(b"\n");
-        let draft =
-            Draft { map, syntax, newline, old: old.as_ref(), relative, location: location.as_ref(), is_cleaned };
+        let draft = Draft {
+            map,
+            syntax,
+            original: value,
+            old: old.as_ref(),
+            relative,
+            location: location.as_ref(),
+            is_cleaned,
+        };
         if !self.completes {
             let missing = draft.said_by_path().into_iter().map(|(field, of_path)| {
                 Finding::of(value, &["metadata", field], format!("is missing; write {field}: {of_path:?}"))
@@ -165,21 +171,23 @@ pub fn holds_kubernetes(repository: &Repository, tree: Oid) -> Result<bool, git2
 /// Reads an object; `None` if it is no object and need not be one.
 fn read(value: &[u8], must_be_object: bool) -> Result<Option<(Value, Syntax)>, Vec<Finding>> {
     let refuse = |finding: Finding| Err(vec![finding]);
-    let Some((new, syntax)) = Value::parse(value) else {
-        return match value.trim_ascii_start().first() {
-            Some(b'{') => {
-                let error = serde_json::from_slice::<serde_json::Value>(value).err();
-                let line = error.map(|error| error.line()).filter(|line| *line > 0);
-                refuse(Finding { line, ..Finding::whole("it is not well-formed JSON, or names a field twice") })
-            }
-            _ if begins_like_a_manifest(value) => {
-                refuse(Finding::whole("it is not well-formed YAML, or names a field twice"))
-            }
-            _ if must_be_object => refuse(Finding::whole(
-                "it is neither a JSON nor a YAML object, and only objects of Kubernetes are stored here: remove the file",
-            )),
-            _ => Ok(None),
-        };
+    let (new, syntax) = match Value::read(value) {
+        Ok(read) => read,
+        Err(problem) => {
+            let is_json = value.trim_ascii_start().starts_with(b"{");
+            let line = (problem.line > 0).then_some(problem.line);
+            return if is_json || begins_like_a_manifest(value) {
+                let line = line.or_else(|| serde_json::from_slice::<serde_json::Value>(value).err().map(|e| e.line()));
+                let line = line.filter(|line| *line > 0);
+                refuse(Finding { line, ..Finding::whole(problem.reason) })
+            } else if must_be_object {
+                refuse(Finding::whole(
+                    "it is neither a JSON nor a YAML object, and only objects of Kubernetes are stored here: remove the file",
+                ))
+            } else {
+                Ok(None)
+            };
+        }
     };
     if let Some(field) = missing(&new) {
         if must_be_object || is_meant_as_a_manifest(&new) {

@@ -101,7 +101,7 @@ async fn samples_are_set_up_with_the_rights_that_are_deployed_and_whoever_leads(
     // Nobody has rights that are not used.
     let used: BTreeSet<(String, String)> = calls.iter().map(|entry| (entry.verb.clone(), entry.resource())).collect();
     let role: serde_json::Value =
-        serde_norway::from_str(&std::fs::read_to_string(folder.join("rbac/role.yaml")).unwrap()).unwrap();
+        serde_saphyr::from_str(&std::fs::read_to_string(folder.join("rbac/role.yaml")).unwrap()).unwrap();
     for rule in role["rules"].as_array().unwrap() {
         let texts = |field: &str| {
             rule[field].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect::<Vec<_>>()

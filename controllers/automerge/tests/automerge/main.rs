@@ -23,7 +23,7 @@ async fn a_merge_becomes_a_deployment_that_is_kept_as_it_should_be() {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
 
     // The entry points are those of a heaven: they are waited for, and not made.
-    let sample: Value = serde_norway::from_str(SAMPLE).unwrap();
+    let sample: Value = serde_saphyr::from_str(SAMPLE).unwrap();
     merges.patch("cluster", &PatchParams::apply("user"), &Patch::Apply(&sample)).await.unwrap();
     let message = world.is("cluster", "Ready", "False", "NotFound").await;
     assert!(message.contains("ConfigMap \"cluster-entrypoints\""), "{message}");

@@ -9,7 +9,7 @@ const CONTROLLER_MANAGER: &str = include_str!("../../../../deploy/kustomize/samp
 const SCHEDULER: &str = include_str!("../../../../deploy/kustomize/samples/kube-scheduler.yaml");
 
 fn sample(text: &str) -> (String, Value) {
-    let manifest: Value = serde_norway::from_str(text).unwrap();
+    let manifest: Value = serde_saphyr::from_str(text).unwrap();
     (manifest["metadata"]["name"].as_str().unwrap().to_owned(), manifest["spec"].clone())
 }
 

@@ -15,11 +15,7 @@ pub(crate) fn images() -> Images {
 pub(crate) const MADE: EntryPoints = EntryPoints { git_pre: false, gitcd_config: true };
 
 pub(crate) fn manifests(text: &str) -> Vec<Value> {
-    let documents = serde_norway::Deserializer::from_str(text);
-    documents
-        .map(|document| serde::Deserialize::deserialize(document).unwrap())
-        .filter(|found: &Value| !found.is_null())
-        .collect()
+    serde_saphyr::from_multiple(text).unwrap()
 }
 
 pub(crate) fn manifest(text: &str, kind: &str, name: &str) -> Value {

@@ -65,7 +65,7 @@ async fn tanks_are_kept_at_their_levels_whoever_meddles_and_whoever_leads() {
     let (client, namespace) = (cluster.client(), cluster.namespace("watertank").await);
     let printed = Command::new(env!("CARGO_BIN_EXE_watertank")).arg("crd").output().unwrap();
     assert!(printed.status.success(), "{printed:?}");
-    cluster.install(&serde_norway::from_slice(&printed.stdout).unwrap()).await;
+    cluster.install(&serde_saphyr::from_slice(&printed.stdout).unwrap()).await;
     permit(&client, &namespace).await;
 
     let first = Watertank::start(cluster, &namespace, USER);

@@ -10,8 +10,8 @@ use crate::merge::value::{Map, Syntax, Value};
 pub(super) struct Draft<'a> {
     pub(super) map: Map,
     pub(super) syntax: Syntax,
-    /// Whether it ends with a newline.
-    pub(super) newline: bool,
+    /// As its author wrote it.
+    pub(super) original: &'a [u8],
     /// The object that it replaces.
     pub(super) old: Option<&'a Value>,
     pub(super) relative: &'a [u8],
@@ -89,11 +89,7 @@ impl Draft<'_> {
         if !changed {
             return None;
         }
-        let mut bytes = Value::Map(self.map).write(self.syntax);
-        if self.syntax == Syntax::Json && self.newline {
-            bytes.push(b'\n');
-        }
-        Some(bytes)
+        Some(Value::Map(self.map).write_over(self.syntax, self.original))
     }
 
     /// Raises the generation if the content is another one. Returns whether it did.

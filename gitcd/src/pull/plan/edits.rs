@@ -344,7 +344,6 @@ pub(super) fn corrected(merged: Merged, then: Then, [ours, theirs]: [Option<&Byt
             let Some((Value::Map(mut map), syntax)) = value.and_then(Value::parse) else {
                 return Merged { outcome: merged.outcome, conflicts };
             };
-            let newline = value.is_some_and(|value| value.ends_with(b"\n")) && syntax == Syntax::Json;
             let is_content = |path: &[String]| !matches!(path.first().map(String::as_str), Some("metadata" | "status"));
             if fields.iter().any(|(path, _)| is_content(path)) {
                 raise_generation(&mut map, [ours, theirs]);
@@ -353,9 +352,7 @@ pub(super) fn corrected(merged: Merged, then: Then, [ours, theirs]: [Option<&Byt
                 put(&mut map, &path, value);
                 tell(path.join("."));
             }
-            let mut bytes = Value::Map(map).write(syntax);
-            bytes.extend(newline.then_some(b'\n'));
-            Outcome::New(bytes)
+            Outcome::New(Value::Map(map).write_over(syntax, value.unwrap_or_default()))
         }
     };
     Merged { outcome, conflicts }
