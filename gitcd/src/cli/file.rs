@@ -7,8 +7,6 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::merge::yaml;
-
 /// The command with defaults from a file, and the file with the flags in it, if there is one.
 type Defaulted = (clap::Command, Option<(PathBuf, Vec<String>)>);
 
@@ -17,8 +15,10 @@ type Defaulted = (clap::Command, Option<(PathBuf, Vec<String>)>);
 pub(super) fn with_defaults(mut command: clap::Command, args: &[OsString]) -> anyhow::Result<Defaulted> {
     let Some(path) = path(args) else { return Ok((command, None)) };
     let text = std::fs::read_to_string(&path).with_context(|| format!("--config {}", path.display()))?;
-    let settings: serde_json::Map<String, Value> =
-        yaml::from_str(&text).with_context(|| format!("--config {}: not a YAML map", path.display()))?;
+    // A flag's text is what is written: `yes` stays so.
+    let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
+    let settings: serde_json::Map<String, Value> = serde_saphyr::from_str_with_options(&text, options)
+        .with_context(|| format!("--config {}: not a YAML map", path.display()))?;
     let mut flags = Vec::new();
     for (flag, value) in &settings {
         let flag = flag.clone();

@@ -8,7 +8,6 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::rights::Right;
-use crate::merge::yaml;
 
 /// A file with tokens that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -61,9 +60,9 @@ impl Tokens {
             return Err(Unusable::new(path, "it is empty; write [] to let nobody in"));
         }
         // serde's words could quote a value.
-        let read = std::str::from_utf8(bytes).map_err(|_| Unusable::new(path, "it is not UTF-8"))?;
-        let written: Vec<Written> = yaml::from_str(read).map_err(|error| {
-            let place = if error.line > 0 { format!(" (near line {})", error.line) } else { String::new() };
+        let options = serde_saphyr::options! { with_snippet: false };
+        let written: Vec<Written> = serde_saphyr::from_slice_with_options(bytes, options).map_err(|error| {
+            let place = error.location().map(|at| format!(" (near line {})", at.line())).unwrap_or_default();
             let rule = "a list of {user, token or token-sha256, rights: [{repository, access: read|write|own}]}";
             Unusable::new(path, format!("it must be {rule}{place}"))
         })?;
