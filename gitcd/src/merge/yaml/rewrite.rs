@@ -158,7 +158,7 @@ impl<'t> Editor<'_, 't> {
                 }
             });
         }
-        self.add(index, &members, (last, &kept), texts, shape)
+        self.add(index, &members, (last, &kept), &texts, shape)
     }
 
     fn list(&mut self, index: usize, old: &[Value], new: &[Value]) -> Option<()> {
@@ -198,7 +198,7 @@ impl<'t> Editor<'_, 't> {
         }
         self.remove(&members, &kept, shape)?;
         for (after, texts) in additions {
-            self.add(index, &members, (after, &kept), texts, shape)?;
+            self.add(index, &members, (after, &kept), &texts, shape)?;
         }
         Some(())
     }
@@ -238,17 +238,17 @@ impl<'t> Editor<'_, 't> {
         index: usize,
         members: &[Member],
         (after, kept): (Option<usize>, &[bool]),
-        texts: Vec<String>,
+        texts: &[String],
         shape: Shape,
     ) -> Option<()> {
         let first = members.iter().zip(kept).find(|(_, kept)| **kept).map(|(member, _)| member);
         match (shape, after, first) {
             (Shape::Flow, Some(after), _) => {
-                let text: String = texts.iter().map(|text| format!(", {text}")).collect();
+                let text = format!(", {}", texts.join(", "));
                 self.replace(members[after].end..members[after].end, text);
             }
             (Shape::Flow, None, Some(first)) => {
-                let text: String = texts.iter().map(|text| format!("{text}, ")).collect();
+                let text = format!("{}, ", texts.join(", "));
                 self.replace(first.start..first.start, text);
             }
             (Shape::Flow, None, None) => {
@@ -258,7 +258,8 @@ impl<'t> Editor<'_, 't> {
             }
             (Shape::Block(indent), Some(after), _) => {
                 let at = self.entry_end(&members[after]);
-                let lines: String = texts.iter().map(|text| format!("{}{text}\n", " ".repeat(indent))).collect();
+                let pad = " ".repeat(indent);
+                let lines = format!("{pad}{}\n", texts.join(&format!("\n{pad}")));
                 if self.tree.text[..at].ends_with('\n') {
                     self.replace(at..at, lines);
                 } else {
@@ -266,8 +267,8 @@ impl<'t> Editor<'_, 't> {
                 }
             }
             (Shape::Block(indent), None, Some(first)) => {
-                let pad = " ".repeat(indent);
-                let text: String = texts.iter().map(|text| format!("{text}\n{pad}")).collect();
+                let pad = format!("\n{}", " ".repeat(indent));
+                let text = texts.join(&pad) + &pad;
                 self.replace(first.start..first.start, text);
             }
             (Shape::Block(_), None, None) => return None,

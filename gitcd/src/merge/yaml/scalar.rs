@@ -43,9 +43,9 @@ pub(super) fn resolve<'t>(tag: Option<&str>, text: &Cow<'t, str>, plain: bool) -
     };
     match (tag.strip_prefix(CORE), resolved) {
         (Some("null"), Scalar::Null) => Ok(Scalar::Null),
-        (Some("bool"), value @ Scalar::Bool(_)) => Ok(value),
-        (Some("int"), value @ Scalar::Int(_)) => Ok(value),
-        (Some("float"), value @ Scalar::Float(..)) => Ok(value),
+        (Some("bool"), value @ Scalar::Bool(_))
+        | (Some("int"), value @ Scalar::Int(_))
+        | (Some("float"), value @ Scalar::Float(..)) => Ok(value),
         // Unsigned ones are refused.
         (Some("float"), Scalar::Int(value)) if i64::try_from(value).is_ok() => Ok(Scalar::Float(value as f64, None)),
         (name, _) => Err(format!("{text:?} is no !!{}", name.unwrap_or_default())),

@@ -15,10 +15,16 @@ pub(super) fn check_characters(text: &str) -> Result<(), Unreadable> {
     let mut begins = true;
     for (at, character) in text.char_indices() {
         let problem = match character {
-            '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' => None,
             '\u{feff}' if at == 0 => continue,
             '\u{feff}' if begins => Some("it has a byte order mark that is not at its beginning"),
-            '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{1_0000}'.. => None,
+            '\t'
+            | '\n'
+            | '\r'
+            | ' '..='~'
+            | '\u{85}'
+            | '\u{a0}'..='\u{d7ff}'
+            | '\u{e000}'..='\u{fffd}'
+            | '\u{1_0000}'.. => None,
             _ => Some("it has a control character; write it as an escape in double quotes"),
         };
         if let Some(problem) = problem {

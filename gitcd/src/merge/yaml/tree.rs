@@ -74,8 +74,7 @@ impl<'t> Tree<'t> {
         let mut builder = Builder { tree, open: Vec::new(), anchors: HashMap::new(), last: 0, documents: 0 };
         let options = granit_parser::options! { emit_anchor_events: true };
         for next in Parser::new_from_str_with_options(body, options) {
-            let (event, span) =
-                next.map_err(|error| Unreadable::new(error.marker().line(), error.info().to_owned()))?;
+            let (event, span) = next.map_err(|error| Unreadable::new(error.marker().line(), error.info()))?;
             let at = |marker: granit_parser::Marker| marker.byte_offset().unwrap_or_default() + skipped;
             let range = at(span.start)..at(span.end).max(at(span.start));
             builder.event(event, range, span.tag_start().map(at), span.start.line())?;
