@@ -2,7 +2,6 @@
 
 use gitcd::merge::schema::Schemas;
 use gitcd::pull::admit::{self, Admission, Finding};
-use serde::Deserialize as _;
 use serde_json::Value;
 
 /// Looks at a file as a gitcd does that finds it in a commit.
@@ -22,8 +21,8 @@ pub(super) fn of_nobody(schemas: &Schemas, text: &str) -> Vec<Finding> {
 /// kubectl reads YAML in braces, which is no file of a branch.
 fn of_document(schemas: &Schemas, text: &str) -> Vec<Finding> {
     let is_yaml = text.trim_start().starts_with('{') && serde_json::from_str::<Value>(text).is_err();
-    match is_yaml.then(|| serde_norway::from_str::<Value>(text)) {
-        Some(Ok(value)) => {
+    match is_yaml.then(|| read(text)).and_then(|documents| documents.into_iter().next()) {
+        Some(value) => {
             let findings = admit::check(schemas, value.to_string().as_bytes());
             // It has other lines now.
             findings.into_iter().map(|finding| Finding { line: None, ..finding }).collect()
@@ -32,13 +31,18 @@ fn of_document(schemas: &Schemas, text: &str) -> Vec<Finding> {
     }
 }
 
+/// The documents of a text as values; none if it is not YAML, which others report.
+fn read(text: &str) -> Vec<Value> {
+    let options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
+    serde_saphyr::from_multiple_with_options::<Value>(text, options).unwrap_or_default()
+}
+
 /// The definitions of custom resources in a text.
 pub(super) fn definitions(text: &str) -> Vec<Value> {
     if !text.contains("CustomResourceDefinition") {
         return Vec::new();
     }
-    let documents = serde_norway::Deserializer::from_str(text).filter_map(|document| Value::deserialize(document).ok());
-    documents.filter(|document| document["kind"] == "CustomResourceDefinition").collect()
+    read(text).into_iter().filter(|document| document["kind"] == "CustomResourceDefinition").collect()
 }
 
 /// The documents of a text, each with as many empty lines before it that its lines keep their numbers.

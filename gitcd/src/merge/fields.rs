@@ -48,8 +48,10 @@ impl Fields<'_> {
         }
         let whole = node.is_some_and(|node| node.is_atomic() || node.is_whole());
         // Of a list and of labels the API makes no difference between none and an empty one.
-        if let Some(empty) = self.empty(sides).filter(|_| !whole) {
-            let merged = self.merge(base, [one.or(Some(empty)), other.or(Some(empty))], node);
+        if let Some(empty) = self.empty(sides, node).filter(|_| !whole) {
+            let sides = [one.or(Some(empty)), other.or(Some(empty))];
+            // Both have removed everything.
+            let merged = if sides[0] == sides[1] { None } else { self.merge(base, sides, node) };
             return merged.filter(|merged| !absence::is_empty(merged));
         }
         match (one, other) {
@@ -65,14 +67,14 @@ impl Fields<'_> {
         }
     }
 
-    /// What stands for a list or for labels that one side has removed as a whole and the other has changed.
-    fn empty(&self, sides: [Option<&Value>; 2]) -> Option<&'static Value> {
+    /// What stands for a list or a map that one side has removed as a whole and the other has changed.
+    fn empty(&self, sides: [Option<&Value>; 2], node: Option<Node<'_>>) -> Option<&'static Value> {
         static LIST: Value = Value::List(Vec::new());
         static MAP: Value = Value::Map(Map::new());
         let ([None, Some(left)] | [Some(left), None]) = sides else { return None };
         match left {
-            Value::List(items) if !items.is_empty() => Some(&LIST),
-            Value::Map(map) if !map.is_empty() && self.is_of_metadata() => Some(&MAP),
+            Value::List(_) => Some(&LIST),
+            Value::Map(_) if self.is_of_metadata() || node.is_some_and(|node| node.is_map()) => Some(&MAP),
             _ => None,
         }
     }
@@ -111,8 +113,13 @@ impl Fields<'_> {
         for name in order {
             let find = |side: usize| names[side].get(&*name).map(|index| sides[side].field(*index));
             let found = [find(0), find(1)];
+            let is_absent = |value: &&Value| {
+                matches!(value, Value::Scalar(text) if &**text == "null")
+                    && node.is_some_and(|node| node.is_absent_if_null(&name))
+            };
             let before = base_names.get(&*name).map(|index| base.expect("its names were found").field(*index).1);
-            let values = found.map(|field| field.map(|(_, value)| value));
+            let before = before.filter(|value| !is_absent(value));
+            let values = found.map(|field| field.map(|(_, value)| value).filter(|value| !is_absent(value)));
             let below = node.and_then(|node| node.field(&name));
             let merged = self.below(Step::Field(name.clone().into_owned()), before, values, below);
             let spelled = found[1].or(found[0]).expect("the name is that of a field").0;

@@ -138,6 +138,20 @@ impl<'s> Node<'s> {
         self.place().whole
     }
 
+    /// A map with keys of any name, of which the API makes no difference between none and an empty one.
+    pub fn is_map(&self) -> bool {
+        let place = self.place();
+        place.values.is_some() && place.fields.is_empty()
+    }
+
+    /// Whether `null` at a field of this object means that the field is absent: in the built-in kinds wherever the type of the field is known.
+    /// A custom resource may have fields that are null (`nullable`).
+    pub fn is_absent_if_null(&self, field: &str) -> bool {
+        let is_builtin = std::ptr::eq(self.table, builtin::table());
+        let known = self.place().fields.get(field).map(|at| self.table.place(*at));
+        is_builtin && known.is_some_and(|place| place.shape != Shape::Any)
+    }
+
     /// Groups of fields of which an object has at most one; each has two or more. A field can be in several groups.
     pub fn unions(&self) -> impl Iterator<Item = &'s [String]> + use<'s> {
         self.place().unions.iter().map(Vec::as_slice)

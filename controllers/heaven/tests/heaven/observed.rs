@@ -73,7 +73,13 @@ async fn serve(world: &World, folder: &Path, port: u16) -> Server {
         transport: gitcd::transport::Transport::default(),
         origins: gitcd::gateway::Origins::parse(""),
         tls: Some(files),
-        pull: gitcd::pull::Config { remotes: vec![remote], interval, by_hand: false, echoes_after: None },
+        pull: gitcd::pull::Config {
+            remotes: vec![remote],
+            interval,
+            by_hand: false,
+            echoes_after: None,
+            secret_kinds: gitcd::secrecy::SecretKinds::default(),
+        },
         lease: None,
         served: gitcd::pull::owner::Served::default(),
     };

@@ -226,3 +226,33 @@ fn a_new_template_of_a_daemon_set_is_counted() {
         (&json!("5"), &json!(5))
     );
 }
+
+#[test]
+fn null_and_empty_fields_of_built_in_kinds_are_absent() {
+    let base = json!({"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "d", "namespace": "n", "uid": "u"},
+        "spec": {"replicas": 1, "template": {"spec": {"nodeSelector": {"disk": "ssd"},
+            "containers": [{"name": "c", "image": "c:1", "env": [{"name": "A", "value": "1"}]}]}}}});
+    let emptied = edited(&base, |object| {
+        object["spec"]["paused"] = Json::Null;
+        object["spec"]["template"]["spec"]["volumes"] = Json::Null;
+        object["spec"]["template"]["spec"]["nodeSelector"] = Json::Null;
+        object["spec"]["template"]["spec"]["containers"][0]["env"] = Json::Null;
+        object["spec"]["template"]["spec"]["containers"][0]["image"] = "c:2".into();
+    });
+    let added = edited(&base, |object| {
+        object["spec"]["paused"] = true.into();
+        object["spec"]["template"]["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
+        object["spec"]["template"]["spec"]["nodeSelector"]["zone"] = "a".into();
+        object["spec"]["template"]["spec"]["containers"][0]["env"].as_array_mut().unwrap().push(json!({"name": "B"}));
+    });
+    let merged = clean(&base, &emptied, &added);
+    let expected = edited(&added, |object| {
+        object["spec"]["template"]["spec"]["nodeSelector"] = json!({"zone": "a"});
+        object["spec"]["template"]["spec"]["containers"][0]["env"] = json!([{"name": "B"}]);
+        object["spec"]["template"]["spec"]["containers"][0]["image"] = "c:2".into();
+    });
+    assert_eq!(merged, expected);
+    let data = |data: Json| json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "c", "uid": "u"}, "data": data});
+    let merged = clean(&data(json!({"a": "1"})), &data(Json::Null), &data(json!({"a": "1", "b": "2"})));
+    assert_eq!(merged["data"], json!({"b": "2"}));
+}

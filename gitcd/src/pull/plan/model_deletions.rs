@@ -157,7 +157,13 @@ impl Model<'_> {
         let theirs = self.branches[from].clone();
         let branch = &mut self.branches[at];
         let keys = KeySpace::new("/registry", [""; 0]);
-        let rules = Rules { keys: &keys, policy: Policy::Later, scope: &Scope::default(), fast_forward: true };
+        let rules = Rules {
+            keys: &keys,
+            policy: Policy::Later,
+            scope: &Scope::default(),
+            fast_forward: true,
+            secret_kinds: &Default::default(),
+        };
         let mut graph = Graph::default();
         let Some(plan) = plan(self.repository, &mut graph, &rules, branch.head, theirs.head).unwrap() else {
             return;
