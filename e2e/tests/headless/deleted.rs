@@ -182,7 +182,7 @@ pub(crate) fn what_is_deleted_a_moment_after_it_was_created_stays_deleted(
     })?;
 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let desk = runtime.block_on(client(cluster.home().kubeconfig().into()))?;
+    let desk = runtime.block_on(client(cluster.home().kubeconfig()))?;
     let stopping = runtime.spawn(kubelet(desk.clone()));
     runtime.block_on(storm(desk))?;
 

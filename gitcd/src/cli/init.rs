@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         match done {
             Initialized::Created => trishanku_stdio::println!("created {reference} in {repository}"),
             Initialized::Present => {
-                trishanku_stdio::println!("{reference} in {repository} is there already; nothing changed")
+                trishanku_stdio::println!("{reference} in {repository} is there already; nothing changed");
             }
             Initialized::Adopted { keys, commits, revision } => trishanku_stdio::println!(
                 "took over the history of {reference} in {repository}: {keys} keys, {commits} commits, revision {revision} \

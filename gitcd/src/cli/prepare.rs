@@ -91,10 +91,10 @@ async fn prepare_all(args: &Args) -> anyhow::Result<()> {
         match done.with_context(|| format!("cannot prepare branch {name:?}"))? {
             Prepared::Present => trishanku_stdio::println!("{reference} is in {repository} already; it knows {origin}"),
             Prepared::Cloned(oid) => {
-                trishanku_stdio::println!("{reference} in {repository} goes on where {origin} has it, at {oid}")
+                trishanku_stdio::println!("{reference} in {repository} goes on where {origin} has it, at {oid}");
             }
             Prepared::BegunWithTheirs(oid) => {
-                trishanku_stdio::println!("{reference} in {repository} begins with {origin}'s {oid}")
+                trishanku_stdio::println!("{reference} in {repository} begins with {origin}'s {oid}");
             }
             Prepared::Nothing => trishanku_stdio::println!("{repository} knows {origin}, and has no {reference} yet"),
         }

@@ -7,8 +7,8 @@
 use super::absence;
 use super::value::{Map, Value};
 
-/// Finalizers that a `DELETE` request sets for the garbage collector. A later one with another propagation policy removes
-/// them, so they do not hold an object that the other side has deleted.
+/// Finalizers that a `DELETE` request sets for the garbage collector. They alone do not hold an object that the other side has
+/// deleted: had that request come first, there would have been nothing left to delete.
 const OF_THE_COLLECTOR: [&str; 2] = ["foregroundDeletion", "orphan"];
 
 /// What is left of `changed` once the other side's deletion has been applied to it, `None` if nothing is: finalizers that the
@@ -45,7 +45,8 @@ pub(super) fn is_terminating(object: &Value) -> bool {
 
 /// The grace period, in seconds, of a pod that runs on a node; `None` if kube-apiserver would delete it at once.
 pub(super) fn grace_of_pod(object: &Map) -> Option<i64> {
-    let text = |path: [&str; 2]| object.get(path[0])?.as_map()?.get(path[1])?.as_text().map(|text| text.into_owned());
+    let text =
+        |path: [&str; 2]| object.get(path[0])?.as_map()?.get(path[1])?.as_text().map(std::borrow::Cow::into_owned);
     let is_pod = |field: &str, wanted: &str| object.get(field).and_then(Value::as_text).as_deref() == Some(wanted);
     if !is_pod("kind", "Pod") || !is_pod("apiVersion", "v1") {
         return None;
@@ -85,8 +86,9 @@ fn added_finalizers(base: Option<&Value>, changed: &Value) -> Vec<Value> {
         list.unwrap_or_default().to_vec()
     };
     let before = base.map(of).unwrap_or_default();
-    let is_held = |finalizer: &Value| !before.contains(finalizer) && !is_of_the_collector(finalizer);
-    of(changed).into_iter().filter(is_held).collect()
+    let mut added = of(changed);
+    added.retain(|finalizer| !before.contains(finalizer));
+    if added.iter().all(is_of_the_collector) { Vec::new() } else { added }
 }
 
 /// Whether a finalizer is one by which a `DELETE` request says how to propagate.

@@ -1,6 +1,7 @@
 //! Field by field: what only one side changed is taken from it, and what both changed is decided.
 
 mod disjoint;
+mod related;
 
 use super::object::Conflict;
 use super::owners::{Owners, Step, show};
@@ -24,6 +25,8 @@ pub(super) struct Fields<'v> {
     pub(super) owners: [Owners<'v>; 2],
     pub(super) path: Vec<Step>,
     pub(super) conflicts: Vec<Conflict>,
+    /// `apiVersion` and `kind`, with a space between.
+    pub(super) kind: String,
     /// What of the object may be reported.
     pub(super) exposure: Exposure,
 }
@@ -122,6 +125,9 @@ impl Fields<'_> {
             let values = found.map(|field| field.map(|(_, value)| value).filter(|value| !is_absent(value)));
             let below = node.and_then(|node| node.field(&name));
             let merged = self.below(Step::Field(name.clone().into_owned()), before, values, below);
+            // What is absent stays written as it was.
+            let merged = merged
+                .or_else(|| found.iter().flatten().map(|(_, value)| *value).find(|value| is_absent(value)).cloned());
             let spelled = found[1].or(found[0]).expect("the name is that of a field").0;
             fields.extend(merged.map(|merged| (spelled, merged)));
         }
@@ -131,6 +137,9 @@ impl Fields<'_> {
         }
         for group in node.iter().flat_map(Node::unions) {
             self.union(&mut map, sides, group);
+        }
+        for group in self.related() {
+            self.together(&mut map, base, sides, group);
         }
         if let Some(node) = node {
             node.disjoint().for_each(|group| self.disjoint(&mut map, sides, group, node));

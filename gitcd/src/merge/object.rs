@@ -191,6 +191,7 @@ fn combine(
         owners: sides.map(Owners::of),
         path: Vec::new(),
         conflicts: Vec::new(),
+        kind: format!("{api_version} {kind}"),
         exposure: schemas.exposure(base.into_iter().chain(sides)),
     };
     let merged = fields.merge(base, sides.map(Some), schemas.of(&api_version, &kind));

@@ -166,7 +166,9 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-            drop(Object::read(&[PREFIX, &bytes].concat()).is_some());
+            let value = [PREFIX, &bytes].concat();
+            let found = Object::read(&value);
+            prop_assert!(found.is_none_or(|found| !found.uid.is_empty()));
         }
     }
 }

@@ -142,8 +142,11 @@ impl Case<'_> {
             return Some(Documented::SameValue);
         }
         let is_gone = report.sides.map(|side| side.is_none());
+        // What it did to finalizers is known by the deletion itself.
         let without_edits = |request: &Request| {
-            if request.is_deletion() || !is_gone[request.side] { request.one_by_one() } else { Vec::new() }
+            let is_kept =
+                |one: &Request| one.is_deletion() || !is_gone[one.side] || one.edits_at("metadata.finalizers");
+            request.one_by_one().into_iter().filter(is_kept).collect()
         };
         if is_gone.contains(&true) && otherwise(&without_edits).await {
             return Some(Documented::BeforeDeletion);

@@ -17,7 +17,7 @@ pub(crate) enum Documented {
     RefusedBeside,
     /// A request gave a field the value that it had already, which is no edit for a merge.
     SameValue,
-    /// What a side changed before it deleted the object is not known any more, if the object stays because of the other side's finalizers.
+    /// What a side changed in an object that it deleted is not known any more, if the object stays because of the other side's finalizers.
     BeforeDeletion,
     /// A pod that one side bound gets its own grace period, whatever the other side's deletion of the unbound pod said.
     GraceOfBoundPod,
@@ -42,7 +42,7 @@ impl Documented {
             Self::UnforcedApply => "apply without force",
             Self::RefusedBeside => "refused beside the other's change",
             Self::SameValue => "a field set to the value it had",
-            Self::BeforeDeletion => "edits before a deletion",
+            Self::BeforeDeletion => "edits by the side that deleted",
             Self::GraceOfBoundPod => "grace period of a bound pod",
             Self::AnotherObject => "another object of the name",
             Self::Whole => "a value that is taken whole",
@@ -53,13 +53,6 @@ impl Documented {
         }
     }
 }
-
-/// Refusals of merged objects that are intended, by kind and text: validation compares two numbers, of which each side changed one. A merge
-/// knows which fields exclude one another, not how their values relate.
-pub(crate) const COMPARED: [(&str, &str); 2] = [
-    ("Deployment", "must be greater than minReadySeconds"),
-    ("HorizontalPodAutoscaler", "must be greater than or equal to `minReplicas`"),
-];
 
 /// A case that is like no serial order.
 pub(crate) struct Facts<'c> {

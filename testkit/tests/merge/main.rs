@@ -67,7 +67,6 @@ async fn kube_apiserver_accepts_what_a_merge_makes_of_any_kind() {
     for (kind, (tried, merged)) in &totals.kinds {
         println!("{tried:>8}  {kind}, {merged} of them merged");
     }
-    println!("{:>8}  refused since validation compares two fields, as documented", totals.documented);
     let mut classes: BTreeMap<(&str, &str), Vec<&property::Rejected>> = BTreeMap::new();
     for rejected in &totals.rejected {
         classes.entry((&rejected.kind, &rejected.reason)).or_default().push(rejected);

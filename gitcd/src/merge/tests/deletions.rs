@@ -35,7 +35,7 @@ fn a_lost_edit_is_a_conflict_if_a_person_made_it() {
     let base = edited(&pod(), |pod| pod["metadata"]["ownerReferences"] = json!([]));
     let conflicts = |changed: &Json| both_ways(Policy::Later, &base, &Json::Null, changed).conflicts;
     let lost = Conflict { field: String::new(), kept: None, lost: Some("Pod web (u1)".into()) };
-    assert_eq!(conflicts(&labelled(&base, KUBECTL)), [lost.clone()]);
+    assert_eq!(conflicts(&labelled(&base, KUBECTL)), std::slice::from_ref(&lost));
     // A file that was pushed has no entry of its own.
     assert_eq!(conflicts(&edited(&base, |pod| pod["metadata"]["labels"]["x"] = "y".into())), [lost]);
     for program in ["kube-controller-manager", "kube-scheduler", "kubelet", "shop-operator", "some-controller"] {
@@ -230,24 +230,24 @@ fn a_new_template_of_a_daemon_set_is_counted() {
 #[test]
 fn null_and_empty_fields_of_built_in_kinds_are_absent() {
     let base = json!({"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "d", "namespace": "n", "uid": "u"},
-        "spec": {"replicas": 1, "template": {"spec": {"nodeSelector": {"disk": "ssd"},
+        "spec": {"replicas": 1, "template": {"metadata": {"labels": {"disk": "ssd"}}, "spec": {
             "containers": [{"name": "c", "image": "c:1", "env": [{"name": "A", "value": "1"}]}]}}}});
     let emptied = edited(&base, |object| {
         object["spec"]["paused"] = Json::Null;
         object["spec"]["template"]["spec"]["volumes"] = Json::Null;
-        object["spec"]["template"]["spec"]["nodeSelector"] = Json::Null;
+        object["spec"]["template"]["metadata"]["labels"] = Json::Null;
         object["spec"]["template"]["spec"]["containers"][0]["env"] = Json::Null;
         object["spec"]["template"]["spec"]["containers"][0]["image"] = "c:2".into();
     });
     let added = edited(&base, |object| {
         object["spec"]["paused"] = true.into();
         object["spec"]["template"]["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
-        object["spec"]["template"]["spec"]["nodeSelector"]["zone"] = "a".into();
+        object["spec"]["template"]["metadata"]["labels"]["zone"] = "a".into();
         object["spec"]["template"]["spec"]["containers"][0]["env"].as_array_mut().unwrap().push(json!({"name": "B"}));
     });
     let merged = clean(&base, &emptied, &added);
     let expected = edited(&added, |object| {
-        object["spec"]["template"]["spec"]["nodeSelector"] = json!({"zone": "a"});
+        object["spec"]["template"]["metadata"]["labels"] = json!({"zone": "a"});
         object["spec"]["template"]["spec"]["containers"][0]["env"] = json!([{"name": "B"}]);
         object["spec"]["template"]["spec"]["containers"][0]["image"] = "c:2".into();
     });

@@ -15,10 +15,10 @@ fn ask(documents: &[Vec<u8>]) -> Option<Vec<Json>> {
     Command::new("go").arg("version").output().ok()?;
     let built = tempfile::tempdir().unwrap();
     let program = built.path().join("yaml");
-    let mut build = Command::new("go");
-    build.args(["build", "-o"]).arg(&program).arg(".").current_dir(folder);
-    build.envs([("GOFLAGS", "-mod=readonly"), ("GOWORK", "off"), ("CGO_ENABLED", "0")]);
-    assert!(build.status().unwrap().success(), "hack/yaml does not build");
+    let mut compile = Command::new("go");
+    compile.args(["build", "-o"]).arg(&program).arg(".").current_dir(folder);
+    compile.envs([("GOFLAGS", "-mod=readonly"), ("GOWORK", "off"), ("CGO_ENABLED", "0")]);
+    assert!(compile.status().unwrap().success(), "hack/yaml does not build");
     let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let mut input = Vec::new();

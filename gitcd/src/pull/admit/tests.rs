@@ -128,7 +128,7 @@ fn fields_of_custom_resources_are_checked() {
             "versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {
                 "type": "object", "properties": {
                     "size": {"type": "integer"}, "port": {"x-kubernetes-int-or-string": true}, "note": {"type": "string", "nullable": true},
-                    "any": {"x-kubernetes-preserve-unknown-fields": true}, "on": {"type": "boolean"}, "share": {"type": "number"},
+                    "any": {"x-kubernetes-preserve-unknown-fields": true}, "open": {"type": "boolean"}, "share": {"type": "number"},
                 },
             }}}}}],
         },
@@ -140,7 +140,7 @@ fn fields_of_custom_resources_are_checked() {
         let file = format!("apiVersion: example.com/v1\nkind: Gate\nmetadata: {{name: a}}\nspec: {spec}\n");
         admission.admit(path.as_bytes(), file.as_bytes(), None, origin)
     };
-    let good = "{size: 3, port: http, note: null, any: {x: [1]}, on: true, share: 0.5, other: 1}";
+    let good = "{size: 3, port: http, note: null, any: {x: [1]}, open: true, share: 0.5, other: 1}";
     let completed = admit("example.com/gates/n/a", good).expect("good").expect("completed");
     let (completed, _) = Value::parse(&completed).expect("an object");
     assert_eq!(text(&completed, &["metadata", "namespace"]), "n");
@@ -149,7 +149,7 @@ fn fields_of_custom_resources_are_checked() {
         ("{size: 1.5}", "size"),
         ("{port: true}", "port"),
         ("{note: 1}", "note"),
-        ("{on: \"true\"}", "on"),
+        ("{open: \"true\"}", "open"),
     ] {
         let reason = admit("example.com/gates/n/a", bad).expect_err(bad);
         assert!(reason.starts_with(&format!("line 4: spec.{field}: ")), "{reason}");

@@ -11,6 +11,7 @@ use crate::git::graph::Graph;
 use crate::keyspace::KeySpace;
 use crate::merge::scope::Scope;
 use crate::merge::{Outcome, Policy};
+use crate::secrecy::SecretKinds;
 
 #[derive(Clone, Debug)]
 struct Branch {
@@ -162,7 +163,7 @@ impl Model<'_> {
             policy: Policy::Later,
             scope: &Scope::default(),
             fast_forward: true,
-            secret_kinds: &Default::default(),
+            secret_kinds: &SecretKinds::default(),
         };
         let mut graph = Graph::default();
         let Some(plan) = plan(self.repository, &mut graph, &rules, branch.head, theirs.head).unwrap() else {

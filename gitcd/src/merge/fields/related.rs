@@ -1,0 +1,68 @@
+//! Fields whose values Kubernetes validates against one another: what each side changed alone is valid, and the mixture may not be.
+//!
+//! Sources: `pkg/apis/core/validation` (`ValidateService`), `pkg/apis/apps/validation` (`ValidateDeploymentSpec`),
+//! `pkg/apis/autoscaling/validation` (`validateHorizontalPodAutoscalerSpec`). `docs/design/merge-schema.md` has the list.
+
+use super::super::owners::Step;
+use super::super::value::{Map, Value};
+use super::Fields;
+
+/// How a Service is reached.
+const EXPOSURE: &[&str] = &[
+    "type",
+    "clusterIP",
+    "clusterIPs",
+    "ipFamilies",
+    "ipFamilyPolicy",
+    "externalName",
+    "externalIPs",
+    "externalTrafficPolicy",
+    "healthCheckNodePort",
+    "allocateLoadBalancerNodePorts",
+    "loadBalancerClass",
+    "loadBalancerIP",
+    "loadBalancerSourceRanges",
+];
+
+/// By kind: groups of fields of its spec.
+const OF_SPEC: [(&str, &[&[&str]]); 4] = [
+    ("v1 Service", &[EXPOSURE, &["sessionAffinity", "sessionAffinityConfig"]]),
+    ("apps/v1 Deployment", &[&["minReadySeconds", "progressDeadlineSeconds"]]),
+    ("autoscaling/v1 HorizontalPodAutoscaler", &[&["minReplicas", "maxReplicas"]]),
+    ("autoscaling/v2 HorizontalPodAutoscaler", &[&["minReplicas", "maxReplicas"]]),
+];
+
+impl Fields<'_> {
+    /// The groups of fields at the current path.
+    pub(super) fn related(&self) -> &'static [&'static [&'static str]] {
+        let is_spec = matches!(&*self.path, [Step::Field(part)] if part == "spec");
+        let found = OF_SPEC.iter().find(|(kind, _)| is_spec && *kind == self.kind);
+        found.map_or(&[], |(_, groups)| groups)
+    }
+
+    /// Takes a group of fields from one side if both changed it, and neither side has what was merged.
+    pub(super) fn together(&mut self, merged: &mut Map, base: Option<&Map>, sides: [&Map; 2], group: &[&str]) {
+        let pick = |map: &Map| {
+            let mut picked = Map::default();
+            for name in group {
+                if let Some(value) = map.get(name) {
+                    picked.set(name, value.clone());
+                }
+            }
+            picked
+        };
+        let (made, before, of_sides) = (pick(merged), base.map(pick), sides.map(pick));
+        if of_sides.iter().any(|side| *side == made || Some(side) == before.as_ref()) {
+            return;
+        }
+        let winner = self.winner([true, true]);
+        let [kept, lost] = [winner, 1 - winner].map(|side| of_sides[side].clone());
+        for name in group {
+            match kept.get(name) {
+                Some(value) => merged.set(name, value.clone()),
+                None => merged.remove(name),
+            }
+        }
+        self.report(Some(&Value::Map(kept)), Some(&Value::Map(lost)));
+    }
+}
