@@ -1,4 +1,5 @@
 //! The scripts that run the tests: what fails is named and counted, and hides nothing.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

@@ -14,7 +14,7 @@ fn trishanku(folder: &Path, args: &[&str]) -> Command {
 
 /// A pipe that nothing reads.
 fn closed() -> Stdio {
-    let (reader, writer) = std::io::pipe().unwrap();
+    let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     writer.into()
 }

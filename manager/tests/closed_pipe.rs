@@ -4,7 +4,7 @@ use std::process::Command;
 
 #[test]
 fn definitions_end_quietly_when_their_reader_has_gone() {
-    let (reader, writer) = std::io::pipe().unwrap();
+    let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     let output = Command::new(env!("CARGO_BIN_EXE_manager")).arg("crds").stdout(writer).output().unwrap();
     // What shells report for a program that SIGPIPE ended.

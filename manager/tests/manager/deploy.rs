@@ -19,7 +19,7 @@ fn the_definitions_that_are_deployed_are_those_of_the_types() {
 
 #[test]
 fn who_has_read_enough_of_the_definitions_is_no_error() {
-    let (reader, writer) = std::io::pipe().unwrap();
+    let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     let printed = Command::new(env!("CARGO_BIN_EXE_manager")).arg("crds").stdout(writer).output().unwrap();
     assert!(printed.status.success() && printed.stderr.is_empty(), "{printed:?}");
