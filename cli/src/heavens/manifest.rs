@@ -301,7 +301,7 @@ mod tests {
             (format!("{HEAVEN}metadata: {{name: a}}\nspec: {{app: 7}}\n"), "\"a\": spec: "),
             (
                 format!(
-                    "{heaven}---\n{HEAVEN}metadata: {{name: b, namespace: x}}\nspec: {{}}\n---\nkind: Secret\nmetadata: {{name: s, namespace: y}}\n"
+                    "{heaven}---\n{HEAVEN}metadata: {{name: b, namespace: x}}\nspec: {{}}\n---\nkind: Secret\nmetadata: {{name: s, namespace: z}}\n"
                 ),
                 "one namespace at a time",
             ),

@@ -46,8 +46,7 @@ pub struct Origin {
 pub struct Admission<'s> {
     /// What is known of kinds.
     pub schemas: &'s Schemas,
-    /// Whether the store is that of a Kubernetes, so that there is nothing but its objects: see [`holds_kubernetes`]. The folders of
-    /// known kinds hold nothing else in any store.
+    /// Whether the store is that of a Kubernetes, so that there is nothing but its objects: see [`holds_kubernetes`].
     pub is_kubernetes: bool,
     /// Whether what the path says is filled in; otherwise a file must say it itself.
     pub completes: bool,
@@ -89,8 +88,7 @@ impl Admission<'_> {
             return Ok(None);
         }
         let old = before.and_then(Value::parse).and_then(|(old, _)| missing(&old).is_none().then_some(old));
-        let must_be_object = self.is_kubernetes || self.schemas.folder(&path).is_some();
-        let Some((mut new, syntax)) = read(value, old.is_some() || must_be_object)? else { return Ok(None) };
+        let Some((mut new, syntax)) = read(value, old.is_some() || self.is_kubernetes)? else { return Ok(None) };
         let is_cleaned = self.completes && complete::without_empty_times(&mut new);
         let location = location::locate(self.schemas, &path, value, &new, self.is_kubernetes).map_err(|f| vec![f])?;
         let findings = of_types(self.schemas, value, &new, Vec::new(), false);
@@ -179,7 +177,9 @@ fn read(value: &[u8], must_be_object: bool) -> Result<Option<(Value, Syntax)>, V
             return if is_json || begins_like_a_manifest(value) {
                 let line = line.or_else(|| serde_json::from_slice::<serde_json::Value>(value).err().map(|e| e.line()));
                 let line = line.filter(|line| *line > 0);
-                refuse(Finding { line, ..Finding::whole(problem.reason) })
+                let reason =
+                    if is_json { problem.reason } else { format!("it is not well-formed YAML: {}", problem.reason) };
+                refuse(Finding { line, ..Finding::whole(reason) })
             } else if must_be_object {
                 refuse(Finding::whole(
                     "it is neither a JSON nor a YAML object, and only objects of Kubernetes are stored here: remove the file",

@@ -237,7 +237,7 @@ fn files_that_cannot_be_keys_are_named_and_nothing_changes() {
         ("100644", b"pods/r\xe9sum\xe9", b"1", &["pods/r\\xe9sum\\xe9", "it should be \\\"pods/r%E9sum%E9\\\""]),
         ("100644", b"pods/a~", b"1", &["pods/a~", "%7E"]),
         ("100644", b"pods/%zz", b"1", &["a percent sign is written %25"]),
-        ("100644", b"configmaps/n/a", conflict, &["configmaps/n/a: it is not well-formed YAML"]),
+        ("100644", b"configmaps/n/a", conflict, &["configmaps/n/a: line ", "it is not well-formed YAML"]),
         (
             "100644",
             b"configmaps/n/b",

@@ -51,10 +51,7 @@ async fn a_file_of_a_remote_is_told_until_it_is_corrected() {
         assert!(source.time.abs_diff(now()) < 60, "{path}: {source:?}");
     }
     let table = gitcd(&["status", &format!("--endpoint=http://{}", server.address())]);
-    let line = format!(
-        "    rejected {BROKEN}: it is not well-formed JSON, or names a field twice (commit {}, ",
-        &broken[..10]
-    );
+    let line = format!("    rejected {BROKEN}: line 2: it is not well-formed JSON (commit {}, ", &broken[..10]);
     assert!(text(&table.stdout).contains(&line), "{table:?}");
 
     // Something else is taken; these two are as they were.

@@ -354,6 +354,8 @@ proptest! {
         let result = String::from_utf8(rewrite(text.as_bytes(), &wanted)).unwrap();
         prop_assert!(Value::parse(result.as_bytes()).is_some_and(|(read, _)| read == wanted), "{text:?} {wanted:?} {result:?}");
         let shares = old.as_map().unwrap().iter().any(|(name, _)| wanted.at(&[&name]).is_some());
-        prop_assert!(!shares || edited(&text, &wanted).is_some(), "written anew: {text:?}\n{}", wanted.excerpt(2000));
+        // Where a block scalar ends with a line of white space, what follows could become a part of it.
+        let is_unclear = text.lines().any(|line| !line.is_empty() && line.trim().is_empty());
+        prop_assert!(!shares || is_unclear || edited(&text, &wanted).is_some(), "written anew: {text:?}\n{}", wanted.excerpt(2000));
     }
 }

@@ -255,10 +255,14 @@ fn what_is_no_object_does_not_enter_a_store_of_kubernetes() {
         assert!(strictly(path, file, None).is_err(), "{path} {file:?}");
     }
     assert!(refused("pods/x", "{\"apiVersion\": \"v1\",\n \"kind\": }").starts_with("line 2: "));
-    // In other stores, too, a folder of Kubernetes holds only objects; the rest is nobody's business.
-    assert!(check("pods/default/x", "hello: world\n", None).is_err());
-    for (path, file) in [("README.md", "# Our keys\n"), ("x", "hello: world\n"), ("x", ""), ("my/own/web", DEPLOYMENT)]
-    {
+    // Other stores hold any values, in folders of all names.
+    for (path, file) in [
+        ("README.md", "# Our keys\n"),
+        ("pods/default/x", "hello: world\n"),
+        ("x", "hello: world\n"),
+        ("x", ""),
+        ("my/own/web", DEPLOYMENT),
+    ] {
         assert!(check(path, file, None).is_ok(), "{path} {file:?}");
     }
     // What kube-apiserver itself writes.
