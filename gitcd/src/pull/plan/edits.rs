@@ -186,7 +186,7 @@ impl Planner<'_, '_> {
             parsed.insert(blob, self.object(relative, blob)?);
         }
         let values = sides.map(|side| parsed[&side].as_ref());
-        let deleted = deleted(edits, &parsed);
+        let deleted = deleted(known, edits, &parsed);
         let is_dead = values.map(|value| {
             value.is_some_and(|value| !is_terminating(value) && uid(value).is_some_and(|uid| deleted.contains(&uid)))
         });
@@ -299,13 +299,23 @@ impl Planner<'_, '_> {
     }
 }
 
-/// The objects that these edits deleted, by their `uid`: what a commit found is not there after it, or another one is.
-fn deleted(edits: &[(Edit, From)], parsed: &BTreeMap<Option<Oid>, Option<Value>>) -> BTreeSet<String> {
+/// The objects that these edits deleted, by their `uid`: what a commit found is not there after it, or another one is. A person may restore a file as it was,
+/// with `git revert` for instance: then the deletion that this person knew of does not count.
+fn deleted(known: &Known, edits: &[(Edit, From)], parsed: &BTreeMap<Option<Oid>, Option<Value>>) -> BTreeSet<String> {
     let uid_of = |blob: &Option<Oid>| parsed[blob].as_ref().and_then(uid);
+    let touching = || edits.iter().map(|(edit, _)| edit).filter(|edit| edit.before.iter().all(|it| *it != edit.value));
     let mut deleted = BTreeSet::new();
-    for (edit, _) in edits.iter().filter(|(edit, _)| edit.before.iter().all(|before| *before != edit.value)) {
+    for edit in touching() {
         let left = uid_of(&edit.value);
-        deleted.extend(edit.before.iter().filter_map(uid_of).filter(|before| left.as_ref() != Some(before)));
+        let gone = edit.before.iter().filter_map(uid_of).filter(|before| left.as_ref() != Some(before));
+        let is_restored = |gone: &String| {
+            touching().any(|later| {
+                let creates = uid_of(&later.value).as_ref() == Some(gone)
+                    && later.before.iter().filter_map(uid_of).all(|before| before != *gone);
+                creates && known.has(later.at, edit.at)
+            })
+        };
+        deleted.extend(gone.filter(|gone| !is_restored(gone)));
     }
     deleted
 }
