@@ -2,8 +2,8 @@
 //!
 //! Rust programs ignore SIGPIPE, so a write to a closed pipe fails, and [`std::println!`] panics. Here:
 //!
-//! - A write to a closed standard output ends the process at once, without a message and with status [`CLOSED`]: what a
-//!   shell reports for a program that SIGPIPE ended, such as git and kubectl.
+//! - A write to a closed standard output ends the process at once, without a message and with status [`CLOSED`]: the reader
+//!   has seen enough, which is no failure, also for a shell with `pipefail`.
 //! - A message for standard error that cannot be written is dropped, and the program goes on.
 //!
 //! For commands. A server that logs to standard output goes on without its reader, and so does not use this.
@@ -13,8 +13,8 @@ use std::io::{self, StdoutLock, Write};
 
 use anstream::AutoStream;
 
-/// The status of a process that ends because its standard output is closed: 128 and the number of SIGPIPE.
-pub const CLOSED: i32 = 141;
+/// The status of a process that ends because its standard output is closed.
+pub const CLOSED: i32 = 0;
 
 /// A writer that ends the process when its reader has gone.
 #[derive(Debug)]

@@ -106,10 +106,11 @@ async fn create_and_delete(client: Client, plan: Plan) -> anyhow::Result<()> {
 }
 
 /// Deletes the pods that a kubelet would have stopped by now.
-async fn kubelet(client: Client) -> anyhow::Result<()> {
-    let pods = api(&client, "v1", "Pod")?;
+async fn kubelet(pods: Api<DynamicObject>) {
     loop {
-        for pod in pods.list(&ListParams::default()).await?.items {
+        // A request that fails is sent again.
+        let listed = pods.list(&ListParams::default()).await;
+        for pod in listed.into_iter().flat_map(|list| list.items) {
             let is_bound = pod.data["spec"]["nodeName"].is_string();
             if let (true, Some(_), Some(name)) = (is_bound, &pod.metadata.deletion_timestamp, &pod.metadata.name) {
                 // It may be gone by now.
@@ -183,7 +184,7 @@ pub(crate) fn what_is_deleted_a_moment_after_it_was_created_stays_deleted(
 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let desk = runtime.block_on(client(cluster.home().kubeconfig()))?;
-    let stopping = runtime.spawn(kubelet(desk.clone()));
+    let stopping = runtime.spawn(kubelet(api(&desk, "v1", "Pod")?));
     runtime.block_on(storm(desk))?;
 
     let with_apiserver = cluster.heavens()?.into_iter().filter(|heaven| heaven.kubeconfig.is_some());

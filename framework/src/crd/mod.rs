@@ -160,11 +160,19 @@ impl Definitions {
     }
 }
 
+/// A definition in YAML, each text in one line.
+fn text(definition: &CustomResourceDefinition) -> Result<String, fmt::Error> {
+    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+    let mut text = String::new();
+    serde_saphyr::to_fmt_writer_with_options(&mut text, definition, options).map_err(|_| fmt::Error)?;
+    Ok(text)
+}
+
 impl fmt::Display for Definitions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, definition) in self.all.iter().enumerate() {
             let separator = if index == 0 { "" } else { "---\n" };
-            write!(f, "{separator}{}", serde_saphyr::to_string(definition).map_err(|_| fmt::Error)?)?;
+            write!(f, "{separator}{}", text(definition)?)?;
         }
         Ok(())
     }

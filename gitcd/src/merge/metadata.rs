@@ -128,6 +128,7 @@ pub(super) fn finish(merged: &mut Map, sides: [&Map; 2]) -> bool {
     let was_bound_meanwhile = deletion.is_some() && sides.iter().any(is_unbound);
     let granted = deletion::grace_of_pod(merged);
     let template = template_generation(merged, sides);
+    let is_finalized = !has_spec_finalizers(merged);
     let Some(Value::Map(metadata)) = merged.get_mut("metadata") else { return false };
     if let (Some(template), Some(Value::Map(annotations))) = (template, metadata.get_mut("annotations")) {
         annotations.set(TEMPLATE_GENERATION, Value::string(&template.to_string()));
@@ -150,7 +151,15 @@ pub(super) fn finish(merged: &mut Map, sides: [&Map; 2]) -> bool {
     }
     let held = metadata.get("finalizers").and_then(Value::as_list).is_some_and(|finalizers| !finalizers.is_empty());
     // As kube-apiserver does once the last finalizer goes; a pod within its grace period is still ending.
-    at_once && !held
+    at_once && !held && is_finalized
+}
+
+/// Whether the content of a Namespace is still to be deleted (`pkg/registry/core/namespace/storage`): it has finalizers in its spec, too.
+fn has_spec_finalizers(object: &Map) -> bool {
+    let text = |name: &str| object.get(name).and_then(Value::as_text).unwrap_or_default();
+    let is_namespace = text("apiVersion") == "v1" && text("kind") == "Namespace";
+    let finalizers = object.get("spec").and_then(|spec| spec.at(&["finalizers"])).and_then(Value::as_list);
+    is_namespace && finalizers.is_some_and(|finalizers| !finalizers.is_empty())
 }
 
 /// Of two deletions with different propagation policies the one that deletes less: kube-apiserver keeps one finalizer of these.

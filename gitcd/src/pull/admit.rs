@@ -29,6 +29,7 @@ use self::complete::Draft;
 pub use self::finding::Finding;
 use self::location::Location;
 use self::types::Types;
+use crate::git::form;
 use crate::merge::schema::Schemas;
 use crate::merge::value::{Syntax, Value};
 
@@ -84,18 +85,34 @@ impl Admission<'_> {
     ) -> Result<Option<Vec<u8>>, Vec<Finding>> {
         let path = String::from_utf8_lossy(relative);
         // What a kube-apiserver wrote, and only it can read.
-        if value.starts_with(PROTOBUF) || value.starts_with(ENCRYPTED) || location::is_internal(&path) {
+        if location::is_internal(&path) {
+            return Ok(None);
+        }
+        if let Some(form) = [PROTOBUF, ENCRYPTED].into_iter().find(|form| value.starts_with(form)) {
+            // A person cannot write one, but may move or copy one that is there.
+            if self.is_kubernetes && before.is_none_or(|before| !before.starts_with(form)) {
+                return Err(vec![Finding::whole(
+                    "it begins like a value that kube-apiserver encoded; write an object in JSON or YAML",
+                )]);
+            }
             return Ok(None);
         }
         let old = before.and_then(Value::parse).and_then(|(old, _)| missing(&old).is_none().then_some(old));
-        let Some((mut new, syntax)) = read(value, old.is_some() || self.is_kubernetes)? else { return Ok(None) };
+        let Some((mut new, syntax)) = read(value, (old.is_some(), old.is_some() || self.is_kubernetes), |new| {
+            self.schemas.of(&text(new, &["apiVersion"]), &text(new, &["kind"])).is_some()
+        })?
+        else {
+            return Ok(None);
+        };
+        // As it is in Git, where an object in JSON has a line for each field.
+        let (_, file) = form::encode(value);
         let is_cleaned = self.completes && complete::without_empty_times(&mut new);
-        let location = location::locate(self.schemas, &path, value, &new, self.is_kubernetes).map_err(|f| vec![f])?;
-        let findings = of_types(self.schemas, value, &new, Vec::new(), false);
+        let location = location::locate(self.schemas, &path, &file, &new, self.is_kubernetes).map_err(|f| vec![f])?;
+        let findings = of_types(self.schemas, &file, &new, Vec::new(), false);
         if !findings.is_empty() {
             return Err(findings);
         }
-        fits(value, &path, &new, old.as_ref(), location.as_ref()).map_err(|finding| vec![finding])?;
+        fits(&file, &path, &new, old.as_ref(), location.as_ref()).map_err(|finding| vec![finding])?;
         // What was of another kind there is another object.
         let kind = text(&new, &["kind"]);
         let old = old.filter(|old| text(old, &["kind"]) == kind);
@@ -111,7 +128,7 @@ impl Admission<'_> {
         };
         if !self.completes {
             let missing = draft.said_by_path().into_iter().map(|(field, of_path)| {
-                Finding::of(value, &["metadata", field], format!("is missing; write {field}: {of_path:?}"))
+                Finding::of(&file, &["metadata", field], format!("is missing; write {field}: {of_path:?}"))
             });
             let missing: Vec<_> = missing.collect();
             return if missing.is_empty() { Ok(None) } else { Err(missing) };
@@ -141,7 +158,7 @@ pub fn check(schemas: &Schemas, value: &[u8]) -> Vec<Finding> {
             .flat_map(|(at, item)| of_types(schemas, value, item, step(at), true))
             .collect();
     }
-    match read(value, false) {
+    match read(value, (false, false), |_| true) {
         Ok(Some((object, _))) => match location::is_known(schemas, value, &object) {
             Ok(()) => of_types(schemas, value, &object, Vec::new(), true),
             Err(finding) => vec![finding],
@@ -167,7 +184,11 @@ pub fn holds_kubernetes(repository: &Repository, tree: Oid) -> Result<bool, git2
 }
 
 /// Reads an object; `None` if it is no object and need not be one.
-fn read(value: &[u8], must_be_object: bool) -> Result<Option<(Value, Syntax)>, Vec<Finding>> {
+fn read(
+    value: &[u8],
+    (replaces_object, must_be_object): (bool, bool),
+    is_known: impl FnOnce(&Value) -> bool,
+) -> Result<Option<(Value, Syntax)>, Vec<Finding>> {
     let refuse = |finding: Finding| Err(vec![finding]);
     let (new, syntax) = match Value::read(value) {
         Ok(read) => read,
@@ -179,6 +200,11 @@ fn read(value: &[u8], must_be_object: bool) -> Result<Option<(Value, Syntax)>, V
                 let line = line.filter(|line| *line > 0);
                 let reason =
                     if is_json { problem.reason } else { format!("it is not well-formed YAML: {}", problem.reason) };
+                let reason = if replaces_object {
+                    format!("it is neither a JSON nor a YAML object any more: {reason}")
+                } else {
+                    reason
+                };
                 refuse(Finding { line, ..Finding::whole(reason) })
             } else if must_be_object {
                 refuse(Finding::whole(
@@ -196,7 +222,7 @@ fn read(value: &[u8], must_be_object: bool) -> Result<Option<(Value, Syntax)>, V
         }
         return Ok(None);
     }
-    if items(&new).is_some() {
+    if items(&new).is_some() && !is_known(&new) {
         return refuse(Finding::of(value, &["kind"], "is a list of objects; write a file for each of them"));
     }
     Ok(Some((new, syntax)))

@@ -114,7 +114,7 @@ async fn a_broken_file_is_refused_with_the_reason() {
     let clone = clone(&url);
     for (from, to, reason) in [
         (r#""tea": "3""#, r#""tea": "#, "neither a JSON nor a YAML object"),
-        (r#""name": "prices""#, r#""name": "other""#, "metadata.name is"),
+        (r#""name": "prices""#, r#""name": "other""#, "metadata.name: is"),
     ] {
         clone.edit(from, to);
         let refused = clone.git(&["push", "origin", "main"]);

@@ -126,7 +126,9 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
     }
     let appliers = facts.requests.map(|requests| requests.iter().filter_map(Request::applier).collect::<Vec<_>>());
     let is_shared = appliers[0].iter().any(|manager| appliers[1].contains(manager));
-    if is_shared && all(&|difference| conflict(difference) || difference.serial.is_none()) {
+    if is_shared
+        && all(&|difference| conflict(difference) || !difference.path.is_empty() && difference.serial.is_none())
+    {
         return Some(Documented::OneApplier);
     }
     None
@@ -136,7 +138,8 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
 fn is_conflict(facts: &Facts<'_>, path: &str) -> bool {
     let (before, sides) = (at(facts.before, path), [0, 1].map(|side| facts.at(side, path)));
     let merged = at(facts.merged, path);
-    sides.iter().all(|side| *side != before) && sides.contains(&merged)
+    // Whether the object is there at all is no matter of fields.
+    !path.is_empty() && sides.iter().all(|side| *side != before) && sides.contains(&merged)
 }
 
 /// The value of a field. Names of fields may have dots.

@@ -16,7 +16,7 @@ pub(super) fn same(what: &str, versions: [(&str, &[u8]); 3]) -> anyhow::Result<(
     for path in IDENTITY {
         let said = parsed.iter().filter_map(|(side, value)| {
             let text = value.as_ref()?.at(path)?.as_text()?.into_owned();
-            Some((side, text)).filter(|(_, text)| !text.is_empty())
+            Some((side, text)).filter(|(_, text)| !text.is_empty() && text != "null")
         });
         let said: Vec<_> = said.collect();
         let [(first, one), others @ ..] = &said[..] else { continue };

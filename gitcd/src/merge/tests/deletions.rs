@@ -191,6 +191,26 @@ fn a_put_of_a_value_that_is_no_object_stays() {
     assert_eq!(result(&both_ways(Policy::Later, &base, &Json::Null, &changed)), changed);
 }
 
+/// The namespace controller deletes what is in it, and then the finalizer in its spec.
+#[test]
+fn a_terminating_namespace_stays_until_its_content_is_deleted() {
+    let base = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "n", "uid": "u"},
+        "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+    let terminating = edited(&base, |namespace| {
+        namespace["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z".into();
+        namespace["status"]["phase"] = "Terminating".into();
+    });
+    let labelled = edited(&base, |namespace| namespace["metadata"]["labels"] = json!({"x": "y"}));
+    let merged = clean(&base, &terminating, &labelled);
+    assert_eq!(merged["metadata"]["deletionTimestamp"], "2026-01-02T00:00:00Z");
+    assert_eq!(merged["spec"]["finalizers"], json!(["kubernetes"]));
+    let finalized = edited(&terminating, |namespace| namespace["spec"] = json!({}));
+    assert_eq!(
+        clean(&terminating, &finalized, &edited(&terminating, |n| n["metadata"]["labels"] = json!({"x": "y"}))),
+        Json::Null
+    );
+}
+
 /// Together they would orphan the dependents and wait for them to be deleted.
 #[test]
 fn of_two_propagation_policies_one_is_kept() {

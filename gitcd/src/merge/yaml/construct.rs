@@ -13,7 +13,7 @@ use crate::merge::value::{Map, Value};
 pub(super) fn construct(tree: &Tree<'_>) -> Result<Value, Unreadable> {
     let Some(root) = tree.root else { return Ok(Value::Scalar("null".into())) };
     // The document itself counts as one.
-    Builder { tree, decoded: 1, aliased: 0, within_alias: 0 }.value(root, 0)
+    Builder { tree, decoded: 1, aliased: 0, within_alias: 0, copied: 0 }.value(root, 0)
 }
 
 /// Makes fields of a mapping, without those of merge keys: their names, in the order of the document, `None` for a merge.
@@ -36,6 +36,8 @@ struct Builder<'a, 't> {
     decoded: usize,
     aliased: usize,
     within_alias: usize,
+    /// Bytes of text that aliases stand for.
+    copied: usize,
 }
 
 /// Fields of one mapping while they are collected.
@@ -70,7 +72,17 @@ impl Builder<'_, '_> {
         const FEW: f64 = 400_000.0;
         const MANY: f64 = 4_000_000.0;
         self.decoded += 1;
-        self.aliased += usize::from(self.within_alias > 0);
+        if self.within_alias > 0 {
+            self.aliased += 1;
+            if let Content::Scalar(text, ..) = &self.node(index).content {
+                self.copied += text.len();
+            }
+        }
+        // Kubernetes' reader shares what an alias stands for; here it is copied.
+        const OF_ALIASES: usize = 4 << 20;
+        if self.copied > OF_ALIASES {
+            return Err(self.error(index, "its aliases stand for more than 4 MiB of text"));
+        }
         let decoded = self.decoded as f64;
         let allowed = 0.99 - 0.89 * ((decoded - FEW) / (MANY - FEW)).clamp(0.0, 1.0);
         if self.aliased > 100 && self.decoded > 1000 && self.aliased as f64 / decoded > allowed {
@@ -144,9 +156,11 @@ impl Builder<'_, '_> {
 
     fn name(&mut self, index: usize) -> Result<String, Unreadable> {
         self.count(index)?;
-        let mut node = self.node(index);
+        let tree = self.tree;
+        let mut node = &tree.nodes[index];
         if let Content::Alias(target) = node.content {
-            node = self.node(target);
+            self.follow(index, target, |builder| builder.count(target))?;
+            node = &tree.nodes[target];
         }
         match node.content {
             Content::Scalar(..) => {

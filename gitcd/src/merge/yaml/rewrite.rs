@@ -118,13 +118,16 @@ impl<'t> Editor<'_, 't> {
         let mut kept = vec![true; members.len()];
         let mut written = std::collections::HashSet::new();
         let mut last = None;
+        let (old_places, new_places) = (old.names(), new.names());
+        let of_old = |name: &str| old_places.get(name).map(|at| old.field(*at).1);
+        let of_new = |name: &str| new_places.get(name).map(|at| new.field(*at).1);
         for (place, name) in names.iter().enumerate() {
             let Some(name) = name else {
                 last = Some(place);
                 continue;
             };
             written.insert(name.as_str());
-            match (old.get(name), new.get(name)) {
+            match (of_old(name), of_new(name)) {
                 (Some(old), Some(new)) => {
                     self.member(&members[place], shape, old, new, false)?;
                     last = Some(place);
@@ -133,14 +136,14 @@ impl<'t> Editor<'_, 't> {
                 (None, Some(_)) => return None,
             }
         }
-        if old.iter().any(|(name, _)| !written.contains(&*name) && new.get(&name).is_none()) {
+        if old.iter().any(|(name, _)| !written.contains(&*name) && of_new(&name).is_none()) {
             // It comes from a merge key, which would have to go.
             return None;
         }
         // New fields come behind the last one that stays, in their order.
         let added: Vec<(String, &Value)> = new
             .iter()
-            .filter(|(name, value)| !written.contains(&**name) && old.get(name) != Some(*value))
+            .filter(|(name, value)| !written.contains(&**name) && of_old(name) != Some(*value))
             .map(|(name, value)| (name.into_owned(), value))
             .collect();
         self.remove(&members, &kept, shape)?;

@@ -38,7 +38,7 @@ pub(super) fn resolve<'t>(tag: Option<&str>, text: &Cow<'t, str>, plain: bool) -
         Some("bool" | "int" | "float" | "null") => implicit(text),
         Some("binary") => return binary(text),
         Some("timestamp") if is_timestamp(text) => return as_text(),
-        Some("timestamp") => return Err(format!("{text:?} is no !!timestamp")),
+        Some("timestamp") => return Err("its tag is !!timestamp, and it is none".to_owned()),
         _ => return as_text(),
     };
     match (tag.strip_prefix(CORE), resolved) {
@@ -48,7 +48,7 @@ pub(super) fn resolve<'t>(tag: Option<&str>, text: &Cow<'t, str>, plain: bool) -
         | (Some("float"), value @ Scalar::Float(..)) => Ok(value),
         // Unsigned ones are refused.
         (Some("float"), Scalar::Int(value)) if i64::try_from(value).is_ok() => Ok(Scalar::Float(value as f64, None)),
-        (name, _) => Err(format!("{text:?} is no !!{}", name.unwrap_or_default())),
+        (name, _) => Err(format!("its tag is !!{}, and it is none", name.unwrap_or_default())),
     }
 }
 

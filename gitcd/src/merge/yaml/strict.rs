@@ -78,7 +78,11 @@ pub(super) fn check(tree: &Tree<'_>) -> Result<(), Unreadable> {
                     return Err(error(text, node.start, "a question mark within brackets needs quotes".into()));
                 }
                 if value.starts_with(':') || value.starts_with("---") || value.starts_with("...") {
-                    return Err(error(text, node.start, format!("{value:?} within brackets needs quotes")));
+                    return Err(error(
+                        text,
+                        node.start,
+                        "text that begins with a colon or a mark of documents needs quotes within brackets".into(),
+                    ));
                 }
                 if raw.contains('\n') && raw.contains('\t') {
                     return Err(error(

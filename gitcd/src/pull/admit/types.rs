@@ -10,6 +10,9 @@ use crate::merge::value::Value;
 /// A value is so deep only if somebody means harm.
 const MAX_DEPTH: usize = 512;
 
+/// So many findings are enough.
+const MANY: usize = 20;
+
 /// Looks at all fields of an object.
 pub(super) struct Types<'t> {
     /// The file.
@@ -24,6 +27,10 @@ impl Types<'_> {
     /// Checks a value, and what is below it.
     pub(super) fn check(&mut self, value: &Value, node: Node<'_>) {
         let shape = node.shape();
+        // Each costs a look through the whole file.
+        if self.findings.len() >= MANY {
+            return;
+        }
         if let Some(problem) = problem(value, shape) {
             self.findings.push(Finding::at(self.text, &self.path, problem));
             return;
@@ -41,7 +48,7 @@ impl Types<'_> {
                     self.path.push(Step::Field(name.into_owned()));
                     if let Some(below) = below {
                         self.check(value, below);
-                    } else {
+                    } else if self.findings.len() < MANY {
                         let problem = "Kubernetes does not know this field, and drops it";
                         let finding = Finding::at(self.text, &self.path, problem);
                         self.findings.push(Finding { is_warning: true, ..finding });

@@ -328,7 +328,8 @@ fn is_terminating(value: &Value) -> bool {
 }
 
 fn uid(value: &Value) -> Option<String> {
-    Some(value.at(&["metadata", "uid"])?.as_text()?.into_owned())
+    let uid = value.at(&["metadata", "uid"])?.as_text()?;
+    Some(uid.into_owned()).filter(|uid| !uid.is_empty() && uid != "null")
 }
 
 /// The same with what the last edits made, where neither side has it. Given what the two have.
@@ -341,7 +342,10 @@ pub(super) fn corrected(merged: Merged, then: Then, [ours, theirs]: [Option<&Byt
     let outcome = match then {
         Then::AsMerged => merged.outcome,
         Then::Whole(value) => {
-            tell(String::new());
+            let loses = |side: &Bytes| crate::merge::has_edit_of_a_person(None, side);
+            if value.is_some() || [ours, theirs].into_iter().flatten().any(loses) {
+                tell(String::new());
+            }
             value.map_or(Outcome::Deleted, |value| Outcome::New(value.into()))
         }
         Then::Fields(fields) => {

@@ -21,7 +21,8 @@ impl Planner<'_, '_> {
         let removed_by_us: Vec<String> = ours
             .keys
             .iter()
-            .filter(|(relative, change)| {
+            .filter(|(relative, change)| change.to.is_none() && relative.starts_with(NAMESPACES))
+            .filter(|(relative, _)| {
                 let comes_back = self.keys.iter().any(|key| {
                     let is_there = match key.outcome {
                         Outcome::Theirs => key.theirs.is_some(),
@@ -30,7 +31,7 @@ impl Planner<'_, '_> {
                     };
                     is_there && self.rules.keys.relative(&key.key) == *relative
                 });
-                change.to.is_none() && !comes_back
+                !comes_back
             })
             .filter_map(|(relative, _)| name(relative))
             .collect();

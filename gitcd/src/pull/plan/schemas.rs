@@ -7,6 +7,7 @@ use git2::{Oid, Repository};
 use super::{PlanError, Planner};
 use crate::git::changes::{self, TreeError};
 use crate::merge::schema::Schemas;
+use crate::merge::value::{Syntax, Value};
 use crate::pull::admit;
 
 impl Planner<'_, '_> {
@@ -27,7 +28,8 @@ impl Planner<'_, '_> {
         let mut definitions = Vec::new();
         for (name, blob) in found {
             if let Some(value) = self.value(&name, Some(blob))?
-                && let Ok(definition) = serde_json::from_slice::<serde_json::Value>(&value)
+                && let Some((definition, _)) = Value::parse(&value)
+                && let Ok(definition) = serde_json::from_slice::<serde_json::Value>(&definition.write(Syntax::Json))
             {
                 definitions.push(definition);
             }
