@@ -31,6 +31,9 @@ pub(super) fn names(tree: &Tree<'_>, children: &[usize]) -> Option<Vec<Option<St
     children.iter().step_by(2).map(name).collect()
 }
 
+/// Bytes of text that aliases may stand for: Kubernetes' reader shares them, here they are copied.
+const OF_ALIASES: usize = 4 << 20;
+
 struct Builder<'a, 't> {
     tree: &'a Tree<'t>,
     decoded: usize,
@@ -78,8 +81,6 @@ impl Builder<'_, '_> {
                 self.copied += text.len();
             }
         }
-        // Kubernetes' reader shares what an alias stands for; here it is copied.
-        const OF_ALIASES: usize = 4 << 20;
         if self.copied > OF_ALIASES {
             return Err(self.error(index, "its aliases stand for more than 4 MiB of text"));
         }

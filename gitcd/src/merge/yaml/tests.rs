@@ -118,6 +118,8 @@ fn bombs_and_deep_nesting_are_refused() {
     }
     // What is not linear would take hours.
     assert!(json(&bomb).unwrap_err().contains("aliases"));
+    let large = format!("a: &a \"{}\"\nl:\n{}", "x".repeat(500_000), "- *a\n".repeat(1000));
+    assert!(json(&large).unwrap_err().contains("aliases"));
     for open in ["[", "{a: ", "- ", "? "] {
         let deep = format!("x: {}", open.repeat(1_000_000 / open.len()));
         assert!(json(&deep).is_err());
