@@ -141,6 +141,7 @@ impl Fields<'_> {
         for group in self.related() {
             self.together(&mut map, base, sides, group);
         }
+        self.without_node_ports(&mut map);
         if let Some(node) = node {
             node.disjoint().for_each(|group| self.disjoint(&mut map, sides, group, node));
         }

@@ -40,6 +40,24 @@ impl Fields<'_> {
         found.map_or(&[], |(_, groups)| groups)
     }
 
+    /// Removes the node ports of a Service whose type has none, as kube-apiserver does when the type changes
+    /// (`pkg/registry/core/service/strategy.go`, `dropTypeDependentFields`).
+    pub(super) fn without_node_ports(&self, merged: &mut Map) {
+        let is_spec = matches!(&*self.path, [Step::Field(part)] if part == "spec");
+        if !is_spec || self.kind != "v1 Service" {
+            return;
+        }
+        let has_none =
+            merged.get("type").and_then(Value::as_text).is_none_or(|it| it == "ClusterIP" || it == "ExternalName");
+        if let (true, Some(Value::List(ports))) = (has_none, merged.get_mut("ports")) {
+            for port in ports {
+                if let Value::Map(port) = port {
+                    port.remove("nodePort");
+                }
+            }
+        }
+    }
+
     /// Takes a group of fields from one side if both changed it, and neither side has what was merged.
     pub(super) fn together(&mut self, merged: &mut Map, base: Option<&Map>, sides: [&Map; 2], group: &[&str]) {
         let pick = |map: &Map| {

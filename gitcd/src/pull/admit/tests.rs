@@ -113,7 +113,8 @@ fn a_value_of_another_type_is_refused_with_line_field_and_remedy() {
     }
     let secret = r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"},"data":{"password":"hunter2!"}}"#;
     let reason = refused("secrets/n/a", secret);
-    assert_eq!(reason, "line 1: data.password: is not base64; encode the bytes, with padding");
+    // As it is laid out in Git.
+    assert_eq!(reason, "line 8: data.password: is not base64; encode the bytes, with padding");
     // Of kinds of which nothing is known, what every object has.
     let unknown = "apiVersion: a.example.com/v1\nkind: B\nmetadata: {name: a, labels: {x: 1}}\nspec: 7\n";
     assert!(refused("a.example.com/bs/a", unknown).starts_with("line 3: metadata.labels.x"));
