@@ -19,6 +19,7 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::merge::protobuf;
 use crate::merge::value::Value;
 
 /// Stands for a value that is not printed.
@@ -54,14 +55,10 @@ const METADATA: [&str; 11] = [
     "finalizers",
     "ownerReferences",
 ];
-/// The kind that nobody has to list.
+/// The kind that is hidden by default.
 const SECRET: &str = "Secret";
 /// Helm keeps a release with all its values in a Secret, or in a `ConfigMap` that is called so.
 const HELM: &str = "sh.helm.release.v1.";
-/// How kube-apiserver begins a value in protobuf,
-const PROTOBUF: &[u8] = b"k8s\0";
-/// and one that is encrypted at rest.
-const ENCRYPTED: &[u8] = b"k8s:enc:";
 
 impl FromStr for SecretKinds {
     type Err = String;
@@ -119,11 +116,11 @@ impl SecretKinds {
         if let Some((object, _)) = Value::parse(value) {
             return self.of_object(&object);
         }
-        if value.starts_with(ENCRYPTED) {
+        if value.starts_with(protobuf::ENCRYPTED) {
             return Exposure::Identity;
         }
-        if let Some(typed) = value.strip_prefix(PROTOBUF) {
-            return match type_meta(typed) {
+        if value.starts_with(protobuf::PREFIX) {
+            return match protobuf::type_meta(value) {
                 Some((api_version, kind)) => self.of_kind(api_version, kind),
                 None => Exposure::Identity,
             };
@@ -174,19 +171,6 @@ impl Exposure {
 /// A field at the top, and what is behind it.
 fn split(path: &str) -> (&str, &str) {
     path.split_at(path.find(['.', '[']).unwrap_or(path.len()))
-}
-
-/// The version and kind with which a value in protobuf begins: `Unknown.typeMeta` of `k8s.io/apimachinery/pkg/runtime`.
-fn type_meta(bytes: &[u8]) -> Option<(&str, &str)> {
-    /// The field of this number, whose length is less than 128.
-    fn field(bytes: &[u8], number: u8) -> Option<(&[u8], &[u8])> {
-        let [tag, length, rest @ ..] = bytes else { return None };
-        (*tag == number << 3 | 2 && *length < 0x80).then(|| rest.split_at_checked(usize::from(*length)))?
-    }
-    let (meta, _) = field(bytes, 1)?;
-    let (api_version, rest) = field(meta, 1)?;
-    let (kind, _) = field(rest, 2)?;
-    Some((str::from_utf8(api_version).ok()?, str::from_utf8(kind).ok()?))
 }
 
 /// What a text that cannot be read may mean as the kind of an object.

@@ -7,10 +7,11 @@ use serde_json::Value;
 /// Looks at a file as a gitcd does that finds it in a commit.
 pub(super) fn of_branch(schemas: &Schemas, key: &str, text: &str) -> Vec<Finding> {
     let admission = Admission { schemas, is_kubernetes: true, completes: true };
-    match admission.admitted(key.as_bytes(), text.as_bytes(), None, || None) {
+    let findings = match admission.admit(key.as_bytes(), text.as_bytes(), None, || None) {
         Ok(_) => admit::check(schemas, text.as_bytes()),
         Err(findings) => findings,
-    }
+    };
+    located(findings, text)
 }
 
 /// Looks at manifests that are in no branch.
@@ -23,12 +24,15 @@ fn of_document(schemas: &Schemas, text: &str) -> Vec<Finding> {
     let is_yaml = text.trim_start().starts_with('{') && serde_json::from_str::<Value>(text).is_err();
     match is_yaml.then(|| read(text)).and_then(|documents| documents.into_iter().next()) {
         Some(value) => {
-            let findings = admit::check(schemas, value.to_string().as_bytes());
             // It has other lines now.
-            findings.into_iter().map(|finding| Finding { line: None, ..finding }).collect()
+            admit::check(schemas, value.to_string().as_bytes())
         }
-        _ => admit::check(schemas, text.as_bytes()),
+        _ => located(admit::check(schemas, text.as_bytes()), text),
     }
+}
+
+fn located(findings: Vec<Finding>, text: &str) -> Vec<Finding> {
+    findings.into_iter().map(|finding| finding.located(text.as_bytes())).collect()
 }
 
 /// The documents of a text as values; none if it is not YAML, which others report.

@@ -30,7 +30,7 @@
 //! owner, and was not applied to this [`Set`], is deleted, if it is still what the cache has.
 //!
 //! **What changes.** Every field that a write changed is a line of the log at level `debug`: `~ data.level: "3" → "4"`. With [`Set::dry_run`] nothing is
-//! written, and the same is told of what would be. Of Secrets, and of kinds that [`Set::hiding`] names, no values are logged.
+//! written, and what it would write is logged. Of Secrets, and of kinds that [`Set::hiding`] names, no values are logged.
 
 mod changes;
 mod differences;

@@ -34,7 +34,7 @@ pub(crate) fn read<'o>(odb: &'o Odb<'_>, oid: Oid) -> Result<OdbObject<'o>, git2
 
 /// What an annotated tag is of, through tags of tags; an object that is no tag, or cannot be read, is itself.
 pub(crate) fn peeled(odb: &Odb<'_>, oid: Oid) -> Oid {
-    /// Nobody nests more tags than this.
+    /// Deepest nesting of tags that is followed.
     const MOST: usize = 16;
     let of_tag = |oid: Oid| {
         let (_, kind) = odb.read_header(oid).ok()?;

@@ -37,7 +37,7 @@ impl Refusal {
     }
 }
 
-/// What the client is told of an update that was made, in lines.
+/// Lines for the client about an accepted update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remarks(Vec<String>);
 

@@ -39,8 +39,8 @@ pub(super) fn applied(base: Option<&Value>, changed: &Value) -> Option<Value> {
 }
 
 /// Whether an object has a `deletionTimestamp`.
-pub(super) fn is_terminating(object: &Value) -> bool {
-    object.at(&["metadata", "deletionTimestamp"]).is_some_and(|time| !absence::is_empty(time))
+pub(crate) fn is_terminating(object: &Value) -> bool {
+    object.given(&["metadata", "deletionTimestamp"]).is_some()
 }
 
 /// The grace period, in seconds, of a pod that runs on a node; `None` if kube-apiserver would delete it at once.
@@ -51,9 +51,8 @@ pub(super) fn grace_of_pod(object: &Map) -> Option<i64> {
     if !is_pod("kind", "Pod") || !is_pod("apiVersion", "v1") {
         return None;
     }
-    let is_bound = text(["spec", "nodeName"]).is_some_and(|node| !node.is_empty() && node != "null");
     let has_ended = matches!(text(["status", "phase"]).as_deref(), Some("Succeeded" | "Failed"));
-    if !is_bound || has_ended {
+    if !is_bound(object) || has_ended {
         return None;
     }
     // kube-apiserver sets it on every pod, and takes a negative one for a second.
@@ -76,7 +75,7 @@ fn grace_of_new_binding(base: Option<&Value>, changed: &Value) -> Option<i64> {
 
 /// Whether a pod has a node.
 pub(super) fn is_bound(pod: &Map) -> bool {
-    pod.get("spec").and_then(|spec| spec.at(&["nodeName"])).is_some_and(|node| !absence::is_empty(node))
+    pod.get("spec").is_some_and(|spec| spec.given(&["nodeName"]).is_some())
 }
 
 /// The finalizers of the base were removed before the object went.

@@ -155,24 +155,21 @@ impl Fields<'_> {
         if members(merged) < 2 || sides.iter().any(|side| members(side) > 1) {
             return;
         }
+        self.take(merged, sides.map(|side| pick(side, group)), group);
+    }
+
+    /// Takes a group of fields from one of the sides, of which these are the fields.
+    fn take<N: AsRef<str>>(&mut self, merged: &mut Map, sides: [Map; 2], group: &[N]) {
         let winner = self.winner([true, true]);
-        let pick = |side: &Map| {
-            let mut picked = Map::default();
-            for name in group {
-                if let Some(value) = side.get(name) {
-                    picked.set(name, value.clone());
-                }
-            }
-            picked
-        };
-        let [kept, lost] = [winner, 1 - winner].map(|side| pick(sides[side]));
-        for name in group {
-            match kept.get(name) {
+        for name in group.iter().map(AsRef::as_ref) {
+            match sides[winner].get(name) {
                 Some(value) => merged.set(name, value.clone()),
                 None => merged.remove(name),
             }
         }
-        self.report(Some(&Value::Map(kept)), Some(&Value::Map(lost)));
+        let [one, other] = sides.map(Value::Map);
+        let (kept, lost) = if winner == 0 { (one, other) } else { (other, one) };
+        self.report(Some(&kept), Some(&lost));
     }
 
     /// One side's value, whole; the other one's is lost and reported.
@@ -209,6 +206,17 @@ impl Fields<'_> {
 /// Whether a value is none of those that the API takes for an absent one where fields exclude one another.
 fn says_something(value: &Value) -> bool {
     !matches!(value, Value::Scalar(text) if matches!(&**text, "null" | "false" | "\"\""))
+}
+
+/// The fields of a group that an object has.
+fn pick<N: AsRef<str>>(map: &Map, group: &[N]) -> Map {
+    let mut picked = Map::default();
+    for name in group.iter().map(AsRef::as_ref) {
+        if let Some(value) = map.get(name) {
+            picked.set(name, value.clone());
+        }
+    }
+    picked
 }
 
 /// All names of both sides in one order: that of the side which changed the order, the second if both did, with the other's

@@ -103,6 +103,6 @@ fn conventional(versions: [&[Value]; 3]) -> Option<Keys<'static>> {
     let have = |name: &str| versions.into_iter().all(|items| items.iter().all(|item| item.at(&[name]).is_some()));
     let are_distinct = |name: &str| versions.into_iter().all(|items| Keys::named(name).are_distinct(items));
     let distinct = CONVENTIONAL.into_iter().find(|name| have(name) && are_distinct(name));
-    // What has names is told apart by them even if some name is there twice.
+    // Items with names are matched by name even if a name repeats.
     distinct.or_else(|| have("name").then_some("name")).map(Keys::named)
 }

@@ -201,7 +201,7 @@ fn generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
         let is_terminating = sides.iter().any(|side| deletion_of(side).is_some());
         deletion_of(side).is_some() == is_terminating && content(side) == content(merged)
     };
-    // One generation stands for one content: whoever has observed that of the other side has not observed this one.
+    // A generation stands for one content: a controller that has observed the other side's has not observed this one.
     let above = |kept: Option<i64>, lost: Option<i64>| match (kept, lost) {
         (Some(kept), Some(lost)) => Some(kept.max(lost.saturating_add(1))),
         (kept, lost) => kept.or(lost),

@@ -24,7 +24,7 @@ mod lists;
 mod metadata;
 mod object;
 mod owners;
-mod protobuf;
+pub(crate) mod protobuf;
 pub mod schema;
 pub mod scope;
 #[cfg(test)]
@@ -36,5 +36,6 @@ pub mod yaml;
 /// of the same commits.
 pub const RULES: u32 = 2;
 
+pub(crate) use deletion::is_terminating;
 pub use object::{Conflict, Merged, Outcome, Policy, Side, merge, uid};
-pub(crate) use object::{blob_hash, differ_in_spelling_only, has_edit_of_a_person};
+pub(crate) use object::{blob_hash, differ_in_spelling_only, has_edit_of_a_person, identity};

@@ -312,12 +312,9 @@ fn summary(object: &Value) -> String {
     format!("{kind} {name} ({uid})").trim_start().to_owned()
 }
 
-fn identity(object: &Value) -> Option<String> {
-    object
-        .at(&["metadata", "uid"])?
-        .as_text()
-        .map(std::borrow::Cow::into_owned)
-        .filter(|uid| !uid.is_empty() && uid != "null")
+/// The `metadata.uid` of an object.
+pub(crate) fn identity(object: &Value) -> Option<String> {
+    object.given(&["metadata", "uid"]).map(std::borrow::Cow::into_owned)
 }
 
 /// Whether both say which object they are, and it is not the same.
@@ -328,7 +325,7 @@ fn is_another(base: Option<&Value>, object: &Value) -> bool {
 
 /// Whether a value is an object of Kubernetes.
 fn is_object(value: &Value) -> bool {
-    let has = |name: &str| value.at(&[name]).and_then(Value::as_text).is_some_and(|text| !text.is_empty());
+    let has = |name: &str| value.given(&[name]).is_some();
     has("apiVersion") && has("kind") && value.at(&["metadata"]).and_then(Value::as_map).is_some()
 }
 

@@ -5,7 +5,16 @@
 
 use super::authorship;
 
-const PREFIX: &[u8] = b"k8s\0";
+/// How kube-apiserver begins a value in protobuf.
+pub(crate) const PREFIX: &[u8] = b"k8s\0";
+/// How it begins a value that is encrypted at rest.
+pub(crate) const ENCRYPTED: &[u8] = b"k8s:enc:";
+
+/// The `apiVersion` and the kind of a stored value in protobuf.
+pub(crate) fn type_meta(value: &[u8]) -> Option<(&str, &str)> {
+    let of_type = fields(first(&fields(value.strip_prefix(PREFIX)?)?, 1)?)?;
+    Some((str::from_utf8(first(&of_type, 1)?).ok()?, str::from_utf8(first(&of_type, 2)?).ok()?))
+}
 
 /// The metadata of an object, as far as it is needed.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -21,11 +30,10 @@ impl<'v> Object<'v> {
     /// Reads a stored value; `None` if it is no object in this form.
     pub(super) fn read(value: &'v [u8]) -> Option<Self> {
         let unknown = fields(value.strip_prefix(PREFIX)?)?;
-        let kind = fields(first(&unknown, 1)?)?;
         let object = fields(first(&unknown, 2)?)?;
         let metadata = fields(first(&object, 1)?)?;
         let all = |number: u64| metadata.iter().filter(move |(found, _)| *found == number).map(|(_, bytes)| *bytes);
-        let is_pod = first(&kind, 1)? == b"v1" && first(&kind, 2)? == b"Pod";
+        let is_pod = type_meta(value)? == ("v1", "Pod");
         let spec = first(&object, 2).filter(|_| is_pod).and_then(fields).unwrap_or_default();
         Some(Self {
             uid: first(&metadata, 5).filter(|uid| !uid.is_empty())?,

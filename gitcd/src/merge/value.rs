@@ -165,6 +165,13 @@ impl Value {
         path.iter().try_fold(self, |value, name| value.as_map()?.get(name))
     }
 
+    /// The text of the scalar at a path, unless the API takes it for absent: `null` or an empty string.
+    pub fn given(&self, path: &[&str]) -> Option<Cow<'_, str>> {
+        let value = self.at(path)?;
+        let is_null = matches!(value, Self::Scalar(text) if &**text == "null");
+        value.as_text().filter(|text| !is_null && !text.is_empty())
+    }
+
     /// A string.
     pub fn string(text: &str) -> Self {
         Self::Scalar(serde_json::Value::from(text).to_string().into())

@@ -6,12 +6,14 @@
 //!
 //! ```
 //! use gitcd::merge::schema::Schemas;
-//! use gitcd::pull::admit::Admission;
+//! use gitcd::pull::admit::{self, Admission};
+//! use gitcd::secrecy::Exposure;
 //!
 //! let admission = Admission { schemas: &Schemas::builtin(), is_kubernetes: true, completes: true };
-//! let file = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}\ndata:\n  port: 8080\n";
-//! let refused = admission.admit(b"configmaps/b/a", file, None, || None);
-//! assert_eq!(refused, Err("line 5: data.port: is a number, but must be a string; put it in quotes".to_owned()));
+//! let file: &[u8] = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}\ndata:\n  port: 8080\n";
+//! let findings = admission.admit(b"configmaps/b/a", file, None, || None).expect_err("a number");
+//! let reason = admit::reason(&findings, file, Exposure::Open);
+//! assert_eq!(reason, "line 5: data.port: is a number, but must be a string; put it in quotes");
 //! ```
 
 mod complete;
@@ -26,10 +28,10 @@ mod types;
 use git2::{Oid, Repository};
 
 use self::complete::Draft;
-pub use self::finding::Finding;
+pub use self::finding::{Finding, reason};
 use self::location::Location;
 use self::types::Types;
-use crate::git::form;
+use crate::merge::protobuf;
 use crate::merge::schema::Schemas;
 use crate::merge::value::{Syntax, Value};
 
@@ -58,25 +60,8 @@ impl Admission<'_> {
     /// namespace of the path. `None`: it may be taken as it is. The same for everyone who looks at the same commits.
     ///
     /// # Errors
-    /// What is wrong, with line, field and remedy, for who wrote the file.
+    /// What is wrong, at least one finding; none of them is a warning, and none has its line yet: see [`reason`].
     pub fn admit(
-        &self,
-        relative: &[u8],
-        value: &[u8],
-        before: Option<&[u8]>,
-        origin: impl FnOnce() -> Option<Origin>,
-    ) -> Result<Option<Vec<u8>>, String> {
-        self.admitted(relative, value, before, origin).map_err(|findings| {
-            let findings: Vec<_> = findings.iter().take(MOST).map(ToString::to_string).collect();
-            findings.join("; ")
-        })
-    }
-
-    /// The same with all that is wrong, one by one.
-    ///
-    /// # Errors
-    /// At least one finding; none of them is a warning.
-    pub fn admitted(
         &self,
         relative: &[u8],
         value: &[u8],
@@ -88,7 +73,7 @@ impl Admission<'_> {
         if location::is_internal(&path) {
             return Ok(None);
         }
-        if let Some(form) = [PROTOBUF, ENCRYPTED].into_iter().find(|form| value.starts_with(form)) {
+        if let Some(form) = [protobuf::PREFIX, protobuf::ENCRYPTED].into_iter().find(|form| value.starts_with(form)) {
             // A person cannot write one, but may move or copy one that is there.
             if self.is_kubernetes && before.is_none_or(|before| !before.starts_with(form)) {
                 return Err(vec![Finding::whole(
@@ -104,15 +89,13 @@ impl Admission<'_> {
         else {
             return Ok(None);
         };
-        // As it is in Git, where an object in JSON has a line for each field.
-        let (_, file) = form::encode(value);
         let is_cleaned = self.completes && complete::without_empty_times(&mut new);
-        let location = location::locate(self.schemas, &path, &file, &new, self.is_kubernetes).map_err(|f| vec![f])?;
-        let findings = of_types(self.schemas, &file, &new, Vec::new(), false);
+        let location = location::locate(self.schemas, &path, &new, self.is_kubernetes).map_err(|f| vec![f])?;
+        let findings = of_types(self.schemas, &new, Vec::new(), false);
         if !findings.is_empty() {
             return Err(findings);
         }
-        fits(&file, &path, &new, old.as_ref(), location.as_ref()).map_err(|finding| vec![finding])?;
+        fits(&path, &new, old.as_ref(), location.as_ref()).map_err(|finding| vec![finding])?;
         // What was of another kind there is another object.
         let kind = text(&new, &["kind"]);
         let old = old.filter(|old| text(old, &["kind"]) == kind);
@@ -128,7 +111,7 @@ impl Admission<'_> {
         };
         if !self.completes {
             let missing = draft.said_by_path().into_iter().map(|(field, of_path)| {
-                Finding::of(&file, &["metadata", field], format!("is missing; write {field}: {of_path:?}"))
+                Finding::of(&["metadata", field], format!("is missing; write {field}: {of_path:?}"))
             });
             let missing: Vec<_> = missing.collect();
             return if missing.is_empty() { Ok(None) } else { Err(missing) };
@@ -136,12 +119,6 @@ impl Admission<'_> {
         Ok(draft.complete(origin))
     }
 }
-
-/// So many findings are in the reason why a file was refused.
-const MOST: usize = 3;
-/// How values start that kube-apiserver encoded, and encrypted.
-const PROTOBUF: &[u8] = b"k8s\0";
-const ENCRYPTED: &[u8] = b"k8s:enc:";
 
 /// Checks a manifest that is at no path of a branch: that Kubernetes has its version, and the types of its fields; of a list those of its
 /// objects. Warnings are among the findings. A text that is not meant as a manifest has none.
@@ -152,15 +129,11 @@ pub fn check(schemas: &Schemas, value: &[u8]) -> Vec<Finding> {
         && let Some(items) = items(&list)
     {
         let step = |at| vec![finding::Step::Field("items".to_owned()), finding::Step::Item(at)];
-        return items
-            .iter()
-            .enumerate()
-            .flat_map(|(at, item)| of_types(schemas, value, item, step(at), true))
-            .collect();
+        return items.iter().enumerate().flat_map(|(at, item)| of_types(schemas, item, step(at), true)).collect();
     }
     match read(value, (false, false), |_| true) {
-        Ok(Some((object, _))) => match location::is_known(schemas, value, &object) {
-            Ok(()) => of_types(schemas, value, &object, Vec::new(), true),
+        Ok(Some((object, _))) => match location::is_known(schemas, &object) {
+            Ok(()) => of_types(schemas, &object, Vec::new(), true),
             Err(finding) => vec![finding],
         },
         Ok(None) => Vec::new(),
@@ -218,29 +191,23 @@ fn read(
     if let Some(field) = missing(&new) {
         if must_be_object || is_meant_as_a_manifest(&new) {
             let remedy = "every object of Kubernetes has apiVersion, kind and metadata";
-            return refuse(Finding::of(value, &[], format!("{field} is missing or empty: {remedy}")));
+            return refuse(Finding::of(&[], format!("{field} is missing or empty: {remedy}")));
         }
         return Ok(None);
     }
     if items(&new).is_some() && !is_known(&new) {
-        return refuse(Finding::of(value, &["kind"], "is a list of objects; write a file for each of them"));
+        return refuse(Finding::of(&["kind"], "is a list of objects; write a file for each of them"));
     }
     Ok(Some((new, syntax)))
 }
 
 /// The findings about the types of fields.
-fn of_types(
-    schemas: &Schemas,
-    file: &[u8],
-    object: &Value,
-    path: Vec<finding::Step>,
-    with_warnings: bool,
-) -> Vec<Finding> {
+fn of_types(schemas: &Schemas, object: &Value, path: Vec<finding::Step>, with_warnings: bool) -> Vec<Finding> {
     let (api_version, kind) = (text(object, &["apiVersion"]), text(object, &["kind"]));
     let known = schemas.of(&api_version, &kind);
     // What a definition does not say may be let in by another keyword.
     let unknown = with_warnings && known.is_some() && Schemas::builtin().of(&api_version, &kind).is_some();
-    let mut types = Types { text: file, unknown, path, findings: Vec::new() };
+    let mut types = Types { unknown, path, ..Types::default() };
     match known {
         Some(known) => types.check(object, known),
         None => types.check(object, Schemas::any_object()),
@@ -249,20 +216,13 @@ fn of_types(
 }
 
 /// Whether an object is the one that its path says, or else the one that was there.
-fn fits(
-    file: &[u8],
-    path: &str,
-    new: &Value,
-    old: Option<&Value>,
-    location: Option<&Location<'_>>,
-) -> Result<(), Finding> {
+fn fits(path: &str, new: &Value, old: Option<&Value>, location: Option<&Location<'_>>) -> Result<(), Finding> {
     const NAME: [&str; 2] = ["metadata", "name"];
     const NAMESPACE: [&str; 2] = ["metadata", "namespace"];
     let (name, namespace) = (text(new, &NAME), text(new, &NAMESPACE));
-    let refuse = |field: &[&str], problem: String| Err(Finding::of(file, field, problem));
-    let is_given = |text: &str| !text.is_empty() && text != "null";
-    if !is_given(&name) && is_given(&text(new, &["metadata", "generateName"])) && (location.is_some() || old.is_some())
-    {
+    let refuse = |field: &[&str], problem: String| Err(Finding::of(field, problem));
+    let is_given = |text: &str| !text.is_empty();
+    if !is_given(&name) && new.given(&["metadata", "generateName"]).is_some() && (location.is_some() || old.is_some()) {
         let last = path.rsplit('/').next().unwrap_or_default();
         let problem = format!("a file needs a name; write metadata.name: {last:?} instead");
         return refuse(&["metadata", "generateName"], problem);
@@ -295,8 +255,7 @@ fn fits(
 
 /// What an object must have, and this has not.
 fn missing(value: &Value) -> Option<&'static str> {
-    let has = |name: &str| value.at(&[name]).and_then(Value::as_text).is_some_and(|text| !text.is_empty());
-    ["apiVersion", "kind"].into_iter().find(|name| !has(name))
+    ["apiVersion", "kind"].into_iter().find(|name| value.given(&[name]).is_none())
 }
 
 /// Two of these fields at the top make a manifest. One alone may be in anybody's own value.
@@ -318,14 +277,12 @@ fn begins_like_a_manifest(value: &[u8]) -> bool {
 }
 
 fn text(value: &Value, path: &[&str]) -> String {
-    value.at(path).and_then(Value::as_text).unwrap_or_default().into_owned()
+    value.given(path).unwrap_or_default().into_owned()
 }
 
 /// The namespace of a stored object.
 pub(super) fn namespace(value: &[u8]) -> Option<String> {
     let (value, _) = Value::parse(value)?;
-    missing(&value)
-        .is_none()
-        .then(|| text(&value, &["metadata", "namespace"]))
-        .filter(|namespace| !namespace.is_empty())
+    let namespace = value.given(&["metadata", "namespace"]).filter(|_| missing(&value).is_none())?;
+    Some(namespace.into_owned())
 }

@@ -191,6 +191,18 @@ impl Joiner {
         &self.store
     }
 
+    /// Whether an object is there and is neither a commit nor an annotated tag of one.
+    pub(super) async fn is_no_commit(&self, oid: Oid) -> bool {
+        let git = self.git.clone();
+        let found = tokio::task::spawn_blocking(move || {
+            let git = git.lock();
+            let odb = git.repository.odb().ok()?;
+            let (_, kind) = odb.read_header(object::peeled(&odb, oid)).ok()?;
+            Some(kind != git2::ObjectType::Commit)
+        });
+        found.await.expect("reading an object does not panic").unwrap_or(false)
+    }
+
     /// Whether `ancestor` is in the history of `commit`.
     ///
     /// # Errors

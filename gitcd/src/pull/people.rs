@@ -64,20 +64,20 @@ pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped:
             (read(&name), asked_for.and_then(|name| read(&name)))
         });
         let (found, to_merge) = found.await.expect("reading references does not panic");
-        // Our own commits are on the reference a moment before they are told of.
+        // Our own commits are on the reference a moment before the committer reports them.
         // Borrowed once: who borrows twice at a time waits for the committer in between, which waits for the first to end.
         let now = *heads.borrow();
         let is_ours = |found: Oid| [head.data, head.next, now.data, now.next].contains(&found);
         if let Some(found) = found.filter(|found| !is_ours(*found) && failed != Some(*found))
             && let Err(error) = take(&joiner, &statuses, found, "commit of a person").await
         {
-            tracing::error!(commit = %found, error, "a commit of somebody else's cannot be merged");
+            tracing::error!(commit = %found, error, "cannot merge an external commit");
             failed = Some(found);
         }
         if let Some((found, asked)) = to_merge.filter(|found| failed_asked != Some(*found)).zip(asked.as_deref())
             && let Err(error) = merge_asked(&joiner, &statuses, &refs, (asked, found)).await
         {
-            tracing::error!(reference = asked, commit = %found, error, "what was pushed to be merged cannot be merged");
+            tracing::error!(reference = asked, commit = %found, error, "cannot merge a push");
             failed_asked = Some(found);
         }
         let retry = failed.or(failed_asked).map(|_| RETRY);
@@ -109,7 +109,11 @@ async fn merge_asked(
     refs: &Arc<Refs>,
     (reference, found): (&str, Oid),
 ) -> Result<(), String> {
-    take(joiner, statuses, found, "push to the repository's folder").await?;
+    if joiner.is_no_commit(found).await {
+        tracing::warn!(reference, object = %found, "deleted a pushed reference: it is no commit; push a commit");
+    } else {
+        take(joiner, statuses, found, "push to the repository's folder").await?;
+    }
     let (refs, name) = (refs.clone(), reference.to_owned());
     let deleted = tokio::task::spawn_blocking(move || refs.delete(&name, found)).await;
     match deleted.expect("deleting a reference does not panic") {

@@ -22,7 +22,7 @@ use git2::{Odb, Oid, Repository};
 use self::bases::Base;
 use self::edits::{Edits, Meant, Then};
 use self::origins::{Brought, Origins};
-use super::admit::Admission;
+use super::admit::{self, Admission};
 use crate::git::changes::{self, Changes, TreeError};
 use crate::git::graph::{Commit, Graph, GraphError, Meeting};
 use crate::git::{form, object, path};
@@ -329,7 +329,11 @@ impl Planner<'_, '_> {
                 Ok(Some(completed)) => (their_value, as_is) = (Some(completed.into()), false),
                 // What a client has written was acknowledged: its value is its own affair, and so is what became of it in a merge.
                 Err(_) if matches!(brought, Some(Brought::ByStore | Brought::Merged(_))) => {}
-                Err(reason) => {
+                Err(findings) => {
+                    let file = self.file(relative, blob)?;
+                    let exposure = self.rules.secret_kinds.of_change(relative, [Some(file.data()), None]);
+                    let reason = admit::reason(&findings, file.data(), exposure);
+                    drop(file);
                     let path: Vec<_> = path::encode(relative).map(|name| name.to_vec()).collect();
                     self.reject(&path.join(&b'/'), Some(&key), reason);
                     return Ok(());
@@ -384,14 +388,20 @@ impl Planner<'_, '_> {
 
     fn value(&self, relative: &[u8], blob: Option<Oid>) -> Result<Option<Bytes>, PlanError> {
         let Some(oid) = blob else { return Ok(None) };
+        let file = self.file(relative, oid)?;
+        let value = form::decode(form::guess(file.data()), file.data());
+        let failed = |problem: String| PlanError::Blob { oid, key: relative.escape_ascii().to_string(), problem };
+        Ok(Some(value.map_err(|error| failed(error.to_string()))?.into()))
+    }
+
+    /// A file as it is in Git.
+    fn file(&self, relative: &[u8], oid: Oid) -> Result<git2::OdbObject<'_>, PlanError> {
         let failed = |problem: String| PlanError::Blob { oid, key: relative.escape_ascii().to_string(), problem };
         let object = object::read(&self.odb, oid).map_err(|error| failed(error.message().to_owned()))?;
         if object.kind() != git2::ObjectType::Blob {
             return Err(failed(format!("it is a {}", object.kind().str())));
         }
-        let value =
-            form::decode(form::guess(object.data()), object.data()).map_err(|error| failed(error.to_string()))?;
-        Ok(Some(value.into()))
+        Ok(object)
     }
 
     fn failed(&self, error: &git2::Error) -> PlanError {

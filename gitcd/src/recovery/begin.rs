@@ -7,10 +7,11 @@ use super::{OpenError, StateLock, first_snapshot, git_dir, set_aside, start_jour
 use crate::config::{Branches, DEFAULT_NAME};
 use crate::durable;
 use crate::git::branch::{self, Branch, Config, Converted, Progress, State, Takeover};
-use crate::git::go;
 use crate::git::refs::Refs;
+use crate::git::{form, go};
 use crate::merge::schema::Schemas;
 use crate::pull::admit::{self, Admission};
+use crate::secrecy::SecretKinds;
 use crate::snapshot::{Incarnation, hex};
 use crate::store::revision::Revision;
 
@@ -140,7 +141,17 @@ fn adopt(
     let is_kubernetes = is_kubernetes.unwrap_or(false);
     let schemas = Schemas::builtin();
     let admission = Admission { schemas: &schemas, is_kubernetes, completes: false };
-    let check = |relative: &[u8], value: &[u8]| admission.admit(relative, value, None, || None).map(|_| ());
+    let check = |relative: &[u8], value: &[u8]| {
+        // As a gitcd lays it out in Git.
+        let in_words = |findings: Vec<_>| {
+            admit::reason(
+                &findings,
+                &form::encode(value).1,
+                SecretKinds::default().of_change(relative, [Some(value), None]),
+            )
+        };
+        admission.admit(relative, value, None, || None).map(drop).map_err(in_words)
+    };
     let Beginning { version, depth, force: anew, .. } = beginning;
     let takeover = Takeover { state, version, depth, anew, check: &check, progress };
     let (branch, commits) = Branch::adopt(config.clone(), takeover).map_err(Box::new)?;

@@ -1,4 +1,4 @@
-//! What is told of Secrets.
+//! Secrets in logs and diffs.
 
 use super::{Store, gitcd};
 
@@ -17,7 +17,7 @@ async fn logs_and_diffs_show_which_fields_of_a_secret_changed_and_no_values() {
     let mut store = Store::start(&[]).await;
     let first = store.put(KEY, &secret("Secret", "b2xk")).await;
     store.put(KEY, &secret("Secret", "bmV3")).await;
-    // Values that nobody can read as objects: in protobuf, and cut.
+    // Values that are not readable as objects: protobuf, and truncated JSON.
     let broken = "/registry/secrets/shop/broken";
     store.put(broken, "{\"kind\":\"Secret\",\"data\":{\"password\":\"b2xk\"").await;
     store.put(broken, "k8s\0\n\x0c\n\x02v1\x12\x06Secret\x12\x04bmV3").await;

@@ -326,6 +326,9 @@ async fn what_is_pushed_to_the_folder_to_be_merged_is_merged_and_the_reference_g
     let clone = clone(&folder);
     client.put(put(KEY, &map("9"))).await.ok();
     committed(&server, &client).await;
+    let is_gone = async || server.repository().git(&["for-each-ref", "refs/for"]).is_empty().then_some(());
+    clone.done(&["push", "-q", "origin", "main^{tree}:refs/for/main"]);
+    eventually("the end of a reference to a tree", is_gone).await;
     for cup in 2..5 {
         clone.edit(&format!(r#""cup": "{}""#, cup - 1), &format!(r#""cup": "{cup}""#));
         clone.done(&["tag", "-f", "-a", "-m", "edited", "edited"]);
@@ -333,10 +336,7 @@ async fn what_is_pushed_to_the_folder_to_be_merged_is_merged_and_the_reference_g
         clone.done(&["push", "-q", "origin", &format!("{what}:refs/for/main")]);
         let merged = map("9").replace(r#""cup":"1""#, &format!(r#""cup":"{cup}""#));
         eventually("the merge", async || (value(&client).await == merged).then_some(())).await;
-        eventually("the end of the reference", async || {
-            server.repository().git(&["for-each-ref", "refs/for"]).is_empty().then_some(())
-        })
-        .await;
+        eventually("the end of the reference", is_gone).await;
     }
     committed(&server, &client).await;
     server.repository().fsck();

@@ -171,7 +171,7 @@ fn an_edit_of_one_object_does_not_land_in_another_that_git_takes_for_the_same() 
     let production = "configmaps/production/settings";
     let work = renamed();
     install(&work);
-    // As Git does unless it is told not to, and in its older versions in any case.
+    // Git's default, and the only behavior of its older versions.
     work.git(&["config", "merge.renames", "true"]);
     let merged = work.run(&["merge", "-m", "both", "other"], "");
     let told = text(&merged.stdout) + &text(&merged.stderr);

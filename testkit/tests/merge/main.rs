@@ -54,6 +54,12 @@ async fn a_merge_is_what_some_order_of_both_sides_requests_gives() {
         let shortest = faults.iter().min_by_key(|fault| fault.report.len()).expect("a class has a fault");
         println!("\n{}", shortest.report);
     }
+    let of = |what: &str| totals.counts.get(what).copied().unwrap_or_default();
+    let in_order: usize = ["A, then B", "B, then A", "interleaved"].into_iter().map(of).sum();
+    assert!(
+        cases < 100 || in_order > cases / 2,
+        "only {in_order} of {cases} merges were compared with an order that matches"
+    );
     assert!(totals.faults.is_empty(), "no order of requests gives what {} of {cases} merges made", totals.faults.len());
 }
 
@@ -78,6 +84,8 @@ async fn kube_apiserver_accepts_what_a_merge_makes_of_any_kind() {
         let shortest = rejected.iter().min_by_key(|rejected| rejected.report.len()).expect("a class has one");
         println!("\n{}", shortest.report);
     }
+    let merged: usize = totals.kinds.values().map(|(_, merged)| *merged).sum();
+    assert!(cases < 100 || merged > cases / 3, "only {merged} of {cases} objects were merged");
     let rejected = totals.rejected.len();
     assert!(rejected == 0, "kube-apiserver does not accept {rejected} of {cases} merged objects");
 }

@@ -89,7 +89,7 @@ pub(crate) struct Target {
     pub(crate) name: String,
     /// By side; `None` if the side has not seen any.
     pub(crate) uids: [Option<String>; 2],
-    /// The object as kube-apiserver shows it, where an answer told it. Nobody else writes to it.
+    /// The object in the last response of kube-apiserver, if any. There are no other writers.
     pub(crate) seen: Option<Value>,
 }
 

@@ -10,7 +10,6 @@ use crate::history::moment::When;
 use crate::history::versions::Version;
 use crate::history::{CommitInfo, Decision, History};
 use crate::merge::Conflict;
-use crate::secrecy::Exposure;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -59,7 +58,10 @@ fn key(args: &Args, history: &History, name: &str, since: Option<When>) -> anyho
     if versions.is_empty() && decisions.is_empty() && since.is_none() {
         anyhow::bail!("{name:?} was never in this branch (its keys begin with {:?})", history.keys().flags().0);
     }
-    let mut exposure = Exposure::Open;
+    // What a merge had to decide is hidden as the newest version is, also where no version is asked for.
+    let newest = history.versions(&key, 1, None)?.first().map(|newest| history.change(&key, newest)).transpose()?;
+    let newest = newest.unwrap_or_default();
+    let mut exposure = args.printing.exposure(history, &key, newest.each_ref().map(|value| value.as_deref()));
     let mut changes: Vec<Vec<Field>> = Vec::new();
     for version in versions.iter().filter(|_| args.patch) {
         let [before, after] = history.change(&key, version)?;

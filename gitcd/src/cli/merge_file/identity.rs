@@ -14,10 +14,7 @@ const IDENTITY: [&[&str]; 3] = [&["kind"], &["metadata", "namespace"], &["metada
 pub(super) fn same(what: &str, versions: [(&str, &[u8]); 3]) -> anyhow::Result<()> {
     let parsed = versions.map(|(side, value)| (side, Value::parse(value).map(|(value, _)| value)));
     for path in IDENTITY {
-        let said = parsed.iter().filter_map(|(side, value)| {
-            let text = value.as_ref()?.at(path)?.as_text()?.into_owned();
-            Some((side, text)).filter(|(_, text)| !text.is_empty() && text != "null")
-        });
+        let said = parsed.iter().filter_map(|(side, value)| Some((side, value.as_ref()?.given(path)?.into_owned())));
         let said: Vec<_> = said.collect();
         let [(first, one), others @ ..] = &said[..] else { continue };
         if let Some((second, other)) = others.iter().find(|(_, other)| other != one) {

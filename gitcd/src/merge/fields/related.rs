@@ -5,7 +5,7 @@
 
 use super::super::owners::Step;
 use super::super::value::{Map, Value};
-use super::Fields;
+use super::{Fields, pick};
 
 /// How a Service is reached.
 const EXPOSURE: &[&str] = &[
@@ -60,27 +60,10 @@ impl Fields<'_> {
 
     /// Takes a group of fields from one side if both changed it, and neither side has what was merged.
     pub(super) fn together(&mut self, merged: &mut Map, base: Option<&Map>, sides: [&Map; 2], group: &[&str]) {
-        let pick = |map: &Map| {
-            let mut picked = Map::default();
-            for name in group {
-                if let Some(value) = map.get(name) {
-                    picked.set(name, value.clone());
-                }
-            }
-            picked
-        };
-        let (made, before, of_sides) = (pick(merged), base.map(pick), sides.map(pick));
-        if of_sides.iter().any(|side| *side == made || Some(side) == before.as_ref()) {
-            return;
+        let (made, before) = (pick(merged, group), base.map(|base| pick(base, group)));
+        let of_sides = sides.map(|side| pick(side, group));
+        if !of_sides.iter().any(|side| *side == made || Some(side) == before.as_ref()) {
+            self.take(merged, of_sides, group);
         }
-        let winner = self.winner([true, true]);
-        let [kept, lost] = [winner, 1 - winner].map(|side| of_sides[side].clone());
-        for name in group {
-            match kept.get(name) {
-                Some(value) => merged.set(name, value.clone()),
-                None => merged.remove(name),
-            }
-        }
-        self.report(Some(&Value::Map(kept)), Some(&Value::Map(lost)));
     }
 }

@@ -73,7 +73,7 @@ impl Draft<'_> {
             match (of_old("uid"), origin) {
                 (Some(uid), _) if lacks_uid => {
                     set("uid", Value::string(&uid));
-                    if let Some(created) = of_old("creationTimestamp").filter(|created| created != "null") {
+                    if let Some(created) = of_old("creationTimestamp") {
                         set("creationTimestamp", Value::string(&created));
                     }
                 }

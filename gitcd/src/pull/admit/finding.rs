@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::position;
+use crate::secrecy::Exposure;
 
 /// A step from an object to a value in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub(super) enum Step {
 /// Something that is wrong with a file, with the line and the field that it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The line, counted from 1.
+    /// The line, counted from 1, once [`Self::located`] has looked for it.
     pub line: Option<usize>,
     /// The field, such as `spec.ports[0].port`; empty for the whole file.
     pub field: String,
@@ -24,25 +25,47 @@ pub struct Finding {
     pub problem: String,
     /// Kubernetes takes the file nevertheless.
     pub is_warning: bool,
+    /// Where it is, unless it is about the whole file.
+    pub(super) at: Option<Vec<Step>>,
 }
 
 impl Finding {
     /// About the whole file.
     pub(super) fn whole(problem: impl Into<String>) -> Self {
-        Self { line: None, field: String::new(), problem: problem.into(), is_warning: false }
+        Self { line: None, field: String::new(), problem: problem.into(), is_warning: false, at: None }
     }
 
     /// About a place in the file.
-    pub(super) fn at(text: &[u8], path: &[Step], problem: impl Into<String>) -> Self {
-        let line = std::str::from_utf8(text).ok().and_then(|text| position::line(text, path));
-        Self { line, field: show(path), problem: problem.into(), is_warning: false }
+    pub(super) fn at(path: &[Step], problem: impl Into<String>) -> Self {
+        Self { field: show(path), at: Some(path.to_vec()), ..Self::whole(problem) }
     }
 
     /// About a field, by the names on the way to it.
-    pub(super) fn of(text: &[u8], path: &[&str], problem: impl Into<String>) -> Self {
+    pub(super) fn of(path: &[&str], problem: impl Into<String>) -> Self {
         let path: Vec<Step> = path.iter().map(|name| Step::Field((*name).to_owned())).collect();
-        Self::at(text, &path, problem)
+        Self::at(&path, problem)
     }
+
+    /// The same with its line in the file as its author wrote it. Costs a pass over the file.
+    #[must_use]
+    pub fn located(self, file: &[u8]) -> Self {
+        let text = std::str::from_utf8(file).ok();
+        let line = text.zip(self.at.as_deref()).and_then(|(text, at)| position::line(text, at));
+        Self { line: self.line.or(line), ..self }
+    }
+}
+
+/// So many findings are in the reason why a file was refused.
+const MOST: usize = 3;
+
+/// Why a file was refused, in words for its author: with lines, and with as much of the names of fields as may be printed.
+pub fn reason(findings: &[Finding], file: &[u8], exposure: Exposure) -> String {
+    let shown = findings.iter().take(MOST).map(|finding| {
+        let finding = finding.clone().located(file);
+        let field = exposure.path(&finding.field).to_owned();
+        Finding { field, ..finding }.to_string()
+    });
+    shown.collect::<Vec<_>>().join("; ")
 }
 
 impl fmt::Display for Finding {

@@ -28,13 +28,12 @@ pub(super) fn is_internal(path: &str) -> bool {
 pub(super) fn locate<'p>(
     schemas: &Schemas,
     path: &'p str,
-    file: &[u8],
     object: &Value,
     everywhere: bool,
 ) -> Result<Option<Location<'p>>, Finding> {
     let (api_version, kind) = (text(object, &["apiVersion"]), text(object, &["kind"]));
     let of = (group(&api_version), kind.as_str());
-    let wrong = |problem: String| Finding::of(file, &["kind"], problem);
+    let wrong = |problem: String| Finding::of(&["kind"], problem);
     if let Some((folder, components)) = schemas.folder(path) {
         if !has(folder, of) {
             let kinds: Vec<_> = folder.kinds.iter().map(|(group, kind)| named(group, kind)).collect();
@@ -43,7 +42,7 @@ pub(super) fn locate<'p>(
             let found = named(of.0, of.1);
             return Err(wrong(format!("is {found}, but {here}/ holds {}{remedy}", kinds.join(", "))));
         }
-        is_known(schemas, file, object)?;
+        is_known(schemas, object)?;
         let here: Vec<&str> = path.split('/').skip(components).collect();
         return match (&here[..], folder.is_namespaced) {
             ([namespace, name], true) => Ok(Some(Location { namespace: Some(namespace), name })),
@@ -77,7 +76,7 @@ pub(super) fn locate<'p>(
 }
 
 /// Whether a kind that is known has the version that an object says.
-pub(super) fn is_known(schemas: &Schemas, file: &[u8], object: &Value) -> Result<(), Finding> {
+pub(super) fn is_known(schemas: &Schemas, object: &Value) -> Result<(), Finding> {
     let (api_version, kind) = (text(object, &["apiVersion"]), text(object, &["kind"]));
     if schemas.of(&api_version, &kind).is_some() {
         return Ok(());
@@ -88,7 +87,7 @@ pub(super) fn is_known(schemas: &Schemas, file: &[u8], object: &Value) -> Result
         return Ok(());
     }
     let problem = format!("{} has no such version; use {}", named(group, &kind), known.join(" or "));
-    Err(Finding::of(file, &["apiVersion"], problem))
+    Err(Finding::of(&["apiVersion"], problem))
 }
 
 fn has(folder: &Folder, of: (&str, &str)) -> bool {

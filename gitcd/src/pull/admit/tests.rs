@@ -2,14 +2,26 @@
 
 use super::complete::uuid;
 use super::*;
+use crate::secrecy::Exposure;
 
 const MAP: &str =
     r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n","uid":"u"},"data":{}}"#;
 
 fn check(relative: &str, value: &str, before: Option<&str>) -> Result<Option<Vec<u8>>, String> {
-    let origin = || Some(Origin { commit: git2::Oid::from_bytes(&[1; 20]).unwrap(), time: 1_793_000_000 });
     let admission = Admission { schemas: &Schemas::builtin(), is_kubernetes: false, completes: true };
-    admission.admit(relative.as_bytes(), value.as_bytes(), before.map(str::as_bytes), origin)
+    reasoned(&admission, relative, value, before)
+}
+
+/// With the reason in words.
+fn reasoned(
+    admission: &Admission<'_>,
+    relative: &str,
+    value: &str,
+    before: Option<&str>,
+) -> Result<Option<Vec<u8>>, String> {
+    let origin = || Some(Origin { commit: git2::Oid::from_bytes(&[1; 20]).unwrap(), time: 1_793_000_000 });
+    let admitted = admission.admit(relative.as_bytes(), value.as_bytes(), before.map(str::as_bytes), origin);
+    admitted.map_err(|findings| reason(&findings, value.as_bytes(), Exposure::Open))
 }
 
 #[test]
@@ -56,9 +68,8 @@ fn identity_and_generation_are_completed_the_same_way_by_everyone() {
 
 /// The same in a store of Kubernetes.
 fn strictly(relative: &str, value: &str, before: Option<&str>) -> Result<String, String> {
-    let origin = || Some(Origin { commit: git2::Oid::from_bytes(&[1; 20]).unwrap(), time: 1_793_000_000 });
     let admission = Admission { schemas: &Schemas::builtin(), is_kubernetes: true, completes: true };
-    let admitted = admission.admit(relative.as_bytes(), value.as_bytes(), before.map(str::as_bytes), origin)?;
+    let admitted = reasoned(&admission, relative, value, before)?;
     Ok(admitted.map_or_else(|| value.to_owned(), |value| String::from_utf8(value).unwrap()))
 }
 
@@ -113,8 +124,7 @@ fn a_value_of_another_type_is_refused_with_line_field_and_remedy() {
     }
     let secret = r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"},"data":{"password":"hunter2!"}}"#;
     let reason = refused("secrets/n/a", secret);
-    // As it is laid out in Git.
-    assert_eq!(reason, "line 8: data.password: is not base64; encode the bytes, with padding");
+    assert_eq!(reason, "line 1: data.password: is not base64; encode the bytes, with padding");
     // Of kinds of which nothing is known, what every object has.
     let unknown = "apiVersion: a.example.com/v1\nkind: B\nmetadata: {name: a, labels: {x: 1}}\nspec: 7\n";
     assert!(refused("a.example.com/bs/a", unknown).starts_with("line 3: metadata.labels.x"));
@@ -136,10 +146,9 @@ fn fields_of_custom_resources_are_checked() {
     });
     let (schemas, _) = Schemas::builtin().with_crds([&definition]);
     let admission = Admission { schemas: &schemas, is_kubernetes: true, completes: true };
-    let origin = || Some(Origin { commit: git2::Oid::from_bytes(&[1; 20]).unwrap(), time: 1_793_000_000 });
     let admit = |path: &str, spec: &str| {
         let file = format!("apiVersion: example.com/v1\nkind: Gate\nmetadata: {{name: a}}\nspec: {spec}\n");
-        admission.admit(path.as_bytes(), file.as_bytes(), None, origin)
+        reasoned(&admission, path, &file, None)
     };
     let good = "{size: 3, port: http, note: null, any: {x: [1]}, open: true, share: 0.5, other: 1}";
     let completed = admit("example.com/gates/n/a", good).expect("good").expect("completed");
@@ -200,7 +209,7 @@ fn the_path_says_name_and_namespace() {
     }
     // Without a completion the file has to say it.
     let admission = Admission { schemas: &Schemas::builtin(), is_kubernetes: true, completes: false };
-    let reason = admission.admit(b"deployments/default/web", DEPLOYMENT.as_bytes(), None, || None).unwrap_err();
+    let reason = reasoned(&admission, "deployments/default/web", DEPLOYMENT, None).unwrap_err();
     assert_eq!(reason, "line 3: metadata.namespace: is missing; write namespace: \"default\"");
 }
 
@@ -277,7 +286,10 @@ fn what_is_no_object_does_not_enter_a_store_of_kubernetes() {
 #[test]
 fn a_manifest_without_a_path_is_checked_and_unknown_fields_are_warnings() {
     let text = DEPLOYMENT.replace("replicas: 2", "replicaz: 2\n  paused: maybe");
-    let findings: Vec<_> = super::check(&Schemas::builtin(), text.as_bytes()).iter().map(ToString::to_string).collect();
+    let findings: Vec<_> = super::check(&Schemas::builtin(), text.as_bytes())
+        .into_iter()
+        .map(|finding| finding.located(text.as_bytes()).to_string())
+        .collect();
     assert_eq!(
         findings,
         [

@@ -7,32 +7,30 @@ use super::scalar;
 use crate::merge::schema::{Node, Shape};
 use crate::merge::value::Value;
 
-/// A value is so deep only if somebody means harm.
+/// Deeper values are not checked.
 const MAX_DEPTH: usize = 512;
 
-/// So many findings are enough.
+/// The check ends after so many findings.
 const MANY: usize = 20;
 
 /// Looks at all fields of an object.
-pub(super) struct Types<'t> {
-    /// The file.
-    pub(super) text: &'t [u8],
+#[derive(Default)]
+pub(super) struct Types {
     /// Whether to report fields that Kubernetes does not know, and drops.
     pub(super) unknown: bool,
     pub(super) path: Vec<Step>,
     pub(super) findings: Vec<Finding>,
 }
 
-impl Types<'_> {
+impl Types {
     /// Checks a value, and what is below it.
     pub(super) fn check(&mut self, value: &Value, node: Node<'_>) {
         let shape = node.shape();
-        // Each costs a look through the whole file.
         if self.findings.len() >= MANY {
             return;
         }
         if let Some(problem) = problem(value, shape) {
-            self.findings.push(Finding::at(self.text, &self.path, problem));
+            self.findings.push(Finding::at(&self.path, problem));
             return;
         }
         if self.path.len() > MAX_DEPTH {
@@ -50,7 +48,7 @@ impl Types<'_> {
                         self.check(value, below);
                     } else if self.findings.len() < MANY {
                         let problem = "Kubernetes does not know this field, and drops it";
-                        let finding = Finding::at(self.text, &self.path, problem);
+                        let finding = Finding::at(&self.path, problem);
                         self.findings.push(Finding { is_warning: true, ..finding });
                     }
                     self.path.pop();

@@ -23,7 +23,7 @@ use super::{PlanError, Planner};
 use crate::git::changes::{self, Changes, Trees};
 use crate::git::graph::{Edit, Meeting};
 use crate::merge::value::{Map, Syntax, Value};
-use crate::merge::{Conflict, Merged, Outcome};
+use crate::merge::{Conflict, Merged, Outcome, identity as uid, is_terminating};
 
 /// Looking for edits ends after so many commits, and then none counts: it takes time for each.
 const LOOKED_AT: usize = 4096;
@@ -318,18 +318,6 @@ fn deleted(known: &Known, edits: &[(Edit, From)], parsed: &BTreeMap<Option<Oid>,
         deleted.extend(gone.filter(|gone| !is_restored(gone)));
     }
     deleted
-}
-
-fn is_terminating(value: &Value) -> bool {
-    value
-        .at(&["metadata", "deletionTimestamp"])
-        .and_then(Value::as_text)
-        .is_some_and(|time| !time.is_empty() && time != "null")
-}
-
-fn uid(value: &Value) -> Option<String> {
-    let uid = value.at(&["metadata", "uid"])?.as_text()?;
-    Some(uid.into_owned()).filter(|uid| !uid.is_empty() && uid != "null")
 }
 
 /// The same with what the last edits made, where neither side has it. Given what the two have.

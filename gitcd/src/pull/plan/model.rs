@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use git2::{Oid, Repository, Signature, Time};
 use proptest::prelude::*;
+use serde_json::{Value, json};
 
 use super::{Plan, Rules, plan};
 use crate::git::graph::Graph;
@@ -15,14 +16,28 @@ use crate::secrecy::SecretKinds;
 /// The fields of an object: `a`, which all write, and maybe one that each branch has for itself.
 type Fields = BTreeMap<String, String>;
 
-fn commit(repository: &Repository, fields: &Fields, time: i64, parents: &[Oid], message: &str) -> Oid {
-    let object = serde_json::json!({
+fn object(fields: &Fields) -> Value {
+    json!({
         "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "k", "namespace": "n", "uid": "u"}, "data": fields,
-    });
-    let mut below = repository.blob(object.to_string().as_bytes()).unwrap();
-    for (name, mode) in [("k", 0o100_644), ("n", 0o040_000), ("configmaps", 0o040_000)] {
+    })
+}
+
+/// A commit that has this `ConfigMap`, or none.
+pub(super) fn commit(
+    repository: &Repository,
+    object: Option<&Value>,
+    time: i64,
+    parents: &[Oid],
+    message: &str,
+) -> Oid {
+    let mut leaf = repository.treebuilder(None).unwrap();
+    if let Some(object) = object {
+        leaf.insert("k", repository.blob(object.to_string().as_bytes()).unwrap(), 0o100_644).unwrap();
+    }
+    let mut below = leaf.write().unwrap();
+    for name in ["n", "configmaps"] {
         let mut tree = repository.treebuilder(None).unwrap();
-        tree.insert(name, below, mode).unwrap();
+        tree.insert(name, below, 0o040_000).unwrap();
         below = tree.write().unwrap();
     }
     let tree = repository.find_tree(below).unwrap();
@@ -30,6 +45,14 @@ fn commit(repository: &Repository, fields: &Fields, time: i64, parents: &[Oid], 
     let parents: Vec<_> = parents.iter().map(|parent| repository.find_commit(*parent).unwrap()).collect();
     let parents: Vec<_> = parents.iter().collect();
     repository.commit(None, &author, &author, message, &tree, &parents).unwrap()
+}
+
+/// A merge commit as a gitcd makes it.
+pub(super) fn join(repository: &Repository, ours: Oid, theirs: Oid, object: Option<&Value>) -> Oid {
+    let parents = [ours.min(theirs), ours.max(theirs)];
+    let times = parents.map(|parent| repository.find_commit(parent).unwrap().time().seconds());
+    let [one, other] = parents.map(|parent| parent.to_string()[..10].to_owned());
+    commit(repository, object, times[0].max(times[1]), &parents, &format!("merge {one} and {other}\n"))
 }
 
 /// A branch as a model: its head, and the edits that whoever edits it next has seen the outcome of.
@@ -60,13 +83,6 @@ struct Model<'r> {
     time: i64,
 }
 
-fn join(repository: &Repository, ours: Oid, theirs: Oid, fields: &Fields) -> Oid {
-    let parents = [ours.min(theirs), ours.max(theirs)];
-    let times = parents.map(|parent| repository.find_commit(parent).unwrap().time().seconds());
-    let [one, other] = parents.map(|parent| parent.to_string()[..10].to_owned());
-    commit(repository, fields, times[0].max(times[1]), &parents, &format!("merge {one} and {other}\n"))
-}
-
 /// What a plan makes of ours.
 fn merged(plan: &Plan, ours: &Fields) -> Fields {
     let [key] = &plan.keys[..] else {
@@ -92,7 +108,7 @@ impl Model<'_> {
             return;
         }
         for (left, known) in std::mem::take(&mut branch.left) {
-            branch.head = join(self.repository, branch.head, left, &branch.fields);
+            branch.head = join(self.repository, branch.head, left, Some(&object(&branch.fields)));
             branch.known.extend(known);
         }
         self.time += 1;
@@ -101,7 +117,13 @@ impl Model<'_> {
             self.own.insert(format!("of{at}"), self.time.to_string());
         }
         branch.fields.insert("a".to_owned(), value.clone());
-        branch.head = commit(self.repository, &branch.fields, self.time / 2, &[branch.head], &self.time.to_string());
+        branch.head = commit(
+            self.repository,
+            Some(&object(&branch.fields)),
+            self.time / 2,
+            &[branch.head],
+            &self.time.to_string(),
+        );
         if is_edit {
             self.edits.push((value, branch.known.clone()));
             branch.known.insert(self.edits.len() - 1);
@@ -147,7 +169,7 @@ impl Model<'_> {
         if is_agreed && last.contains(&before["a"]) {
             assert_eq!(branch.fields["a"], before["a"], "both agree");
         }
-        branch.head = join(self.repository, branch.head, theirs.head, &branch.fields);
+        branch.head = join(self.repository, branch.head, theirs.head, Some(&object(&branch.fields)));
     }
 
     fn settle(&mut self) {
@@ -182,7 +204,7 @@ fn run(branches: usize, steps: &[Step], has_own: bool) -> Result<(), TestCaseErr
     let folder = tempfile::tempdir().unwrap();
     let repository = Repository::init_bare(folder.path()).unwrap();
     let fields: Fields = [("a".to_owned(), "0".to_owned())].into();
-    let head = commit(&repository, &fields, 1000, &[], "root");
+    let head = commit(&repository, Some(&object(&fields)), 1000, &[], "root");
     let branch = Branch { head, fields, known: BTreeSet::from([0]), left: BTreeMap::new() };
     let branches = vec![branch; branches];
     let edits = vec![("0".to_owned(), BTreeSet::new())];

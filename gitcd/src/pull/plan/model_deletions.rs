@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use git2::{Oid, Repository, Signature, Time};
+use git2::{Oid, Repository};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::model::{commit, join};
 use super::{Plan, Rules, plan};
 use crate::git::graph::Graph;
 use crate::keyspace::KeySpace;
@@ -38,31 +39,6 @@ struct Model<'r> {
     branches: Vec<Branch>,
     time: i64,
     trace: Vec<String>,
-}
-
-fn commit(repository: &Repository, object: Option<&Value>, time: i64, parents: &[Oid], message: &str) -> Oid {
-    let mut leaf = repository.treebuilder(None).unwrap();
-    if let Some(object) = object {
-        leaf.insert("k", repository.blob(object.to_string().as_bytes()).unwrap(), 0o100_644).unwrap();
-    }
-    let mut below = leaf.write().unwrap();
-    for name in ["n", "configmaps"] {
-        let mut tree = repository.treebuilder(None).unwrap();
-        tree.insert(name, below, 0o040_000).unwrap();
-        below = tree.write().unwrap();
-    }
-    let tree = repository.find_tree(below).unwrap();
-    let author = Signature::new("a", "a@b", &Time::new(time, 0)).unwrap();
-    let parents: Vec<_> = parents.iter().map(|parent| repository.find_commit(*parent).unwrap()).collect();
-    let parents: Vec<_> = parents.iter().collect();
-    repository.commit(None, &author, &author, message, &tree, &parents).unwrap()
-}
-
-fn join(repository: &Repository, ours: Oid, theirs: Oid, object: Option<&Value>) -> Oid {
-    let parents = [ours.min(theirs), ours.max(theirs)];
-    let times = parents.map(|parent| repository.find_commit(parent).unwrap().time().seconds());
-    let [one, other] = parents.map(|parent| parent.to_string()[..10].to_owned());
-    commit(repository, object, times[0].max(times[1]), &parents, &format!("merge {one} and {other}\n"))
 }
 
 /// What a plan makes of ours.

@@ -38,7 +38,7 @@ impl Planner<'_, '_> {
         if removed_by_them.is_empty() && removed_by_us.is_empty() {
             return Ok(());
         }
-        // What programs make in a namespace goes with it on one kube-apiserver, too.
+        // Objects that programs made are deleted with their namespace on one kube-apiserver, too.
         let conflicts = |base: Option<&[u8]>, value: &[u8]| {
             let lost = Some("its namespace is gone".into());
             let conflict =

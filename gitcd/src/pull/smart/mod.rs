@@ -167,7 +167,7 @@ impl Exchange<'_> {
         let mut body = Vec::new();
         pkt_line::put(&mut body, b"command=ls-refs\n");
         body.extend_from_slice(pkt_line::DELIMITER);
-        // A host answers at once if nobody asks for tags.
+        // Without tags a host answers at once.
         if !beginnings.iter().all(|name| name.starts_with("refs/heads/") || name.starts_with("refs/gitcd/")) {
             pkt_line::put(&mut body, b"peel\n");
         }
