@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Lint) -> anyhow::Result<ExitCode> {
         } else {
             let findings = trishanku_lint::lint(text).with_context(|| path.display().to_string())?;
             findings.iter().for_each(|finding| report(finding.to_string(), false));
-            manifest::of_nobody(&schemas, text).iter().for_each(|f| report(f.to_string(), f.is_warning));
+            manifest::of_manifest(&schemas, text).iter().for_each(|f| report(f.to_string(), f.is_warning));
         }
     }
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })

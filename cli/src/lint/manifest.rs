@@ -15,7 +15,7 @@ pub(super) fn of_branch(schemas: &Schemas, key: &str, text: &str) -> Vec<Finding
 }
 
 /// Looks at manifests that are in no branch.
-pub(super) fn of_nobody(schemas: &Schemas, text: &str) -> Vec<Finding> {
+pub(super) fn of_manifest(schemas: &Schemas, text: &str) -> Vec<Finding> {
     documents(text).iter().flat_map(|document| of_document(schemas, document)).collect()
 }
 

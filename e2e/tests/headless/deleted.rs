@@ -29,7 +29,7 @@ const KINDS: [(&str, &str, &str); 10] = [
     ("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
 ];
 
-/// The first so many of these are created, in turn.
+/// How many of these kinds are created, in turn.
 const CREATED: usize = 5;
 
 /// Objects that belong together, and when they are deleted.
@@ -150,7 +150,7 @@ fn plans() -> Vec<Plan> {
     plans
 }
 
-/// So many are created and deleted at once.
+/// How many plans run at once.
 const AT_ONCE: usize = 10;
 
 async fn storm(client: Client) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use super::value::{Map, Value};
 use super::{absence, deletion};
 
-/// Programs by the names that they have in `managedFields`, as far as their endings do not tell.
+/// Names of programs in `managedFields` that have none of the endings.
 const PROGRAMS: [&str; 4] = ["kube-apiserver", "kubelet", "kube-proxy", "kube-aggregator"];
 
 /// Endings of the names of programs that write the same again.
@@ -23,7 +23,7 @@ pub(super) fn has_edit_of_a_person(base: Option<&Value>, changed: &Value) -> boo
     writers.is_empty() || writers.into_iter().filter(|entry| !is_of_status(entry)).any(|entry| !is_program(entry))
 }
 
-/// Whether no person made the object, nor is asked what becomes of it: its owner, or the server that made it, decides.
+/// Whether a controller owns the object, or kube-apiserver made it by itself: no person decides about it.
 pub(super) fn is_automatic(object: &Value) -> bool {
     let owners = object.at(&["metadata", "ownerReferences"]).and_then(Value::as_list).unwrap_or_default();
     let is_controller = |owner: &Value| owner.at(&["controller"]).and_then(Value::as_text).as_deref() == Some("true");
@@ -49,7 +49,7 @@ fn entries(object: &Value) -> &[Value] {
     object.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap_or_default()
 }
 
-/// What is wanted of an object: all but what is observed, and bookkeeping.
+/// The desired state of an object: everything but `status` and bookkeeping.
 fn content(object: Option<&Value>) -> Option<Map> {
     let mut map = object?.as_map()?.clone();
     map.remove("status");

@@ -99,7 +99,7 @@ fn generation(metadata: &Map) -> Option<i64> {
     metadata.get("generation")?.as_text()?.parse().ok()
 }
 
-/// When the object was last written, as far as it says so: nothing else that both branches know tells when the deletion came.
+/// The time of the last write that the object records. The branches share no other time for the deletion.
 fn last_write(object: &Value) -> Value {
     let managed = object.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap_or_default();
     let created = object.at(&["metadata", "creationTimestamp"]);

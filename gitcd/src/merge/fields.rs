@@ -125,7 +125,7 @@ impl Fields<'_> {
             let values = found.map(|field| field.map(|(_, value)| value).filter(|value| !is_absent(value)));
             let below = node.and_then(|node| node.field(&name));
             let merged = self.below(Step::Field(name.clone().into_owned()), before, values, below);
-            // What is absent stays written as it was.
+            // An absent field keeps its spelling.
             let merged = merged
                 .or_else(|| found.iter().flatten().map(|(_, value)| *value).find(|value| is_absent(value)).cloned());
             let spelled = found[1].or(found[0]).expect("the name is that of a field").0;
@@ -151,7 +151,7 @@ impl Fields<'_> {
     /// Of fields that exclude one another, those of one side are taken.
     fn union(&mut self, merged: &mut Map, sides: [&Map; 2], group: &[String]) {
         let members = |map: &Map| group.iter().filter(|name| map.get(name).is_some_and(says_something)).count();
-        // What a side has against the rules is its own affair.
+        // A side that is invalid already is left as it is.
         if members(merged) < 2 || sides.iter().any(|side| members(side) > 1) {
             return;
         }

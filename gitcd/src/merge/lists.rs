@@ -98,7 +98,7 @@ impl Fields<'_> {
     }
 }
 
-/// The field that tells the items of a list apart if no schema says it.
+/// The key field of a list without a schema.
 fn conventional(versions: [&[Value]; 3]) -> Option<Keys<'static>> {
     let have = |name: &str| versions.into_iter().all(|items| items.iter().all(|item| item.at(&[name]).is_some()));
     let are_distinct = |name: &str| versions.into_iter().all(|items| Keys::named(name).are_distinct(items));

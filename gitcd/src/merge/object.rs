@@ -200,7 +200,7 @@ fn combine(
         unreachable!("two objects merge into an object");
     };
     let is_gone = metadata::finish(&mut merged, [one, other]);
-    // What both sides emptied together is written as kube-apiserver writes it.
+    // kube-apiserver omits empty metadata.
     let merged = absence::normalized(Value::Map(merged));
     if is_gone || deletion::is_terminating(&merged) {
         // Whatever was decided about an object that ends makes no difference any more.
@@ -262,11 +262,11 @@ fn deleted_protobuf(base: Option<&[u8]>, changed: &[u8], of_side: impl Fn(usize)
         return Some(Merged::clean(of_side(1)));
     }
     let conflict = |kept: Option<String>, lost| vec![Conflict { field: String::new(), kept, lost }];
-    let told = || Some("(an object in protobuf)".to_owned());
+    let summary = || Some("(an object in protobuf)".to_owned());
     Some(if changed.is_held(&base) {
-        Merged { outcome: of_side(1), conflicts: conflict(told(), None) }
+        Merged { outcome: of_side(1), conflicts: conflict(summary(), None) }
     } else if changed.has_edit_of_a_person(&base) {
-        Merged { outcome: of_side(0), conflicts: conflict(None, told()) }
+        Merged { outcome: of_side(0), conflicts: conflict(None, summary()) }
     } else {
         Merged::clean(of_side(0))
     })
@@ -329,7 +329,7 @@ fn is_object(value: &Value) -> bool {
     has("apiVersion") && has("kind") && value.at(&["metadata"]).and_then(Value::as_map).is_some()
 }
 
-/// Whether a person loses an edit if the object goes that was `base` and is `value` now.
+/// Whether a person loses an edit if the object `value`, which was `base`, is deleted.
 pub(crate) fn has_edit_of_a_person(base: Option<&[u8]>, value: &[u8]) -> bool {
     let base = base.and_then(read).map(|(base, _)| base);
     read(value).is_none_or(|(value, _)| authorship::has_edit_of_a_person(base.as_ref(), &value))

@@ -57,7 +57,7 @@ pub struct Admission<'s> {
 
 impl Admission<'_> {
     /// Checks a new value of a key, and completes what only a server would have set: identity and generation, and the name and the
-    /// namespace of the path. `None`: it may be taken as it is. The same for everyone who looks at the same commits.
+    /// namespace of the path. `None`: it may be taken as it is. A pure function of the commits: every branch decides alike.
     ///
     /// # Errors
     /// What is wrong, at least one finding; none of them is a warning, and none has its line yet: see [`reason`].
@@ -123,7 +123,7 @@ impl Admission<'_> {
 /// Checks a manifest that is at no path of a branch: that Kubernetes has its version, and the types of its fields; of a list those of its
 /// objects. Warnings are among the findings. A text that is not meant as a manifest has none.
 ///
-/// Several documents are for who calls this to take apart.
+/// Reads one document; the caller splits files with several.
 pub fn check(schemas: &Schemas, value: &[u8]) -> Vec<Finding> {
     if let Some((list, _)) = Value::parse(value)
         && let Some(items) = items(&list)

@@ -131,7 +131,7 @@ async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<Remarks,
     }
 }
 
-/// The conflicts of a push, for who pushed: file by file, since the words of each are those of the merge commit.
+/// The conflicts of a push, for its author: file by file, since the words of each are those of the merge commit.
 fn remarks(conflicts: &Conflicts) -> Remarks {
     let mut remarks = Remarks::default();
     let mut last = None;

@@ -1,5 +1,5 @@
-//! Takes in what people commit in the repository's folder: on the data reference itself, by a push or a merge, or on the reference for
-//! pushes that are merged whatever the branch is at, which is deleted once that is done.
+//! External commits in the repository's folder: on the data reference itself, by a push or a merge, or on `refs/for/BRANCH`, which is
+//! merged and deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub fn how(by: &str) -> How {
     }
 }
 
-/// Follows the branch's data reference, and that for pushes to be merged, until told to stop.
+/// Follows the branch's data reference, and that for pushes to be merged, until `stopped`.
 pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped: watch::Receiver<bool>) {
     let (folder, reference) = (git_dir(&joiner.config().repository), joiner.config().data_reference.clone());
     let asked = asked_for(&reference);
@@ -102,7 +102,7 @@ fn asked_for(data: &str) -> Option<String> {
     data.strip_prefix("refs/heads/").map(|branch| format!("{FOR}{branch}"))
 }
 
-/// Merges what was pushed to the repository's folder to be merged, and deletes the reference: who pushes next begins anew.
+/// Merges a push to `refs/for/BRANCH` of the repository's folder, and deletes the reference, so that the next push starts afresh.
 async fn merge_asked(
     joiner: &Joiner,
     statuses: &Statuses,

@@ -171,7 +171,7 @@ impl RemoteStatus {
     }
 }
 
-/// So many conflicts are listed: the newest ones.
+/// How many conflicts are listed, the newest first.
 pub(crate) const LATEST_CONFLICTS: usize = 10;
 /// So many rejected files are told: the newest ones.
 const MOST_REJECTED: usize = 100;

@@ -109,7 +109,7 @@ pub struct Conflicts {
 }
 
 impl Conflicts {
-    /// So many conflicts are passed on one by one; the merge commit lists more.
+    /// Conflicts that are reported one by one; the merge commit lists more.
     pub const LISTED: usize = 20;
 
     /// Of all conflicts of a merge, in order.

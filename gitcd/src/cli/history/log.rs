@@ -58,7 +58,7 @@ fn key(args: &Args, history: &History, name: &str, since: Option<When>) -> anyho
     if versions.is_empty() && decisions.is_empty() && since.is_none() {
         anyhow::bail!("{name:?} was never in this branch (its keys begin with {:?})", history.keys().flags().0);
     }
-    // What a merge had to decide is hidden as the newest version is, also where no version is asked for.
+    // Conflicts are hidden as the newest version is, also if no version is in the range.
     let newest = history.versions(&key, 1, None)?.first().map(|newest| history.change(&key, newest)).transpose()?;
     let newest = newest.unwrap_or_default();
     let mut exposure = args.printing.exposure(history, &key, newest.each_ref().map(|value| value.as_deref()));

@@ -25,7 +25,7 @@ impl Fields<'_> {
         let of_sides = sides.map(|side| by_key(side, group, node));
         for key in repeated {
             let [Some([one]), Some([other])] = [0, 1].map(|side| of_sides[side].get(&key).map(Vec::as_slice)) else {
-                // What a side has against the rules is its own affair.
+                // The side is invalid already: leave it as it is.
                 continue;
             };
             let names = [*one, *other];

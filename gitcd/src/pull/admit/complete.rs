@@ -45,7 +45,7 @@ impl Draft<'_> {
         name.into_iter().chain(namespace.map(|namespace| ("namespace", namespace.to_owned()))).collect()
     }
 
-    /// The completed file; `None` if nothing was missing, or if who brought it is not known.
+    /// The completed file; `None` if nothing was missing, or if the commit that brought it is not known.
     pub(super) fn complete(mut self, origin: impl FnOnce() -> Option<Origin>) -> Option<Vec<u8>> {
         let from_path = self.said_by_path();
         let whole = |name: &str| self.map.get("metadata").and_then(|metadata| metadata.at(&[name])).cloned();

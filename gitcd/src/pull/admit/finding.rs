@@ -55,7 +55,7 @@ impl Finding {
     }
 }
 
-/// So many findings are in the reason why a file was refused.
+/// Findings in the reason for a refusal; the rest is left out.
 const MOST: usize = 3;
 
 /// Why a file was refused, in words for its author: with lines, and with as much of the names of fields as may be printed.

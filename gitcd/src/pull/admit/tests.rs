@@ -1,4 +1,4 @@
-//! What enters, and what is refused.
+//! Accepted and refused files.
 
 use super::complete::uuid;
 use super::*;

@@ -236,7 +236,7 @@ impl Planner<'_, '_> {
         Ok(Meant { base, then })
     }
 
-    /// What one history has deleted does not live on in the other one, whatever this did with objects of that name since. `None` if both sides may live.
+    /// What to merge if one history has deleted the object that the other side has: a deleted `uid` is never alive in a result. `None` if neither history has.
     fn without_the_dead(
         &self,
         relative: &[u8],
