@@ -3,6 +3,7 @@
 mod disjoint;
 mod related;
 
+pub use self::related::taken_together;
 use super::object::Conflict;
 use super::owners::{Owners, Step, show};
 use super::schema::Node;
@@ -138,9 +139,7 @@ impl Fields<'_> {
         for group in node.iter().flat_map(Node::unions) {
             self.union(&mut map, sides, group);
         }
-        for group in self.related() {
-            self.together(&mut map, base, sides, group);
-        }
+        self.related(&mut map, base, sides);
         self.without_node_ports(&mut map);
         if let Some(node) = node {
             node.disjoint().for_each(|group| self.disjoint(&mut map, sides, group, node));

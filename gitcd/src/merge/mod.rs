@@ -34,8 +34,9 @@ pub mod yaml;
 
 /// The version of the rules for what a merge makes of values, to the byte. Gitcds with the same number make the same bytes
 /// of the same commits.
-pub const RULES: u32 = 2;
+pub const RULES: u32 = 3;
 
 pub(crate) use deletion::is_terminating;
+pub use fields::taken_together;
 pub use object::{Conflict, Merged, Outcome, Policy, Side, merge, uid};
 pub(crate) use object::{blob_hash, differ_in_spelling_only, has_edit_of_a_person, identity};

@@ -25,6 +25,8 @@ pub(crate) enum Documented {
     AnotherObject,
     /// A value that is taken whole was edited by both sides, each in a part of it.
     Whole,
+    /// Fields that Kubernetes validates against one another come from one side.
+    Together,
     /// What kube-apiserver would choose for the combination of both is missing.
     Allocation,
     /// Conflicts of several fields are decided one by one.
@@ -46,6 +48,7 @@ impl Documented {
             Self::GraceOfBoundPod => "grace period of a bound pod",
             Self::AnotherObject => "another object of the name",
             Self::Whole => "a value that is taken whole",
+            Self::Together => "fields that are validated together",
             Self::Allocation => "allocation for a combination",
             Self::FieldByField => "conflicts are decided field by field",
             Self::SetBack => "changed and set back",
@@ -90,6 +93,9 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
         if facts.merged.is_some_and(|merged| merged["kind"] == "Pod") && in_any_order.iter().all(grace) {
             return Some(Documented::GraceOfBoundPod);
         }
+        if serial.is_none() && is_bound_and_deleted(facts) {
+            return Some(Documented::GraceOfBoundPod);
+        }
         if found.iter().all(|difference| is_whole(facts, &difference.path)) {
             return Some(Documented::Whole);
         }
@@ -104,6 +110,13 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
     let merged = without_ports(facts.merged);
     if merged.is_some() && facts.serials.iter().any(|serial| without_ports(*serial) == merged) {
         return Some(Documented::Allocation);
+    }
+    let beside_ports = |serial: &Option<&Value>| {
+        differences(merged.as_ref().or(facts.merged), without_ports(*serial).as_ref().or(*serial))
+    };
+    let is_explained = |difference: &Difference| is_together(facts, difference);
+    if facts.serials.iter().map(beside_ports).any(|found| found.iter().all(is_explained)) {
+        return Some(Documented::Together);
     }
     let merged = facts.merged.map(sorted);
     if facts.serials.iter().any(|serial| serial.map(sorted) == merged) {
@@ -132,6 +145,32 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
         return Some(Documented::OneApplier);
     }
     None
+}
+
+/// Whether one side bound the pod, and the other one deleted it.
+fn is_bound_and_deleted(facts: &Facts<'_>) -> bool {
+    let Some(merged) = facts.merged.filter(|merged| merged["kind"] == "Pod") else { return false };
+    let is_bound =
+        merged["spec"]["nodeName"].is_string() && facts.before.is_some_and(|pod| pod["spec"]["nodeName"].is_null());
+    is_bound && merged["metadata"]["deletionTimestamp"].is_string() && facts.sides.contains(&None)
+}
+
+/// Whether a field is one of a group of which both sides changed a part, and the merged object has the group of one side.
+fn is_together(facts: &Facts<'_>, difference: &Difference) -> bool {
+    let Some(merged) = facts.merged else { return false };
+    let text = |field: &str| merged[field].as_str().unwrap_or_default();
+    gitcd::merge::taken_together(text("apiVersion"), text("kind")).any(|group| {
+        let of = |object: Option<&Value>| -> Vec<Option<Value>> {
+            group.iter().map(|field| object.and_then(|object| object["spec"].get(*field)).cloned()).collect()
+        };
+        let (before, sides) = (of(facts.before), [0, 1].map(|side| of(facts.shown[side].as_ref())));
+        let is_in = group.iter().any(|field| {
+            difference.path.strip_prefix("spec.").is_some_and(|path| {
+                path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            })
+        });
+        is_in && sides.iter().all(|side| *side != before) && sides.contains(&of(Some(merged)))
+    })
 }
 
 /// Both sides changed the field, each in its own way, and the merged object has the value of one.

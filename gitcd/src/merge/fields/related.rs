@@ -1,6 +1,6 @@
 //! Fields whose values Kubernetes validates against one another: what each side changed alone is valid, and the mixture may not be.
 //!
-//! Sources: `pkg/apis/core/validation` (`ValidateService`), `pkg/apis/apps/validation` (`ValidateDeploymentSpec`),
+//! Sources: `pkg/apis/core/validation` (`ValidateService`, `ValidateNodeUpdate`), `pkg/apis/apps/validation` (`ValidateDeploymentSpec`),
 //! `pkg/apis/autoscaling/validation` (`validateHorizontalPodAutoscalerSpec`). `docs/design/merge-schema.md` has the list.
 
 use super::super::owners::Step;
@@ -24,20 +24,70 @@ const EXPOSURE: &[&str] = &[
     "loadBalancerSourceRanges",
 ];
 
+/// Fields that are compared with one another.
+struct Group {
+    fields: &'static [&'static str],
+    /// Which mixtures of both sides are valid.
+    is_valid: fn(&Map) -> bool,
+}
+
+impl Group {
+    /// No mixture is known to be valid.
+    const fn of(fields: &'static [&'static str]) -> Self {
+        Self { fields, is_valid: |_| false }
+    }
+}
+
+const REPLICAS: &[Group] = &[Group {
+    fields: &["minReplicas", "maxReplicas"],
+    is_valid: |spec| matches!((number(spec, "minReplicas"), number(spec, "maxReplicas")), (Some(min), Some(max)) if min <= max),
+}];
+
 /// By kind: groups of fields of its spec.
-const OF_SPEC: [(&str, &[&[&str]]); 4] = [
-    ("v1 Service", &[EXPOSURE, &["sessionAffinity", "sessionAffinityConfig"]]),
-    ("apps/v1 Deployment", &[&["minReadySeconds", "progressDeadlineSeconds"]]),
-    ("autoscaling/v1 HorizontalPodAutoscaler", &[&["minReplicas", "maxReplicas"]]),
-    ("autoscaling/v2 HorizontalPodAutoscaler", &[&["minReplicas", "maxReplicas"]]),
+const OF_SPEC: [(&str, &[Group]); 5] = [
+    ("v1 Node", &[Group::of(&["podCIDR", "podCIDRs"])]),
+    ("v1 Service", &[Group::of(EXPOSURE), Group::of(&["sessionAffinity", "sessionAffinityConfig"])]),
+    (
+        "apps/v1 Deployment",
+        &[Group {
+            fields: &["minReadySeconds", "progressDeadlineSeconds"],
+            is_valid: |spec| {
+                let deadline = number(spec, "progressDeadlineSeconds");
+                deadline.is_some_and(|deadline| number(spec, "minReadySeconds").unwrap_or(0) < deadline)
+            },
+        }],
+    ),
+    ("autoscaling/v1 HorizontalPodAutoscaler", REPLICAS),
+    ("autoscaling/v2 HorizontalPodAutoscaler", REPLICAS),
 ];
 
+fn number(spec: &Map, field: &str) -> Option<i64> {
+    spec.get(field)?.as_text()?.parse().ok()
+}
+
+/// Groups of fields of a kind's spec that a merge takes from one side if both sides changed them and the mixture may be invalid.
+pub fn taken_together(api_version: &str, kind: &str) -> impl Iterator<Item = &'static [&'static str]> {
+    groups(&format!("{api_version} {kind}")).iter().map(|group| group.fields)
+}
+
+fn groups(kind: &str) -> &'static [Group] {
+    OF_SPEC.iter().find(|(name, _)| *name == kind).map_or(&[], |(_, groups)| groups)
+}
+
 impl Fields<'_> {
-    /// The groups of fields at the current path.
-    pub(super) fn related(&self) -> &'static [&'static [&'static str]] {
-        let is_spec = matches!(&*self.path, [Step::Field(part)] if part == "spec");
-        let found = OF_SPEC.iter().find(|(kind, _)| is_spec && *kind == self.kind);
-        found.map_or(&[], |(_, groups)| groups)
+    /// Takes fields from one side if both changed them, neither side has what was merged, and that may be invalid.
+    pub(super) fn related(&mut self, merged: &mut Map, base: Option<&Map>, sides: [&Map; 2]) {
+        if !matches!(&*self.path, [Step::Field(part)] if part == "spec") {
+            return;
+        }
+        for Group { fields, is_valid } in groups(&self.kind) {
+            let (made, before) = (pick(merged, fields), base.map(|base| pick(base, fields)));
+            let of_sides = sides.map(|side| pick(side, fields));
+            let is_of_one = of_sides.iter().any(|side| *side == made || Some(side) == before.as_ref());
+            if !is_of_one && !is_valid(merged) {
+                self.take(merged, of_sides, fields);
+            }
+        }
     }
 
     /// Removes the node ports of a Service whose type has none, as kube-apiserver does when the type changes
@@ -55,15 +105,6 @@ impl Fields<'_> {
                     port.remove("nodePort");
                 }
             }
-        }
-    }
-
-    /// Takes a group of fields from one side if both changed it, and neither side has what was merged.
-    pub(super) fn together(&mut self, merged: &mut Map, base: Option<&Map>, sides: [&Map; 2], group: &[&str]) {
-        let (made, before) = (pick(merged, group), base.map(|base| pick(base, group)));
-        let of_sides = sides.map(|side| pick(side, group));
-        if !of_sides.iter().any(|side| *side == made || Some(side) == before.as_ref()) {
-            self.take(merged, of_sides, group);
         }
     }
 }

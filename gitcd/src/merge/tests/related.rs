@@ -1,0 +1,50 @@
+//! Fields that Kubernetes validates against one another.
+
+use serde_json::{Value as Json, json};
+
+use super::super::Policy;
+use super::{both_ways, clean, edited, result};
+
+fn object(api_version: &str, kind: &str, spec: &Json) -> Json {
+    json!({"kind": kind, "apiVersion": api_version, "metadata": {"name": "o", "namespace": "n", "uid": "u"}, "spec": spec})
+}
+
+#[test]
+fn each_side_may_move_one_of_two_bounds() {
+    let kinds = [
+        ("autoscaling/v2", "HorizontalPodAutoscaler", ("minReplicas", 1, 3), ("maxReplicas", 5, 7)),
+        ("apps/v1", "Deployment", ("minReadySeconds", 1, 3), ("progressDeadlineSeconds", 5, 7)),
+    ];
+    for (api_version, kind, (low, before_low, new_low), (high, before_high, new_high)) in kinds {
+        let base = object(api_version, kind, &json!({low: before_low, high: before_high}));
+        let with = |field: &str, value: i32| edited(&base, |object| object["spec"][field] = value.into());
+        let merged = clean(&base, &with(low, new_low), &with(high, new_high));
+        assert_eq!(merged["spec"], json!({low: new_low, high: new_high}), "{kind}");
+    }
+}
+
+#[test]
+fn bounds_that_would_cross_come_from_one_side() {
+    for (api_version, kind, low, high) in [
+        ("autoscaling/v1", "HorizontalPodAutoscaler", "minReplicas", "maxReplicas"),
+        ("autoscaling/v2", "HorizontalPodAutoscaler", "minReplicas", "maxReplicas"),
+        ("apps/v1", "Deployment", "minReadySeconds", "progressDeadlineSeconds"),
+    ] {
+        let base = object(api_version, kind, &json!({low: 3, high: 8}));
+        let with = |field: &str, value: i32| edited(&base, |object| object["spec"][field] = value.into());
+        let (one, other) = (with(low, 7), with(high, 5));
+        let merged = both_ways(Policy::Later, &base, &one, &other);
+        let (merged, conflicts) = (result(&merged), merged.conflicts.len());
+        assert!([&one["spec"], &other["spec"]].contains(&&merged["spec"]), "{kind}: {merged}");
+        assert_eq!(conflicts, 1, "{kind}");
+    }
+}
+
+#[test]
+fn two_ranges_of_addresses_for_one_node_are_never_mixed() {
+    let base = object("v1", "Node", &json!({}));
+    let with = |range: &str| object("v1", "Node", &json!({"podCIDR": range, "podCIDRs": [range]}));
+    let (one, other) = (with("192.0.2.0/24"), with("198.51.100.0/24"));
+    let merged = result(&both_ways(Policy::Later, &base, &one, &other));
+    assert!([&one["spec"], &other["spec"]].contains(&&merged["spec"]), "{merged}");
+}
