@@ -51,7 +51,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Status(options) => {
-            let report = trishanku::status::read(&home()?)?.with_store_figures().await;
+            let report = trishanku::status::read(&home()?)?.with_store_figures().await.with_kinds().await;
             print::status(&report, options.json)?;
             Ok(match report.health {
                 Health::Ready => ExitCode::SUCCESS,

@@ -7,7 +7,7 @@ use trishanku::demo::Outcome;
 use trishanku::down::Down;
 use trishanku::plane::state::Condition;
 use trishanku::scaffold::Name;
-use trishanku::status::{ComponentReport, Health, HeavenReport, Report};
+use trishanku::status::{ComponentReport, Health, HeavenReport, Report, Unlistable};
 
 use crate::args;
 use crate::console::{BAD, GOOD, STRONG, WARN, quoted};
@@ -140,6 +140,7 @@ fn details(out: &mut impl Write, report: &Report) -> std::io::Result<()> {
     for component in &report.components {
         row(out, component, width)?;
     }
+    unlistable(out, &report.unlistable)?;
     if let Some(store) = &report.store {
         writeln!(out)?;
         if let Some(revision) = store.revision {
@@ -195,6 +196,21 @@ fn heavens(out: &mut impl Write, report: &Report) -> std::io::Result<()> {
     {
         let repository = quoted(repository);
         writeln!(out, "\nconflicts   git -C {repository} log --branches --merges --grep=^Conflict:")?;
+    }
+    Ok(())
+}
+
+fn unlistable(out: &mut impl Write, kinds: &[Unlistable]) -> std::io::Result<()> {
+    for Unlistable { heaven, resource, reason, after } in kinds {
+        let apiserver = heaven.as_ref().map_or_else(String::new, |heaven| format!("{heaven}/"));
+        let which = match after {
+            Some(after) => format!("; it reads every object up to {after}, and not the next one"),
+            None => String::new(),
+        };
+        writeln!(out, "\n{BAD}{apiserver}kube-apiserver cannot list {resource}:{BAD:#} {reason}{which}")?;
+    }
+    if !kinds.is_empty() {
+        writeln!(out, "To repair it, correct or delete the object's file on the branch, and push that.")?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What runs of a control plane, and how far the store's commits are behind.
 
 mod heavens;
+mod kinds;
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -15,6 +16,7 @@ use crate::plane::process::Identity;
 use crate::plane::state::{Component, Condition, Form, Phase, State, StateError, Store};
 
 pub use self::heavens::{HeavenReport, RemoteReport};
+pub use self::kinds::Unlistable;
 
 /// One control plane at one moment.
 #[derive(Clone, Debug, Serialize)]
@@ -37,6 +39,8 @@ pub struct Report {
     pub store: Option<StoreFigures>,
     /// The heavens and merges.
     pub heavens: Vec<HeavenReport>,
+    /// The kinds that an API server cannot list.
+    pub unlistable: Vec<Unlistable>,
     #[serde(skip)]
     records: Vec<HeavenRecord>,
 }
@@ -53,7 +57,7 @@ pub enum Health {
     Ready,
     /// Another server writes a branch: what is not ready waits for its turn.
     StandingBy,
-    /// It has been ready, and a component is not at the moment.
+    /// It has been ready, and a component is not at the moment, or an API server cannot list a kind.
     Degraded,
     /// It is ending.
     Stopping,
@@ -107,6 +111,7 @@ pub fn read(home: &Home) -> Result<Report, StateError> {
         heavens: state.heavens.iter().map(|record| HeavenReport::of(record, &components)).collect(),
         records: state.heavens,
         components,
+        unlistable: Vec::new(),
         store: None,
     })
 }
@@ -146,6 +151,39 @@ impl Report {
                 None => None,
             };
             self.store = metrics.map(|text| StoreFigures::parse(&String::from_utf8_lossy(&text)));
+        }
+        self
+    }
+}
+
+impl Report {
+    /// Asks the API servers that are ready for every kind. One that cannot list them all is not well, whatever its processes say.
+    #[must_use]
+    pub async fn with_kinds(mut self) -> Self {
+        let is_ready = |name: &str| {
+            self.components.iter().any(|component| component.name == name && component.condition == Condition::Ready)
+        };
+        let mut asked = Vec::new();
+        if is_ready("kube-apiserver") {
+            asked.push((None, self.kubeconfig.clone()));
+        }
+        for heaven in &self.heavens {
+            if let Some(kubeconfig) = heaven.kubeconfig.clone()
+                && is_ready(&format!("{}/kube-apiserver", heaven.name))
+            {
+                asked.push((Some(heaven.name.clone()), kubeconfig));
+            }
+        }
+        for (heaven, kubeconfig) in asked {
+            match kinds::unlistable(heaven.as_deref(), &kubeconfig).await {
+                Ok(found) => self.unlistable.extend(found),
+                Err(reason) => {
+                    self.unlistable.push(Unlistable { heaven, resource: "apis".to_owned(), reason, after: None });
+                }
+            }
+        }
+        if !self.unlistable.is_empty() && self.health == Health::Ready {
+            self.health = Health::Degraded;
         }
         self
     }

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use trishanku::plane::home::Home;
 use trishanku::plane::state::{State, Store};
-use trishanku::plane::{Assets, log};
+use trishanku::plane::{Assets, certs, log};
 use trishanku::status::{self, Health};
 
 use crate::{programs, wait};
@@ -204,6 +204,23 @@ impl Cluster {
         let mut command = Command::new(self.programs.join("trishanku"));
         command.arg("--dir").arg(self.home.dir());
         command
+    }
+
+    /// `etcdctl` on the store, as kube-apiserver's own client.
+    ///
+    /// # Errors
+    /// If the state file cannot be read, or the store has no port.
+    pub fn etcdctl(&self) -> anyhow::Result<Command> {
+        let state = State::load(&self.home.state_file())?;
+        let store = state.components.iter().find(|component| component.name == self.store());
+        let port = store.and_then(|store| store.port).context("the store has a port")?;
+        let keys = self.home.keys();
+        let mut command = Command::new(self.program("etcdctl"));
+        command.arg(format!("--endpoints=https://127.0.0.1:{port}"));
+        command.arg("--cacert").arg(certs::certificate(&keys, "store-ca"));
+        command.arg("--cert").arg(certs::certificate(&keys, "store-client"));
+        command.arg("--key").arg(certs::private_key(&keys, "store-client"));
+        Ok(command)
     }
 
     /// The control plane's folder.

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         git::a_plain_clone_has_the_objects_as_files,
         people::a_push_changes_a_live_object_and_a_broken_one_changes_nothing,
         people::a_push_to_the_git_host_changes_a_live_object_and_a_broken_one_is_refused,
+        people::a_kind_that_kube_apiserver_cannot_list_is_in_the_status_until_a_push_repairs_it,
         people::informers_follow_merges_of_hundreds_of_keys,
     ];
     all.extend(on_git.into_iter().map(Scenario::on_git));

@@ -75,6 +75,45 @@ pub(crate) fn a_push_changes_a_live_object_and_a_broken_one_changes_nothing(
     Ok(())
 }
 
+pub(crate) fn a_kind_that_kube_apiserver_cannot_list_is_in_the_status_until_a_push_repairs_it(
+    cluster: &Arc<Cluster>,
+) -> anyhow::Result<()> {
+    let status = || -> anyhow::Result<serde_json::Value> {
+        let output = cluster.trishanku().args(["status", "--json"]).output()?;
+        serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))
+    };
+    // No other scenario uses the kind.
+    for name in ["a", "c"] {
+        let manifest = serde_json::json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass",
+            "metadata": {"name": name}, "handler": name});
+        cluster.kubectl_with(["create", "--filename=-"], &manifest.to_string())?;
+    }
+    let is_listed = |status: &serde_json::Value| status["unlistable"].as_array().is_some_and(Vec::is_empty);
+    ensure!(is_listed(&status()?), "{}", status()?);
+    let output = cluster.etcdctl()?.args(["put", "/registry/runtimeclasses/b", "no object"]).output()?;
+    ensure!(output.status.success(), "{output:?}");
+    let found = wait::until("the kind to be told", || {
+        let status = status()?;
+        Ok((!is_listed(&status)).then_some(status))
+    })?;
+    ensure!(found["health"] == "degraded", "{found}");
+    let kinds = found["unlistable"].as_array().context("they are a list")?;
+    ensure!(kinds.len() == 1 && kinds[0]["resource"] == "runtimeclasses.node.k8s.io", "{found}");
+    ensure!(kinds[0]["after"] == "a", "{found}");
+    let shown = cluster.trishanku().arg("status").output()?;
+    let text = String::from_utf8(shown.stdout)?;
+    ensure!(!shown.status.success() && text.contains("cannot list runtimeclasses.node.k8s.io: "), "{text}");
+
+    wait::until("the value to be committed", || cluster.committed("runtimeclasses/b"))?;
+    let clone = clone(cluster, "repair")?;
+    std::fs::remove_file(clone.join("runtimeclasses/b"))?;
+    push(&clone)?;
+    wait::until_true("the kind to be listed again", || Ok(is_listed(&status()?)))?;
+    let names = cluster.kubectl(["get", "runtimeclasses", "--output=name"])?;
+    ensure!(names.lines().count() == 2, "{names}");
+    Ok(())
+}
+
 /// `kubectl get … -w`, until this is dropped.
 struct Following {
     kubectl: Child,
