@@ -31,6 +31,8 @@ pub struct Options {
     pub arguments: Vec<String>,
     /// Whether its gitcd serves the repository to Git clients, too.
     pub git_host: bool,
+    /// Whether its gitcd tries files that people push at the kube-apiserver.
+    pub tries_pushes: bool,
 }
 
 /// What a control plane consists of.
@@ -121,6 +123,7 @@ impl Cluster {
             .args(&options.arguments)
             .args(options.storage_media_type.map(|t| format!("--storage-media-type={t}")))
             .envs(self.git_host.map(|address| ("GITCD_HOST_LISTEN_URLS", format!("http://{address}"))))
+            .envs(self.options.tries_pushes.then(|| ("GITCD_KUBECONFIGS", self.home.kubeconfig())))
             .stdin(Stdio::piped())
             .stdout(output.try_clone()?)
             .stderr(output)

@@ -159,8 +159,9 @@ impl Server {
         );
         let heads = committer.heads();
         let committer = committer.spawn().map_err(ServeError::Thread)?;
-        let joiner =
-            Joiner::new(store.clone(), heads, config.branch.clone())?.with_secret_kinds(&config.pull.secret_kinds);
+        let joiner = Joiner::new(store.clone(), heads, config.branch.clone())?
+            .with_secret_kinds(&config.pull.secret_kinds)
+            .with_api_server(config.pull.api_server.clone());
         let puller = Arc::new(Puller::new(Arc::new(joiner), config.pull.clone()));
         let maintenance = Arc::new(Maintenance::new(recovery::git_dir(&config.branch.repository), config.prune_expire));
         let reporter = Reporter::new(puller.clone(), lease.clone());

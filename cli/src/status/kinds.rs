@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::discovery::{Discovery, verbs};
+use kube::discovery::{ApiGroup, Discovery, verbs};
 use kube::{Client, Config, ResourceExt as _};
 use serde::Serialize;
 
@@ -46,7 +46,7 @@ pub(super) async fn unlistable(heaven: Option<&str>, kubeconfig: &Path) -> Resul
     let client = Client::try_from(config).map_err(|error| failed(&error))?;
     let discovery = tokio::time::timeout(TIMEOUT, Discovery::new(client.clone()).run_aggregated()).await;
     let discovery = discovery.map_err(|_| failed(&"no answer"))?.map_err(|error| failed(&error))?;
-    let resources = discovery.groups().flat_map(|group| group.recommended_resources());
+    let resources = discovery.groups().flat_map(ApiGroup::recommended_resources);
     let resources = resources.filter(|(_, capabilities)| capabilities.supports_operation(verbs::LIST));
     let found = futures::stream::iter(resources.map(|(resource, _)| ask(client.clone(), resource)));
     let mut found: Vec<_> = found.buffer_unordered(AT_A_TIME).filter_map(std::future::ready).collect().await;
@@ -85,10 +85,8 @@ async fn first_failure(api: &Api<DynamicObject>) -> Option<(String, Option<Strin
                         .map_or_else(|| object.name_any(), |namespace| format!("{namespace}/{}", object.name_any()))
                 };
                 after = listed.items.last().map(name).or(after);
-                token = listed.metadata.continue_.filter(|token| !token.is_empty());
-                if token.is_none() {
-                    return None;
-                }
+                // All of them can be read.
+                token = Some(listed.metadata.continue_.filter(|token| !token.is_empty())?);
                 continue;
             }
             Ok(Err(kube::Error::Api(status))) => status.message.clone(),

@@ -27,9 +27,10 @@ fn main() -> ExitCode {
         git::a_plain_clone_has_the_objects_as_files,
         people::a_push_changes_a_live_object_and_a_broken_one_changes_nothing,
         people::a_push_to_the_git_host_changes_a_live_object_and_a_broken_one_is_refused,
+        people::a_push_is_tried_at_the_kube_apiserver_before_it_enters,
         people::a_kind_that_kube_apiserver_cannot_list_is_in_the_status_until_a_push_repairs_it,
         people::informers_follow_merges_of_hundreds_of_keys,
     ];
     all.extend(on_git.into_iter().map(Scenario::on_git));
-    run(&Options { git_host: true, ..Options::default() }, Order::AtOnce, all)
+    run(&Options { git_host: true, tries_pushes: true, ..Options::default() }, Order::AtOnce, all)
 }

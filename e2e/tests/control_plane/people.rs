@@ -114,6 +114,89 @@ pub(crate) fn a_kind_that_kube_apiserver_cannot_list_is_in_the_status_until_a_pu
     Ok(())
 }
 
+const SERVICE: &str = "\
+# People come in here.
+apiVersion: v1
+kind: Service
+metadata:
+  name: door
+spec:
+  ports:
+    - port: 80 # plain
+";
+const POD: &str = "\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: keeper
+spec:
+  containers:
+    - name: keeper
+      image: keeper
+";
+const DEPLOYMENT: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: guests
+spec:
+  replicas: -1
+  selector: {matchLabels: {app: guests}}
+  template:
+    metadata: {labels: {app: guests}}
+    spec: {containers: [{name: guest, image: guest}]}
+";
+
+pub(crate) fn a_push_is_tried_at_the_kube_apiserver_before_it_enters(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    cluster.namespace("tried")?;
+    let limits = serde_json::json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "usual", "namespace": "tried"},
+        "spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "7m"}}]}});
+    cluster.kubectl_with(["create", "--filename=-"], &limits.to_string())?;
+    wait::until("the limits to be committed", || cluster.committed("limitranges/tried/usual"))?;
+    let clone = clone_of(cluster, &cluster.git_url()?, "tried")?;
+    let write = |path: &str, text: &str| -> anyhow::Result<()> {
+        let file = clone.join(path);
+        std::fs::create_dir_all(file.parent().context("it has a folder")?)?;
+        Ok(std::fs::write(file, text)?)
+    };
+    let push = || -> anyhow::Result<String> {
+        git::run(&clone, &["add", "--all"])?;
+        git::run(&clone, &["commit", "--quiet", "-m", "by hand"])?;
+        git::run(&clone, &["push", "--quiet", "origin", "HEAD:refs/for/main"])
+    };
+
+    write("services/specs/tried/door", SERVICE)?;
+    write("pods/tried/keeper", POD)?;
+    push()?;
+    // What admission and defaults add.
+    let service = cluster.object("service door -n tried")?;
+    let address = service["spec"]["clusterIP"].as_str().unwrap_or_default();
+    ensure!(address.starts_with("10."), "{service}");
+    let pod = cluster.object("pod keeper -n tried")?;
+    ensure!(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "7m", "{pod}");
+    let file = wait::until("the Service to be committed", || cluster.committed("services/specs/tried/door"))?;
+    for kept in ["# People come in here.\n", "port: 80 # plain\n", address] {
+        ensure!(file.contains(kept), "{file}");
+    }
+
+    write("deployments/tried/guests", DEPLOYMENT)?;
+    let Err(refused) = push() else { bail!("a Deployment with -1 replicas was taken") };
+    let words = "deployments/tried/guests: kube-apiserver refuses it: line 6: spec.replicas: Invalid value: -1";
+    ensure!(refused.to_string().contains(words), "{refused}");
+    // The corrected file is taken, although the broken one is in its history.
+    write("deployments/tried/guests", &DEPLOYMENT.replace("-1", "2"))?;
+    push()?;
+    ensure!(cluster.object("deployment guests -n tried")?["spec"]["replicas"] == 2, "it is there");
+    // An update has the rules of an update: the selector of a Deployment never changes.
+    git::run(&clone, &["pull", "--quiet", "--rebase", "origin", "main"])?;
+    let path = clone.join("deployments/tried/guests");
+    let text = std::fs::read_to_string(&path)?.replace("app: guests", "app: hosts");
+    std::fs::write(&path, text)?;
+    let Err(refused) = push() else { bail!("another selector was taken") };
+    ensure!(refused.to_string().contains("field is immutable"), "{refused}");
+    Ok(())
+}
+
 /// `kubectl get … -w`, until this is dropped.
 struct Following {
     kubectl: Child,

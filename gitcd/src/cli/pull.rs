@@ -13,6 +13,7 @@ use crate::merge::Policy;
 use crate::merge::scope::{EVERYTHING, NOTHING, Scope};
 use crate::pull::Config;
 use crate::pull::credentials::Credentials;
+use crate::pull::dry_run::ApiServer;
 use crate::pull::owner::Served;
 use crate::pull::remote::Remote;
 use crate::secrecy::SecretKinds;
@@ -64,6 +65,10 @@ pub(super) struct Flags {
     /// Kinds that are hidden like Secrets in commit messages, answers to pushes and statuses, such as example.org/Vault,ConfigMap
     #[arg(long, env = "GITCD_SECRET_KINDS", default_value = "", hide_default_value = true, value_name = "KINDS")]
     secret_kinds: SecretKinds,
+    /// Kubeconfigs of the branches' own kube-apiservers: files that people push are tried there with a server-side dry run, with
+    /// the rights of that user, before they enter
+    #[arg(long, env = "GITCD_KUBECONFIGS", value_name = "MAP")]
+    kubeconfigs: Option<String>,
     /// How often to look at remotes; 0: serve does not pull, pull does it once
     #[arg(
         long,
@@ -135,6 +140,7 @@ pub(super) struct Remotes {
     push_on_pull_failures: PerBranch,
     credentials: Credentials,
     secret_kinds: SecretKinds,
+    kubeconfigs: PerBranch,
     interval: Option<Duration>,
 }
 
@@ -158,6 +164,7 @@ impl Flags {
             push_on_pull_failures: per_branch("push-on-pull-failures", self.push_on_pull_failures.as_deref())?,
             credentials: self.access.credentials(),
             secret_kinds: self.secret_kinds.clone(),
+            kubeconfigs: per_branch("kubeconfigs", self.kubeconfigs.as_deref())?,
             interval: (!self.pull_ticker_duration.is_zero()).then_some(self.pull_ticker_duration),
         })
     }
@@ -222,7 +229,9 @@ impl Remotes {
         // Of several remotes each may be followed for what the others bring.
         let echoes_after = (remotes.len() == 1).then_some(ECHOES_AFTER);
         let secret_kinds = self.secret_kinds.clone();
-        Ok(Config { remotes, interval, by_hand: false, echoes_after, secret_kinds })
+        let kubeconfig = absolute(self.kubeconfigs.of(branch).filter(|file| !file.is_empty()).map(Path::new));
+        let api_server = kubeconfig.map(ApiServer::of);
+        Ok(Config { remotes, interval, by_hand: false, echoes_after, secret_kinds, api_server })
     }
 }
 

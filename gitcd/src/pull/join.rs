@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span, info_span};
 
+use super::dry_run::{ApiServer, Unavailable, Verdicts};
 use super::plan::{Plan, PlanError, Rejected, Rules, plan};
 use crate::committer::Head;
 use crate::git::branch::Config;
@@ -39,8 +40,21 @@ pub struct How {
     pub on_top_of: Option<Oid>,
     /// Whether a file that cannot enter keeps everything else out, too.
     pub strict: bool,
+    /// Whether the files of people are tried at the store's kube-apiserver, if it has one.
+    pub tries: Tries,
     /// Whom watchers and commits are told as the writer.
     pub by: Arc<str>,
+}
+
+/// When files of people are tried at the store's kube-apiserver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tries {
+    /// Never: what other branches have taken is not decided anew.
+    Never,
+    /// If it answers.
+    IfItAnswers,
+    /// Always: nothing enters while it does not answer.
+    Always,
 }
 
 /// When histories are joined of which only parts are taken, and nothing new is in these.
@@ -116,6 +130,9 @@ pub enum JoinError {
     /// The repository cannot be opened.
     #[error("cannot open the repository: {0}")]
     Repository(String),
+    /// The store's kube-apiserver cannot be asked.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
     /// The store does not take it.
     #[error(transparent)]
     Store(#[from] store::Error),
@@ -131,6 +148,7 @@ pub struct Joiner {
     heads: watch::Receiver<Head>,
     config: Config,
     secret_kinds: SecretKinds,
+    api_server: Option<ApiServer>,
     git: Arc<Mutex<Git>>,
     turn: tokio::sync::Mutex<()>,
 }
@@ -162,13 +180,19 @@ impl Joiner {
         let refs = Refs::open(&folder)?;
         let git = Git { repository, refs, graph: Graph::default() };
         let (git, turn) = (Arc::new(Mutex::new(git)), tokio::sync::Mutex::default());
-        Ok(Self { store, heads, config, secret_kinds: SecretKinds::default(), git, turn })
+        Ok(Self { store, heads, config, secret_kinds: SecretKinds::default(), api_server: None, git, turn })
     }
 
     /// The same with these kinds hidden like Secrets in what is reported of merges.
     #[must_use]
     pub fn with_secret_kinds(self, kinds: &SecretKinds) -> Self {
         Self { secret_kinds: kinds.clone(), ..self }
+    }
+
+    /// The same with a kube-apiserver at which files of people are tried before they enter.
+    #[must_use]
+    pub fn with_api_server(self, api_server: Option<ApiServer>) -> Self {
+        Self { api_server, ..self }
     }
 
     /// Where the branch is in Git.
@@ -281,35 +305,24 @@ impl Joiner {
         theirs: Oid,
         how: &How,
     ) -> Result<Joined, JoinError> {
-        let (git, config, wanted) = (self.git.clone(), self.config.clone(), how.clone());
-        let secret_kinds = self.secret_kinds.clone();
-        let planned = tokio::task::spawn_blocking(move || {
-            let git = &mut *git.lock();
-            // Packs come and go with every exchange, and a repository that stays open keeps those that are gone.
-            git.repository = Repository::open(git.repository.path())
-                .map_err(|error| JoinError::Repository(error.message().to_owned()))?;
-            let rules = Rules {
-                keys: &config.keys,
-                policy: wanted.policy,
-                scope: &wanted.scope,
-                fast_forward: wanted.fast_forward,
-                secret_kinds: &secret_kinds,
+        let mut verdicts = self.api_server.as_ref().filter(|_| how.tries != Tries::Never).map(|_| Verdicts::new());
+        let (plan, is_old, theirs) = loop {
+            let planned = self.planned(head, theirs, how, verdicts.clone()).await?;
+            let trials = planned.0.as_ref().map(|plan| plan.trials.clone()).unwrap_or_default();
+            let (Some(api_server), Some(known)) =
+                (self.api_server.as_ref().filter(|_| !trials.is_empty()), &mut verdicts)
+            else {
+                break planned;
             };
-            // A person may push a tag, or have one in place of a branch.
-            let theirs = git.repository.odb().map_or(theirs, |odb| object::peeled(&odb, theirs));
-            let plan = plan(&git.repository, &mut git.graph, &rules, head.data, theirs)?;
-            let is_joined = |plan: &Plan| !wanted.is_needless(plan) && !wanted.is_left(plan, head.data, theirs);
-            // What cannot enter is found again and again.
-            let may_be_old = |plan: &Plan| plan.keys.is_empty() && !plan.rejected.is_empty();
-            let is_old = plan.as_ref().is_some_and(may_be_old)
-                && git.graph.is_ancestor(&git.repository, theirs, head.data).map_err(PlanError::from)?;
-            if !is_old && plan.as_ref().is_some_and(is_joined) {
-                // Until our own commit leads to it, nothing else does.
-                keep(&git.refs, &config, theirs)?;
+            match api_server.try_all(trials).await {
+                Ok(found) => known.extend(found),
+                Err(error) if how.tries == Tries::IfItAnswers => {
+                    tracing::warn!(error = %error, "files of people are not tried; the rules for files decide");
+                    verdicts = None;
+                }
+                Err(error) => return Err(error.into()),
             }
-            Ok::<_, JoinError>((plan, is_old, theirs))
-        });
-        let (plan, is_old, theirs) = planned.await.expect("a merge does not panic")?;
+        };
         let Some(plan) = plan else { return Ok(Joined::Contained) };
         if how.is_needless(&plan) {
             return Ok(Joined::NothingNew);
@@ -343,6 +356,46 @@ impl Joiner {
         let first = done.conflicts.first.into_iter().map(|(key, conflict)| (self.path(&key), conflict));
         let conflicts = Conflicts { count: done.conflicts.count, first: first.collect() };
         Ok(Joined::Done { keys, conflicts, rejected: plan.rejected })
+    }
+
+    /// The plan, whether it is about nothing but files that were refused before, and their commit.
+    async fn planned(
+        &self,
+        head: Head,
+        theirs: Oid,
+        how: &How,
+        verdicts: Option<Verdicts>,
+    ) -> Result<(Option<Plan>, bool, Oid), JoinError> {
+        let (git, config, wanted) = (self.git.clone(), self.config.clone(), how.clone());
+        let secret_kinds = self.secret_kinds.clone();
+        let planned = tokio::task::spawn_blocking(move || {
+            let git = &mut *git.lock();
+            // Packs come and go with every exchange, and a repository that stays open keeps those that are gone.
+            git.repository = Repository::open(git.repository.path())
+                .map_err(|error| JoinError::Repository(error.message().to_owned()))?;
+            let rules = Rules {
+                keys: &config.keys,
+                policy: wanted.policy,
+                scope: &wanted.scope,
+                fast_forward: wanted.fast_forward,
+                secret_kinds: &secret_kinds,
+                verdicts: verdicts.as_ref(),
+            };
+            // A person may push a tag, or have one in place of a branch.
+            let theirs = git.repository.odb().map_or(theirs, |odb| object::peeled(&odb, theirs));
+            let plan = plan(&git.repository, &mut git.graph, &rules, head.data, theirs)?;
+            let is_joined = |plan: &Plan| !wanted.is_needless(plan) && !wanted.is_left(plan, head.data, theirs);
+            // What cannot enter is found again and again.
+            let may_be_old = |plan: &Plan| plan.keys.is_empty() && !plan.rejected.is_empty();
+            let is_old = plan.as_ref().is_some_and(may_be_old)
+                && git.graph.is_ancestor(&git.repository, theirs, head.data).map_err(PlanError::from)?;
+            if !is_old && plan.as_ref().is_some_and(|plan| plan.trials.is_empty() && is_joined(plan)) {
+                // Until our own commit leads to it, nothing else does.
+                keep(&git.refs, &config, theirs)?;
+            }
+            Ok::<_, JoinError>((plan, is_old, theirs))
+        });
+        planned.await.expect("a merge does not panic")
     }
 
     /// The path of a key's file in the tree.

@@ -6,6 +6,7 @@
 
 pub mod admit;
 pub mod credentials;
+pub mod dry_run;
 mod join;
 pub mod lease;
 mod local;
@@ -23,7 +24,7 @@ pub mod remote;
 mod smart;
 pub mod status;
 
-pub use join::{Histories, How, JoinError, Joined, Joiner};
+pub use join::{Histories, How, JoinError, Joined, Joiner, Tries};
 pub use puller::{Config, PullError, Puller};
 
 /// How remotes know who asks: some look for `git/` at the beginning.

@@ -12,6 +12,7 @@ mod model_deletions;
 mod namespaces;
 mod origins;
 mod schemas;
+mod tried;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use self::bases::Base;
 use self::edits::{Edits, Meant, Then};
 use self::origins::{Brought, Origins};
 use super::admit::{self, Admission};
+use super::dry_run::{Trial, Verdicts};
 use crate::git::changes::{self, Changes, TreeError};
 use crate::git::graph::{Commit, Graph, GraphError, Meeting};
 use crate::git::{form, object, path};
@@ -46,6 +48,8 @@ pub struct Rules<'a> {
     pub fast_forward: bool,
     /// Kinds that are hidden in what is reported.
     pub secret_kinds: &'a SecretKinds,
+    /// What a kube-apiserver says of files of people, if one is to be asked.
+    pub verdicts: Option<&'a Verdicts>,
 }
 
 /// A file of theirs that did not enter.
@@ -84,6 +88,8 @@ pub struct Plan {
     pub trailers: String,
     /// What did not enter.
     pub rejected: Vec<Rejected>,
+    /// What a kube-apiserver has to be asked about before this is a plan.
+    pub trials: Vec<Trial>,
     /// Only the histories differ.
     pub same_tree: bool,
     /// Theirs has nothing new among the keys that are taken, and for others the two will never be the same: the histories need not be
@@ -153,6 +159,7 @@ pub fn plan(
         is_kubernetes: false,
         keys: Vec::new(),
         rejected: Vec::new(),
+        trials: Vec::new(),
         origins: Origins::default(),
         left_out: rules.scope.policy(),
         // Even if theirs has nothing else to be left out: what an earlier merge left out may be as it was.
@@ -169,7 +176,7 @@ pub fn plan(
         planner.is_kubernetes = planner.holds_kubernetes([our_commit.tree, their_commit.tree])?;
         planner.run(our_commit.tree)?;
     }
-    let Planner { keys, rejected, left_out, is_partial, brings, schemas, .. } = planner;
+    let Planner { keys, rejected, trials, left_out, is_partial, brings, schemas, .. } = planner;
     if contained && !brings {
         return Ok(None);
     }
@@ -185,6 +192,7 @@ pub fn plan(
         keys,
         schemas,
         rejected,
+        trials,
         nothing_new,
         follows,
     }))
@@ -217,6 +225,7 @@ struct Planner<'a, 'r> {
     is_kubernetes: bool,
     keys: Vec<Key>,
     rejected: Vec<Rejected>,
+    trials: Vec<Trial>,
     origins: Origins,
     /// What this merge leaves out.
     left_out: Scope,
@@ -320,7 +329,7 @@ impl Planner<'_, '_> {
                     _ => None,
                 }
             });
-            if brought.is_none() && (is_asked || admitted.is_err()) {
+            if brought.is_none() && (is_asked || admitted.is_err() || self.rules.verdicts.is_some()) {
                 self.origins.ask(relative, blob);
                 return Ok(());
             }
@@ -334,8 +343,7 @@ impl Planner<'_, '_> {
                     let exposure = self.rules.secret_kinds.of_change(relative, [Some(file.data()), None]);
                     let reason = admit::reason(&findings, file.data(), exposure);
                     drop(file);
-                    let path: Vec<_> = path::encode(relative).map(|name| name.to_vec()).collect();
-                    self.reject(&path.join(&b'/'), Some(&key), reason);
+                    self.reject_file(relative, &key, reason);
                     return Ok(());
                 }
             }
@@ -357,7 +365,10 @@ impl Planner<'_, '_> {
                 other.as_ref().map(|(value, blob)| Side { value, hash: hash(*blob) }),
             )
         };
-        let merged = edits::corrected(merged, then, [our_value.as_ref(), their_value.as_ref()]);
+        let mut merged = edits::corrected(merged, then, [our_value.as_ref(), their_value.as_ref()]);
+        if !self.is_let_in((relative, &key), theirs, &mut merged, (&mut their_value, &mut as_is))? {
+            return Ok(());
+        }
         self.keys.push(Key {
             key: key.into(),
             base: base_value,
@@ -417,6 +428,11 @@ impl Planner<'_, '_> {
     fn leave_out(&mut self, key: &[u8]) {
         self.left_out.leave_out(key);
         self.is_partial = true;
+    }
+
+    fn reject_file(&mut self, relative: &[u8], key: &[u8], reason: String) {
+        let path: Vec<_> = path::encode(relative).map(|name| name.to_vec()).collect();
+        self.reject(&path.join(&b'/'), Some(key), reason);
     }
 
     fn reject(&mut self, path: &[u8], key: Option<&[u8]>, reason: String) {

@@ -11,7 +11,8 @@ use git2::Oid;
 use rand::Rng as _;
 
 use self::together::Together;
-use super::join::{Histories, How, JoinError, Joined, Joiner};
+use super::dry_run::ApiServer;
+use super::join::{Histories, How, JoinError, Joined, Joiner, Tries};
 use super::pace::Exchanged;
 use super::plan::PlanError;
 use super::remote::{Fetched, Link, Remote, RemoteError};
@@ -37,6 +38,8 @@ pub struct Config {
     pub echoes_after: Option<Duration>,
     /// Kinds that are hidden like Secrets in what is reported of merges, besides Secrets.
     pub secret_kinds: SecretKinds,
+    /// The kube-apiserver on the branch, at which files that people push are tried.
+    pub api_server: Option<ApiServer>,
 }
 
 /// Why a pull, or the push after it, did not work.
@@ -329,6 +332,7 @@ impl Puller {
             histories,
             on_top_of: None,
             strict: false,
+            tries: Tries::Never,
             by: format!("merge of {}", remote.name).into(),
         };
         let started = Instant::now();

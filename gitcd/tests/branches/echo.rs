@@ -89,6 +89,7 @@ async fn take_in(up: &Branch, one: &Branch) {
         histories: gitcd::pull::Histories::Now,
         on_top_of: None,
         strict: false,
+        tries: gitcd::pull::Tries::Never,
         by: "up".into(),
     };
     up.server().puller().joiner().join(one.head(), &how).await.unwrap();

@@ -111,11 +111,11 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
     if merged.is_some() && facts.serials.iter().any(|serial| without_ports(*serial) == merged) {
         return Some(Documented::Allocation);
     }
-    let beside_ports = |serial: &Option<&Value>| {
-        differences(merged.as_ref().or(facts.merged), without_ports(*serial).as_ref().or(*serial))
+    let beside_ports = |serial: Option<&Value>| {
+        differences(merged.as_ref().or(facts.merged), without_ports(serial).as_ref().or(serial))
     };
     let is_explained = |difference: &Difference| is_together(facts, difference);
-    if facts.serials.iter().map(beside_ports).any(|found| found.iter().all(is_explained)) {
+    if facts.serials.iter().copied().map(beside_ports).any(|found| found.iter().all(is_explained)) {
         return Some(Documented::Together);
     }
     let merged = facts.merged.map(sorted);

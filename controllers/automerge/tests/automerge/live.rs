@@ -97,6 +97,7 @@ async fn pull(folder: &Path, upstream: &Path, port: u16) -> Server {
             by_hand: false,
             echoes_after: None,
             secret_kinds: gitcd::secrecy::SecretKinds::default(),
+            api_server: None,
         },
         lease: None,
         served: gitcd::pull::owner::Served::default(),

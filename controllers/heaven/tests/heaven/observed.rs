@@ -79,6 +79,7 @@ async fn serve(world: &World, folder: &Path, port: u16) -> Server {
             by_hand: false,
             echoes_after: None,
             secret_kinds: gitcd::secrecy::SecretKinds::default(),
+            api_server: None,
         },
         lease: None,
         served: gitcd::pull::owner::Served::default(),

@@ -31,7 +31,7 @@ pub struct Finding {
 
 impl Finding {
     /// About the whole file.
-    pub(super) fn whole(problem: impl Into<String>) -> Self {
+    pub(in crate::pull) fn whole(problem: impl Into<String>) -> Self {
         Self { line: None, field: String::new(), problem: problem.into(), is_warning: false, at: None }
     }
 
@@ -43,6 +43,26 @@ impl Finding {
     /// About a field, by the names on the way to it.
     pub(super) fn of(path: &[&str], problem: impl Into<String>) -> Self {
         let path: Vec<Step> = path.iter().map(|name| Step::Field((*name).to_owned())).collect();
+        Self::at(&path, problem)
+    }
+
+    /// About a field as Kubernetes writes it (`field.Path`), such as `spec.ports[0].port` or `data[a.b]`.
+    pub(in crate::pull) fn of_field(field: &str, problem: impl Into<String>) -> Self {
+        let mut path = Vec::new();
+        for part in field.split_inclusive(']').flat_map(|part| match part.split_once('[') {
+            // Dots in brackets are a part of a name.
+            Some((before, inside)) => [before, inside],
+            None => [part, ""],
+        }) {
+            match part.strip_suffix(']') {
+                Some(inside) => path.push(match inside.parse() {
+                    Ok(at) => Step::Item(at),
+                    Err(_) => Step::Field(inside.trim_matches('"').to_owned()),
+                }),
+                None => path
+                    .extend(part.split('.').filter(|name| !name.is_empty()).map(|name| Step::Field(name.to_owned()))),
+            }
+        }
         Self::at(&path, problem)
     }
 

@@ -136,7 +136,8 @@ impl Model<'_> {
         let branch = &mut self.branches[at];
         let keys = KeySpace::new("/registry", [""; 0]);
         let (scope, secret_kinds) = (&Scope::default(), &SecretKinds::default());
-        let rules = Rules { keys: &keys, policy: Policy::Later, scope, fast_forward: true, secret_kinds };
+        let rules =
+            Rules { keys: &keys, policy: Policy::Later, scope, fast_forward: true, secret_kinds, verdicts: None };
         let mut graph = Graph::default();
         let Some(plan) = plan(self.repository, &mut graph, &rules, branch.head, theirs.head).unwrap() else {
             return;

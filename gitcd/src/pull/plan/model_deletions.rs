@@ -140,6 +140,7 @@ impl Model<'_> {
             scope: &Scope::default(),
             fast_forward: true,
             secret_kinds: &SecretKinds::default(),
+            verdicts: None,
         };
         let mut graph = Graph::default();
         let Some(plan) = plan(self.repository, &mut graph, &rules, branch.head, theirs.head).unwrap() else {

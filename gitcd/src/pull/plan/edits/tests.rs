@@ -53,7 +53,8 @@ impl History {
     fn plan(&self, ours: Oid, theirs: Oid) -> Plan {
         let keys = KeySpace::new("/registry", [""; 0]);
         let (scope, secret_kinds) = (&Scope::default(), &SecretKinds::default());
-        let rules = Rules { keys: &keys, policy: Policy::Later, scope, fast_forward: true, secret_kinds };
+        let rules =
+            Rules { keys: &keys, policy: Policy::Later, scope, fast_forward: true, secret_kinds, verdicts: None };
         plan(&self.repository, &mut Graph::default(), &rules, ours, theirs).unwrap().expect("they differ")
     }
 

@@ -1,0 +1,171 @@
+//! Requests to a kube-apiserver.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use reqwest::{Certificate, Identity, Method, Response, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::answer;
+use super::kubeconfig::Cluster;
+use super::{Refusal, Verdict};
+
+/// For an answer, with all webhooks that are asked on the way: these may take 30 seconds each.
+const ANSWER_WITHIN: Duration = Duration::from_secs(40);
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// An object may change between looking at it and the dry run.
+const RACES: usize = 4;
+
+/// One kube-apiserver, for the time of one push.
+pub(super) struct Client {
+    http: reqwest::Client,
+    server: String,
+    token: Option<String>,
+    /// By `apiVersion`.
+    resources: Mutex<HashMap<String, Vec<Resource>>>,
+}
+
+/// `APIResource` of `k8s.io/apimachinery/pkg/apis/meta/v1`.
+#[derive(Clone, Deserialize)]
+struct Resource {
+    name: String,
+    kind: String,
+    namespaced: bool,
+}
+
+#[derive(Deserialize)]
+struct Resources {
+    resources: Vec<Resource>,
+}
+
+impl Client {
+    pub(super) fn new(cluster: &Cluster) -> Result<Self, String> {
+        // Somebody may have chosen one.
+        let _chosen = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+        let mut http = reqwest::Client::builder()
+            .user_agent(concat!("gitcd/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_WITHIN)
+            .timeout(ANSWER_WITHIN)
+            // It is at the address that the kubeconfig says.
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none());
+        if let Some(authority) = &cluster.authority {
+            let authority = Certificate::from_pem_bundle(authority);
+            http = http.tls_certs_only(authority.map_err(|_| "its certificate authority is no certificate in PEM")?);
+        }
+        if let Some(identity) = &cluster.identity {
+            let identity = Identity::from_pem(identity);
+            http = http.identity(identity.map_err(|_| "its client certificate, or the key, is not in PEM")?);
+        }
+        let http = http.build().map_err(|error| crate::error::chain(&error))?;
+        let (server, token) = (cluster.server.clone(), cluster.token.clone());
+        Ok(Self { http, server, token, resources: Mutex::default() })
+    }
+
+    /// Tries an object: an update if one of its name is there, otherwise a creation.
+    pub(super) async fn try_one(&self, object: &[u8]) -> Result<Verdict, String> {
+        let Some(json) = answer::as_json(object) else { return Ok(Verdict::NotTried) };
+        let text =
+            |at: &[&str]| at.iter().fold(&json, |value, name| &value[*name]).as_str().unwrap_or_default().to_owned();
+        let (api_version, kind, name) = (text(&["apiVersion"]), text(&["kind"]), text(&["metadata", "name"]));
+        let Some(resource) = self.resource(&api_version, &kind).await? else { return Ok(Verdict::NotTried) };
+        let prefix = if api_version.contains('/') { "apis" } else { "api" };
+        let mut path = format!("/{prefix}/{api_version}");
+        if resource.namespaced {
+            path = format!("{path}/namespaces/{}", text(&["metadata", "namespace"]));
+        }
+        let path = format!("{path}/{}", resource.name);
+        for _ in 0..RACES {
+            let live = self.ask(Method::GET, &format!("{path}/{name}"), None).await?;
+            let response = match live.status() {
+                StatusCode::NOT_FOUND => {
+                    let mut new = json.clone();
+                    answer::forget(
+                        &mut new,
+                        &["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"],
+                    );
+                    self.ask(Method::POST, &tried(&path), Some(&new)).await?
+                }
+                StatusCode::OK => {
+                    let live: Value = body(live).await?;
+                    if live["metadata"]["uid"] != json["metadata"]["uid"] {
+                        // Another object is to take its place, which no request of the API does at once.
+                        return Ok(Verdict::NotTried);
+                    }
+                    let mut new = json.clone();
+                    answer::forget(&mut new, &["managedFields"]);
+                    new["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+                    self.ask(Method::PUT, &tried(&format!("{path}/{name}")), Some(&new)).await?
+                }
+                _ => return refused(live).await,
+            };
+            match response.status() {
+                StatusCode::OK => return Ok(answer::verdict(object, &body(response).await?, false)),
+                StatusCode::CREATED => return Ok(answer::verdict(object, &body(response).await?, true)),
+                // Changed, created or deleted meanwhile.
+                StatusCode::CONFLICT => {}
+                // Its namespace: the rules for files know whether it comes with the same push.
+                StatusCode::NOT_FOUND => return Ok(Verdict::NotTried),
+                _ => return refused(response).await,
+            }
+        }
+        Err(format!("{kind} {name} changes all the time"))
+    }
+
+    /// Where a kind is; `None` if it is not served.
+    async fn resource(&self, api_version: &str, kind: &str) -> Result<Option<Resource>, String> {
+        let find = |resources: &[Resource]| {
+            resources.iter().find(|resource| resource.kind == kind && !resource.name.contains('/')).cloned()
+        };
+        if let Some(known) = self.resources.lock().get(api_version) {
+            return Ok(find(known));
+        }
+        let prefix = if api_version.contains('/') { "apis" } else { "api" };
+        let response = self.ask(Method::GET, &format!("/{prefix}/{api_version}"), None).await?;
+        let found = match response.status() {
+            StatusCode::OK => body::<Resources>(response).await?.resources,
+            StatusCode::NOT_FOUND => Vec::new(),
+            status => return Err(format!("it answers {status} to what it is asked about {api_version}")),
+        };
+        let resource = find(&found);
+        self.resources.lock().insert(api_version.to_owned(), found);
+        Ok(resource)
+    }
+
+    async fn ask(&self, method: Method, path: &str, object: Option<&Value>) -> Result<Response, String> {
+        let mut request = self.http.request(method, format!("{}{path}", self.server));
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(object) = object {
+            request = request.header(reqwest::header::CONTENT_TYPE, "application/json").body(object.to_string());
+        }
+        let response = request.send().await.map_err(|error| crate::error::chain(&error.without_url()))?;
+        match response.status() {
+            StatusCode::UNAUTHORIZED => Err("it does not know the user of the kubeconfig".to_owned()),
+            status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
+                Err(format!("it answers {status}"))
+            }
+            _ => Ok(response),
+        }
+    }
+}
+
+/// The same request, as a dry run that takes no field that it does not know.
+fn tried(path: &str) -> String {
+    format!("{path}?dryRun=All&fieldManager=gitcd&fieldValidation=Strict")
+}
+
+async fn body<T: serde::de::DeserializeOwned>(response: Response) -> Result<T, String> {
+    let bytes = response.bytes().await.map_err(|error| crate::error::chain(&error.without_url()))?;
+    serde_json::from_slice(&bytes).map_err(|_| "it answers something that a kube-apiserver does not".to_owned())
+}
+
+async fn refused(response: Response) -> Result<Verdict, String> {
+    let code = response.status().to_string();
+    let status: Value = body(response).await.unwrap_or_else(|_| json!({}));
+    let code = status["reason"].as_str().filter(|reason| !reason.is_empty()).map_or(code, str::to_owned);
+    Ok(Verdict::Refused(Refusal { code, findings: answer::findings(&status) }))
+}
