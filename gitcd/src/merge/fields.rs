@@ -126,6 +126,12 @@ impl Fields<'_> {
             let values = found.map(|field| field.map(|(_, value)| value).filter(|value| !is_absent(value)));
             let below = node.and_then(|node| node.field(&name));
             let merged = self.below(Step::Field(name.clone().into_owned()), before, values, below);
+            // Each side removed a part, and nothing is left: as a server would write it.
+            let is_left = |merged: &Value| {
+                !absence::is_empty(merged) || values.iter().flatten().any(|value| absence::is_empty(value))
+            };
+            let merged =
+                merged.filter(|merged| is_left(merged) || node.is_none_or(|node| !node.is_absent_if_null(&name)));
             // An absent field keeps its spelling.
             let merged = merged
                 .or_else(|| found.iter().flatten().map(|(_, value)| *value).find(|value| is_absent(value)).cloned());

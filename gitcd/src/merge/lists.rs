@@ -62,7 +62,9 @@ impl Fields<'_> {
             let find = |version: usize| at[version].get(&id).map(|at| &versions[version][*at]);
             let (before, sides) = (find(0), [find(1), find(2)]);
             let step = Step::Item(keys.step(&id));
-            let item = if conditions {
+            let item = if self.is_allocated_only(before, sides) {
+                None
+            } else if conditions {
                 self.condition(step, before, sides)
             } else {
                 self.below(step, before, sides, node.and_then(|node| node.items()))

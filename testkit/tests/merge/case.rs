@@ -130,8 +130,15 @@ impl Case<'_> {
 
     /// The intended difference that explains a result which no order of the requests gives.
     async fn documented(&self, report: &Report<'_>, result: Option<&Value>) -> Option<Documented> {
+        // What other requests give that mean the same to a merge: several differences can come together.
+        let mut others = Vec::new();
         let any = |is: fn(&Request) -> bool| report.requests.iter().any(|requests| requests.iter().any(is));
-        let otherwise = async |send: &dyn Fn(&Request) -> Vec<Request>| self.sent_otherwise(report, send, result).await;
+        let mut otherwise = async |send: &dyn Fn(&Request) -> Vec<Request>| {
+            let sent = self.sent_otherwise(report, send).await;
+            let is_found = sent.iter().any(|value| value.as_ref().map(sorted) == result.map(sorted));
+            others.extend(sent);
+            is_found
+        };
         if any(Request::is_unforced) && otherwise(&|request| vec![request.forced()]).await {
             return Some(Documented::UnforcedApply);
         }
@@ -159,26 +166,37 @@ impl Case<'_> {
             before: report.normal(report.base.map(str::as_bytes)).as_ref(),
             merged: result,
             shown: report.sides.map(|side| report.normal(side.map(str::as_bytes))),
-            serials: &report.serials.iter().map(|serial| serial.shown.as_ref()).collect::<Vec<_>>(),
+            serials: &report
+                .serials
+                .iter()
+                .map(|serial| &serial.shown)
+                .chain(&others)
+                .map(Option::as_ref)
+                .collect::<Vec<_>>(),
         })
     }
 
-    /// Whether some order gives the result if the requests are sent otherwise.
+    /// What the orders give if the requests are sent otherwise.
     async fn sent_otherwise(
         &self,
         report: &Report<'_>,
         otherwise: impl Fn(&Request) -> Vec<Request>,
-        result: Option<&Value>,
-    ) -> bool {
+    ) -> Vec<Option<Value>> {
+        let mut found = Vec::new();
         for (index, serial) in report.serials.iter().enumerate() {
             let requests = in_order(&serial.order, report.requests);
-            let sent: Vec<Request> = requests.into_iter().flat_map(&otherwise).collect();
-            let (value, _) = self.serial(index, &sent.iter().collect::<Vec<_>>()).await;
-            if report.normal(value.as_deref().map(str::as_bytes)).as_ref().map(sorted) == result.map(sorted) {
-                return true;
+            let mut sent: Vec<Request> = requests.into_iter().flat_map(&otherwise).collect();
+            let mut send = async |sent: &[Request]| {
+                let (value, refused) = self.serial(index, &sent.iter().collect::<Vec<_>>()).await;
+                found.push(report.normal(value.as_deref().map(str::as_bytes)));
+                !refused.is_empty()
+            };
+            if send(&sent).await {
+                sent.sort_by_key(Request::turn);
+                send(&sent).await;
             }
         }
-        false
+        found
     }
 
     fn merged(&self, a: Option<&String>, b: Option<&String>) -> Option<Vec<u8>> {

@@ -21,6 +21,8 @@ pub(crate) enum Documented {
     BeforeDeletion,
     /// A pod that one side bound gets its own grace period, whatever the other side's deletion of the unbound pod said.
     GraceOfBoundPod,
+    /// Two deletions with different propagation policies: which one is kept.
+    Propagation,
     /// A side made another object of the name, which stays as it is.
     AnotherObject,
     /// A value that is taken whole was edited by both sides, each in a part of it.
@@ -46,6 +48,7 @@ impl Documented {
             Self::SameValue => "a field set to the value it had",
             Self::BeforeDeletion => "edits by the side that deleted",
             Self::GraceOfBoundPod => "grace period of a bound pod",
+            Self::Propagation => "propagation policies of two deletions",
             Self::AnotherObject => "another object of the name",
             Self::Whole => "a value that is taken whole",
             Self::Together => "fields that are validated together",
@@ -84,7 +87,6 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
         return Some(Documented::AnotherObject);
     }
     for serial in facts.serials {
-        let found = differences(facts.merged, *serial);
         let grace = |difference: &Difference| {
             let own = facts.merged.map(|merged| &merged["spec"]["terminationGracePeriodSeconds"]);
             difference.path == "metadata.deletionGracePeriodSeconds" && difference.merged.as_ref() == own
@@ -96,7 +98,18 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
         if serial.is_none() && is_bound_and_deleted(facts) {
             return Some(Documented::GraceOfBoundPod);
         }
-        if found.iter().all(|difference| is_whole(facts, &difference.path)) {
+        let policy = |difference: &Difference| {
+            let other = |finalizers: &Option<Value>| -> Vec<Value> {
+                let all = finalizers.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
+                all.into_iter().filter(|name| name != "orphan" && name != "foregroundDeletion").collect()
+            };
+            difference.path == "metadata.finalizers" && other(&difference.merged) == other(&difference.serial)
+        };
+        let deletions = |requests: &[Request]| requests.iter().filter(|request| request.is_deletion()).count();
+        if facts.requests.into_iter().map(deletions).sum::<usize>() > 1 && in_any_order.iter().all(policy) {
+            return Some(Documented::Propagation);
+        }
+        if in_any_order.iter().all(|difference| is_whole(facts, &difference.path)) {
             return Some(Documented::Whole);
         }
     }
@@ -122,7 +135,9 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
     if facts.serials.iter().any(|serial| serial.map(sorted) == merged) {
         return Some(Documented::OrderOfItems);
     }
-    let found: Vec<_> = facts.serials.iter().map(|serial| differences(facts.merged, *serial)).collect();
+    let sort = |object: Option<&Value>| object.map(sorted);
+    let compared = |serial: &Option<&Value>| differences(sort(facts.merged).as_ref(), sort(*serial).as_ref());
+    let found: Vec<_> = facts.serials.iter().map(compared).collect();
     let all = |explains: &dyn Fn(&Difference) -> bool| found.iter().any(|found| found.iter().all(explains));
     let conflict = |difference: &Difference| is_conflict(facts, &difference.path);
     if all(&conflict) {

@@ -158,6 +158,11 @@ impl Request {
         edits.map(|edit| Self { action: update(edit), ..self.clone() }).collect()
     }
 
+    /// When it would have to come to be refused least, of requests with one edit each: finalizers before deletions, `immutable` after everything.
+    pub(crate) fn turn(&self) -> u8 {
+        if self.edits_at("metadata.finalizers") { 0 } else { 1 + u8::from(self.edits_at("immutable")) }
+    }
+
     /// The manager that it applies as.
     pub(crate) fn applier(&self) -> Option<&'static str> {
         matches!(self.action, Action::Edit { verb: Verb::Apply { .. }, .. }).then_some(self.manager)

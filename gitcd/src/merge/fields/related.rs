@@ -90,6 +90,23 @@ impl Fields<'_> {
         }
     }
 
+    /// Whether one side removed a port of a Service, of which the other side got nothing but a node port: that is no edit of anybody.
+    pub(in crate::merge) fn is_allocated_only(&self, before: Option<&Value>, sides: [Option<&Value>; 2]) -> bool {
+        let is_ports = self.kind == "v1 Service"
+            && matches!(&*self.path, [Step::Field(spec), Step::Field(ports)] if spec == "spec" && ports == "ports");
+        let (true, Some(Value::Map(before)), [Some(Value::Map(left)), None] | [None, Some(Value::Map(left))]) =
+            (is_ports, before, sides)
+        else {
+            return false;
+        };
+        let mut left = left.clone();
+        match before.get("nodePort") {
+            Some(port) => left.set("nodePort", port.clone()),
+            None => left.remove("nodePort"),
+        }
+        left == *before
+    }
+
     /// Removes the node ports of a Service whose type has none, as kube-apiserver does when the type changes
     /// (`pkg/registry/core/service/strategy.go`, `dropTypeDependentFields`).
     pub(super) fn without_node_ports(&self, merged: &mut Map) {

@@ -48,3 +48,30 @@ fn two_ranges_of_addresses_for_one_node_are_never_mixed() {
     let merged = result(&both_ways(Policy::Later, &base, &one, &other));
     assert!([&one["spec"], &other["spec"]].contains(&&merged["spec"]), "{merged}");
 }
+
+#[test]
+fn a_port_that_only_got_a_node_port_goes_with_its_removal() {
+    let port = |number: i32| json!({"name": format!("p{number}"), "port": number, "protocol": "TCP"});
+    let base = object("v1", "Service", &json!({"type": "ClusterIP", "ports": [port(80), port(53)]}));
+    let typed = edited(&base, |object| {
+        object["spec"]["type"] = "NodePort".into();
+        object["spec"]["ports"][0]["nodePort"] = 30080.into();
+        object["spec"]["ports"][1]["nodePort"] = 30053.into();
+    });
+    let removed = edited(&base, |object| {
+        object["spec"]["ports"].as_array_mut().unwrap().pop();
+    });
+    let merged = clean(&base, &typed, &removed);
+    assert_eq!(merged["spec"]["ports"].as_array().unwrap().len(), 1, "{merged}");
+    assert_eq!(merged["spec"]["ports"][0]["nodePort"], 30080);
+}
+
+#[test]
+fn a_list_of_which_each_side_removed_a_part_is_absent() {
+    let env = |names: &[&str]| -> Json { names.iter().map(|name| json!({"name": name, "value": "1"})).collect() };
+    let pod = |names: &[&str]| {
+        object("v1", "Pod", &json!({"containers": [{"name": "c", "image": "c:1", "env": env(names)}]}))
+    };
+    let merged = clean(&pod(&["A", "B"]), &pod(&["A"]), &pod(&["B"]));
+    assert_eq!(merged["spec"]["containers"][0], json!({"name": "c", "image": "c:1"}));
+}

@@ -113,12 +113,12 @@ mod tests {
 
     use super::*;
 
-    const FILE: &str = "# the shop\napiVersion: v1\nkind: Service\nmetadata:\n  name: shop  # a name\n  namespace: n\n  uid: u\nspec:\n  ports:\n    - port: 80\n  externalIPs: []\n";
+    const FILE: &str = "# the shop\napiVersion: v1\nkind: Service\nmetadata:\n  name: shop  # a name\n  namespace: shop\n  uid: u\nspec:\n  ports:\n    - port: 80\n  externalIPs: []\n";
 
     #[test]
     fn what_the_api_server_adds_is_added_and_comments_stay() {
         let answer = json!({"apiVersion": "v1", "kind": "Service",
-            "metadata": {"name": "shop", "namespace": "n", "uid": "another", "resourceVersion": "1", "managedFields": [{}], "generation": 1},
+            "metadata": {"name": "shop", "namespace": "shop", "uid": "another", "resourceVersion": "1", "managedFields": [{}], "generation": 1},
             "spec": {"ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}], "clusterIP": "10.0.0.7"}, "status": {"loadBalancer": {}}});
         let Verdict::Completed(file) = verdict(FILE.as_bytes(), &answer, true) else { panic!("it is completed") };
         let text = std::str::from_utf8(&file).unwrap();
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn an_update_leaves_the_status_to_the_merge() {
-        let answer = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "shop", "namespace": "n", "uid": "u"},
+        let answer = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "shop", "namespace": "shop", "uid": "u"},
             "spec": {"ports": [{"port": 80}]}, "status": {"loadBalancer": {}}});
         assert_eq!(verdict(FILE.as_bytes(), &answer, false), Verdict::Taken);
     }
