@@ -122,3 +122,43 @@ async fn files_of_people_are_told_until_a_push_is_taken() {
     assert!(branch.rejected.is_empty() && branch.rejected_from.is_empty(), "{branch:?}");
     assert!(server.page("/metrics").await.contains("gitcd_rejected_files 0.0"));
 }
+
+#[tokio::test]
+async fn a_push_to_be_tried_is_refused_while_no_kube_apiserver_answers_and_what_is_on_the_branch_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let nobody = free_port();
+    let text = format!(
+        "current-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+         clusters: [{{name: k, cluster: {{server: 'http://127.0.0.1:{nobody}'}}}}]\nusers: [{{name: u, user: {{token: hunter2}}}}]\n"
+    );
+    std::fs::write(&kubeconfig, text).unwrap();
+    let port = free_port();
+    let server = Launch::new(Kind::Gitcd)
+        .argument(format!("--host-listen-urls=http://127.0.0.1:{port}"))
+        .argument(format!("--kubeconfigs={}", kubeconfig.display()))
+        .start()
+        .await;
+    write(&server, "prices", "3").await;
+    told(&server, "the commit", |branch| branch.commit_lag_revisions == 0).await;
+    let work = Work::clone(Path::new(&format!("http://127.0.0.1:{port}/repo.git")));
+    let (_, value) = object("places", "1");
+    work.write("configmaps/shop/places", &value);
+    work.commit("places");
+    let refused = work.run(&["push", "-q", "origin", "HEAD:refs/for/main"], "");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let reason = format!("cannot try the push at the kube-apiserver of {:?}: ", kubeconfig.display().to_string());
+    assert!(!refused.status.success() && said.contains(&reason) && !said.contains("hunter2"), "{said}");
+    // What needs no verdict.
+    work.git(&["push", "-q", "origin", "HEAD^:refs/for/main"]);
+
+    let repository = server.repository().path().display().to_string();
+    work.git(&["push", "-q", &repository, "HEAD:main"]);
+    let commit = work.git(&["rev-parse", "HEAD"]).trim().to_owned();
+    let is_taken = async || {
+        let found = server.repository().git(&["branch", "--contains", &commit, "main"]);
+        let is_merged = status(&server).await.revision > 2;
+        (is_merged && !found.is_empty()).then_some(())
+    };
+    eventually("the commit on the branch to be taken", is_taken).await;
+}
