@@ -279,6 +279,11 @@ impl Map {
         self.0.retain(|(found, _)| text(found) != name);
     }
 
+    /// Keeps the fields whose names are so.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&str) -> bool) {
+        self.0.retain(|(name, _)| is_kept(&text(name)));
+    }
+
     /// The value of a field, to change it.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
         self.0.iter_mut().find(|(found, _)| text(found) == name).map(|(_, value)| value)

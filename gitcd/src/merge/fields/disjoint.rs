@@ -1,6 +1,6 @@
 //! Maps and map lists of one object that may not have a key in common.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Fields, Prefer};
 use crate::merge::lists::Keys;
@@ -23,13 +23,20 @@ impl Fields<'_> {
             return;
         }
         let of_sides = sides.map(|side| by_key(side, group, node));
+        // All at once: an object may have as many keys as fit it.
+        let values =
+            sides.map(|side| group.iter().map(|name| values(side.get(name), node.field(name))).collect::<Vec<_>>());
+        let mut gone: Vec<BTreeSet<Key>> = vec![BTreeSet::new(); group.len()];
         for key in repeated {
             let [Some([one]), Some([other])] = [0, 1].map(|side| of_sides[side].get(&key).map(Vec::as_slice)) else {
                 // The side is invalid already: leave it as it is.
                 continue;
             };
-            let names = [*one, *other];
-            let steps = names.map(|name| [Step::Field(name.to_owned()), step(&key, node.field(name))]);
+            let places = [*one, *other];
+            let steps = places.map(|place| {
+                let name = &group[place];
+                [Step::Field(name.to_owned()), step(&key, node.field(name))]
+            });
             let winner = match self.prefer {
                 Prefer::Side(side) => side,
                 Prefer::Later => {
@@ -40,37 +47,48 @@ impl Fields<'_> {
                     usize::from(written[0] <= written[1])
                 }
             };
-            for name in group.iter().filter(|name| *name != names[winner]) {
-                remove(merged, name, &key, node.field(name));
-            }
-            let value = |side: usize| find(sides[side].get(names[side])?, &key, node.field(names[side]));
-            let (kept, lost) = (value(winner).cloned(), value(1 - winner).cloned());
+            let value = |side: usize| values[side][places[side]].get(&key).copied();
+            let (kept, lost) = (value(winner), value(1 - winner));
             let depth = self.path.len();
             self.path.extend(steps.into_iter().nth(winner).into_iter().flatten());
-            self.report(kept.as_ref(), lost.as_ref());
+            self.report(kept, lost);
             self.path.truncate(depth);
+            for (_, gone) in gone.iter_mut().enumerate().filter(|(place, _)| *place != places[winner]) {
+                gone.insert(key.clone());
+            }
+        }
+        for (name, gone) in group.iter().zip(&gone).filter(|(_, gone)| !gone.is_empty()) {
+            remove(merged, name, gone, node.field(name));
         }
     }
 }
 
-/// Which fields of a group have each key.
-fn by_key<'g>(map: &Map, group: &'g [String], node: Node<'_>) -> BTreeMap<Key, Vec<&'g str>> {
-    let mut found: BTreeMap<Key, Vec<&str>> = BTreeMap::new();
-    for name in group {
-        let keys: Vec<Key> = match (map.get(name), node.field(name).and_then(Keys::of)) {
-            (Some(Value::Map(below)), None) => below.iter().map(|(key, _)| vec![key.into_owned()]).collect(),
-            (Some(Value::List(items)), Some(keys)) => items.iter().filter_map(|item| keys.key(item)).collect(),
-            _ => Vec::new(),
-        };
-        for key in keys {
-            let fields = found.entry(key).or_default();
-            // Some item may be there twice.
-            if fields.last() != Some(&name.as_str()) {
-                fields.push(name);
-            }
+/// Which fields of a group have each key, by their places in it.
+fn by_key(map: &Map, group: &[String], node: Node<'_>) -> BTreeMap<Key, Vec<usize>> {
+    let mut found: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+    for (place, name) in group.iter().enumerate() {
+        for key in values(map.get(name), node.field(name)).into_keys() {
+            found.entry(key).or_default().push(place);
         }
     }
     found
+}
+
+/// The values of a map, or the items of a map list, by their keys. Of some items with one key, the first.
+fn values<'v>(value: Option<&'v Value>, below: Option<Node<'_>>) -> BTreeMap<Key, &'v Value> {
+    match (value, below.and_then(Keys::of)) {
+        (Some(Value::Map(map)), None) => map.iter().map(|(key, value)| (vec![key.into_owned()], value)).collect(),
+        (Some(Value::List(items)), Some(keys)) => {
+            let mut found = BTreeMap::new();
+            for item in items {
+                if let Some(key) = keys.key(item) {
+                    found.entry(key).or_insert(item);
+                }
+            }
+            found
+        }
+        _ => BTreeMap::new(),
+    }
 }
 
 fn step(key: &Key, below: Option<Node<'_>>) -> Step {
@@ -80,23 +98,16 @@ fn step(key: &Key, below: Option<Node<'_>>) -> Step {
     }
 }
 
-fn find<'v>(value: &'v Value, key: &Key, below: Option<Node<'_>>) -> Option<&'v Value> {
-    match below.and_then(Keys::of) {
-        Some(keys) => value.as_list()?.iter().find(|item| keys.key(item).as_ref() == Some(key)),
-        None => value.as_map()?.get(&key.concat()),
-    }
-}
-
 /// What is empty then is left out, as the API does.
-fn remove(map: &mut Map, name: &str, key: &Key, below: Option<Node<'_>>) {
+fn remove(map: &mut Map, name: &str, gone: &BTreeSet<Key>, below: Option<Node<'_>>) {
     let is_empty = match map.get_mut(name) {
         Some(Value::Map(fields)) => {
-            fields.remove(&key.concat());
+            fields.retain(|key| !gone.contains(&vec![key.to_owned()]));
             fields.is_empty()
         }
         Some(Value::List(items)) => {
             let keys = below.and_then(Keys::of);
-            items.retain(|item| keys.as_ref().is_none_or(|keys| keys.key(item).as_ref() != Some(key)));
+            items.retain(|item| keys.as_ref().and_then(|keys| keys.key(item)).is_none_or(|key| !gone.contains(&key)));
             items.is_empty()
         }
         _ => false,

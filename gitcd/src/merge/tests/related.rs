@@ -75,3 +75,30 @@ fn a_list_of_which_each_side_removed_a_part_is_absent() {
     let merged = clean(&pod(&["A", "B"]), &pod(&["A"]), &pod(&["B"]));
     assert_eq!(merged["spec"]["containers"][0], json!({"name": "c", "image": "c:1"}));
 }
+
+#[test]
+fn thousands_of_keys_that_each_side_put_elsewhere_stay_in_one_field_each() {
+    const KEYS: usize = 5_000;
+    let map = |fields: Json| {
+        let mut map =
+            json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "o", "namespace": "n", "uid": "u"}});
+        map.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        map
+    };
+    let keys = || (0..KEYS).map(|number| format!("key{number}"));
+    let text: serde_json::Map<_, _> = keys().map(|key| (key, "dGVh".into())).collect();
+    let base = map(json!({"data": {"kept": "1"}}));
+    let mut data = text.clone();
+    data.insert("kept".into(), "1".into());
+    let merged = both_ways(
+        Policy::Later,
+        &base,
+        &map(json!({"data": data})),
+        &map(json!({"data": {"kept": "1"}, "binaryData": text})),
+    );
+    assert_eq!(merged.conflicts.len(), KEYS);
+    let merged = result(&merged);
+    let has = |field: &str, key: &str| merged[field].get(key).is_some();
+    assert!(keys().all(|key| has("data", &key) != has("binaryData", &key)));
+    assert_eq!(merged["data"]["kept"], "1");
+}
