@@ -139,6 +139,10 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         assert_eq!(Look::Connect(port).take(now, None).await, Ok(()));
         drop(listener);
+        // Nobody else gets a port that is bound, and nobody listens there.
+        let bound = tokio::net::TcpSocket::new_v4().unwrap();
+        bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let port = bound.local_addr().unwrap().port();
         assert!(Look::Connect(port).take(now, None).await.unwrap_err().contains(&port.to_string()));
         assert_eq!(Look::Running(Duration::ZERO).take(now, None).await, Ok(()));
         assert!(Look::Running(Duration::from_mins(1)).take(now, None).await.is_err());

@@ -136,8 +136,8 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
         return Some(Documented::OrderOfItems);
     }
     let sort = |object: Option<&Value>| object.map(sorted);
-    let compared = |serial: &Option<&Value>| differences(sort(facts.merged).as_ref(), sort(*serial).as_ref());
-    let found: Vec<_> = facts.serials.iter().map(compared).collect();
+    let compared = |serial: Option<&Value>| differences(sort(facts.merged).as_ref(), sort(serial).as_ref());
+    let found: Vec<_> = facts.serials.iter().copied().map(compared).collect();
     let all = |explains: &dyn Fn(&Difference) -> bool| found.iter().any(|found| found.iter().all(explains));
     let conflict = |difference: &Difference| is_conflict(facts, &difference.path);
     if all(&conflict) {
