@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reqwest::{Certificate, Identity, Method, Response, StatusCode};
+use reqwest::{Certificate, Identity, Method, Response, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -71,14 +71,15 @@ impl Client {
             |at: &[&str]| at.iter().fold(&json, |value, name| &value[*name]).as_str().unwrap_or_default().to_owned();
         let (api_version, kind, name) = (text(&["apiVersion"]), text(&["kind"]), text(&["metadata", "name"]));
         let Some(resource) = self.resource(&api_version, &kind).await? else { return Ok(Verdict::NotTried) };
-        let prefix = if api_version.contains('/') { "apis" } else { "api" };
-        let mut path = format!("/{prefix}/{api_version}");
+        let namespace = text(&["metadata", "namespace"]);
+        let mut path = version(&api_version);
         if resource.namespaced {
-            path = format!("{path}/namespaces/{}", text(&["metadata", "namespace"]));
+            path.extend(["namespaces", &namespace]);
         }
-        let path = format!("{path}/{}", resource.name);
+        path.push(&resource.name);
+        let one = [&path[..], &[&name]].concat();
         for _ in 0..RACES {
-            let live = self.ask(Method::GET, &format!("{path}/{name}"), None).await?;
+            let live = self.ask(Method::GET, &one, None).await?;
             let response = match live.status() {
                 StatusCode::NOT_FOUND => {
                     let mut new = json.clone();
@@ -86,7 +87,7 @@ impl Client {
                         &mut new,
                         &["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"],
                     );
-                    self.ask(Method::POST, &tried(&path), Some(&new)).await?
+                    self.ask(Method::POST, &path, Some(&new)).await?
                 }
                 StatusCode::OK => {
                     let live: Value = body(live).await?;
@@ -97,7 +98,7 @@ impl Client {
                     let mut new = json.clone();
                     answer::forget(&mut new, &["managedFields"]);
                     new["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
-                    self.ask(Method::PUT, &tried(&format!("{path}/{name}")), Some(&new)).await?
+                    self.ask(Method::PUT, &one, Some(&new)).await?
                 }
                 _ => return refused(live).await,
             };
@@ -122,8 +123,7 @@ impl Client {
         if let Some(known) = self.resources.lock().get(api_version) {
             return Ok(find(known));
         }
-        let prefix = if api_version.contains('/') { "apis" } else { "api" };
-        let response = self.ask(Method::GET, &format!("/{prefix}/{api_version}"), None).await?;
+        let response = self.ask(Method::GET, &version(api_version), None).await?;
         let found = match response.status() {
             StatusCode::OK => body::<Resources>(response).await?.resources,
             StatusCode::NOT_FOUND => Vec::new(),
@@ -134,8 +134,9 @@ impl Client {
         Ok(resource)
     }
 
-    async fn ask(&self, method: Method, path: &str, object: Option<&Value>) -> Result<Response, String> {
-        let mut request = self.http.request(method, format!("{}{path}", self.server));
+    /// Sends an object as a dry run that takes no field that it does not know.
+    async fn ask(&self, method: Method, path: &[&str], object: Option<&Value>) -> Result<Response, String> {
+        let mut request = self.http.request(method, at(&self.server, path, object.is_some())?);
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
@@ -153,9 +154,20 @@ impl Client {
     }
 }
 
-/// The same request, as a dry run that takes no field that it does not know.
-fn tried(path: &str) -> String {
-    format!("{path}?dryRun=All&fieldManager=gitcd&fieldValidation=Strict")
+/// The path of a version of a group.
+fn version(api_version: &str) -> Vec<&str> {
+    let prefix = if api_version.contains('/') { "apis" } else { "api" };
+    [prefix].into_iter().chain(api_version.split('/')).collect()
+}
+
+/// The address of a request. Names may have characters that are something else in a URL.
+fn at(server: &str, path: &[&str], is_dry_run: bool) -> Result<Url, String> {
+    let mut url: Url = server.parse().map_err(|_| "its server is no URL".to_owned())?;
+    url.path_segments_mut().map_err(|()| "its server is no URL of HTTP")?.pop_if_empty().extend(path);
+    if is_dry_run {
+        url.set_query(Some("dryRun=All&fieldManager=gitcd&fieldValidation=Strict"));
+    }
+    Ok(url)
 }
 
 async fn body<T: serde::de::DeserializeOwned>(response: Response) -> Result<T, String> {
@@ -168,4 +180,19 @@ async fn refused(response: Response) -> Result<Verdict, String> {
     let status: Value = body(response).await.unwrap_or_else(|_| json!({}));
     let code = status["reason"].as_str().filter(|reason| !reason.is_empty()).map_or(code, str::to_owned);
     Ok(Verdict::Refused(Refusal { code, findings: answer::findings(&status) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{at, version};
+
+    #[test]
+    fn names_are_one_segment_each() {
+        let path = [&version("rbac.authorization.k8s.io/v1")[..], &["clusterroles", "system:a b?#c"]].concat();
+        let url = at("https://h:1/prefix", &path, true).unwrap();
+        assert_eq!(url.path(), "/prefix/apis/rbac.authorization.k8s.io/v1/clusterroles/system:a%20b%3F%23c");
+        assert_eq!(url.query(), Some("dryRun=All&fieldManager=gitcd&fieldValidation=Strict"));
+        assert_eq!(at("https://h:1", &version("v1"), false).unwrap().as_str(), "https://h:1/api/v1");
+        assert!(at("nowhere", &[], false).is_err());
+    }
 }
