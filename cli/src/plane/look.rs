@@ -139,7 +139,7 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         assert_eq!(Look::Connect(port).take(now, None).await, Ok(()));
         drop(listener);
-        // Nobody else gets a port that is bound, and nobody listens there.
+        // A bound port without a listener: connections are refused, and no other process can take the port.
         let bound = tokio::net::TcpSocket::new_v4().unwrap();
         bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let port = bound.local_addr().unwrap().port();

@@ -181,7 +181,7 @@ pub(crate) fn a_push_is_tried_at_the_kube_apiserver_before_it_enters(cluster: &A
 
     write("deployments/tried/guests", DEPLOYMENT)?;
     let Err(refused) = push() else { bail!("a Deployment with -1 replicas was taken") };
-    let words = "deployments/tried/guests: kube-apiserver refuses it: line 6: spec.replicas: Invalid value: -1";
+    let words = "deployments/tried/guests: kube-apiserver rejects it: line 6: spec.replicas: Invalid value: -1";
     ensure!(refused.to_string().contains(words), "{refused}");
     // The corrected file is taken, although the broken one is in its history.
     write("deployments/tried/guests", &DEPLOYMENT.replace("-1", "2"))?;

@@ -65,8 +65,8 @@ pub(super) struct Flags {
     /// Kinds that are hidden like Secrets in commit messages, answers to pushes and statuses, such as example.org/Vault,ConfigMap
     #[arg(long, env = "GITCD_SECRET_KINDS", default_value = "", hide_default_value = true, value_name = "KINDS")]
     secret_kinds: SecretKinds,
-    /// Kubeconfigs of the branches' own kube-apiservers: files that people push are tried there with a server-side dry run, with
-    /// the rights of that user, before they enter
+    /// Kubeconfigs of the kube-apiservers that run on the branches: each pushed file is sent there as a server-side dry run before
+    /// it is merged
     #[arg(long, env = "GITCD_KUBECONFIGS", value_name = "MAP")]
     kubeconfigs: Option<String>,
     /// How often to look at remotes; 0: serve does not pull, pull does it once

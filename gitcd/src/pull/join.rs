@@ -41,20 +41,20 @@ pub struct How {
     /// Whether a file that cannot enter keeps everything else out, too.
     pub strict: bool,
     /// Whether the files of people are tried at the store's kube-apiserver, if it has one.
-    pub tries: Tries,
+    pub dry_run: DryRun,
     /// Whom watchers and commits are told as the writer.
     pub by: Arc<str>,
 }
 
-/// When files of people are tried at the store's kube-apiserver.
+/// When pushed files are sent to the kube-apiserver as dry runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tries {
-    /// Never: what other branches have taken is not decided anew.
+pub enum DryRun {
+    /// Never, for commits that other branches have accepted.
     Never,
-    /// If it answers.
-    IfItAnswers,
-    /// Always: nothing enters while it does not answer.
-    Always,
+    /// If the kube-apiserver is reachable; otherwise only the rules for files apply.
+    IfReachable,
+    /// Required: the merge fails while the kube-apiserver is unreachable.
+    Required,
 }
 
 /// When histories are joined of which only parts are taken, and nothing new is in these.
@@ -130,7 +130,7 @@ pub enum JoinError {
     /// The repository cannot be opened.
     #[error("cannot open the repository: {0}")]
     Repository(String),
-    /// The store's kube-apiserver cannot be asked.
+    /// The kube-apiserver did not complete a dry run.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
     /// The store does not take it.
@@ -305,7 +305,7 @@ impl Joiner {
         theirs: Oid,
         how: &How,
     ) -> Result<Joined, JoinError> {
-        let mut verdicts = self.api_server.as_ref().filter(|_| how.tries != Tries::Never).map(|_| Verdicts::new());
+        let mut verdicts = self.api_server.as_ref().filter(|_| how.dry_run != DryRun::Never).map(|_| Verdicts::new());
         let (plan, is_old, theirs) = loop {
             let planned = self.planned(head, theirs, how, verdicts.clone()).await?;
             let trials = planned.0.as_ref().map(|plan| plan.trials.clone()).unwrap_or_default();
@@ -316,8 +316,8 @@ impl Joiner {
             };
             match api_server.try_all(trials).await {
                 Ok(found) => known.extend(found),
-                Err(error) if how.tries == Tries::IfItAnswers => {
-                    tracing::warn!(error = %error, "files of people are not tried; the rules for files decide");
+                Err(error) if how.dry_run == DryRun::IfReachable => {
+                    tracing::warn!(error = %error, "merged external commits without a dry run; only the rules for files apply");
                     verdicts = None;
                 }
                 Err(error) => return Err(error.into()),

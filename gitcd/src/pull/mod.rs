@@ -24,7 +24,7 @@ pub mod remote;
 mod smart;
 pub mod status;
 
-pub use join::{Histories, How, JoinError, Joined, Joiner, Tries};
+pub use join::{DryRun, Histories, How, JoinError, Joined, Joiner};
 pub use puller::{Config, PullError, Puller};
 
 /// How remotes know who asks: some look for `git/` at the beginning.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use git2::Oid;
 use tokio::sync::watch;
 
-use super::join::{Histories, How, Joined, Joiner, Tries};
+use super::join::{DryRun, Histories, How, Joined, Joiner};
 use super::owner::FOR;
 use super::status::Statuses;
 use crate::error::chain;
@@ -30,7 +30,7 @@ pub fn how(by: &str) -> How {
         histories: Histories::Now,
         on_top_of: None,
         strict: false,
-        tries: Tries::Always,
+        dry_run: DryRun::Required,
         by: by.into(),
     }
 }
@@ -70,7 +70,7 @@ pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped:
         let now = *heads.borrow();
         let is_ours = |found: Oid| [head.data, head.next, now.data, now.next].contains(&found);
         if let Some(found) = found.filter(|found| !is_ours(*found) && failed != Some(*found))
-            && let Err(error) = take(&joiner, &statuses, found, (Tries::IfItAnswers, "commit of a person")).await
+            && let Err(error) = take(&joiner, &statuses, found, (DryRun::IfReachable, "commit of a person")).await
         {
             tracing::error!(commit = %found, error, "cannot merge an external commit");
             failed = Some(found);
@@ -113,7 +113,7 @@ async fn merge_asked(
     if joiner.is_no_commit(found).await {
         tracing::warn!(reference, object = %found, "deleted a pushed reference: it is no commit; push a commit");
     } else {
-        take(joiner, statuses, found, (Tries::Always, "push to the repository's folder")).await?;
+        take(joiner, statuses, found, (DryRun::Required, "push to the repository's folder")).await?;
     }
     let (refs, name) = (refs.clone(), reference.to_owned());
     let deleted = tokio::task::spawn_blocking(move || refs.delete(&name, found)).await;
@@ -125,9 +125,9 @@ async fn merge_asked(
 }
 
 /// Merges a commit of a person, as far as it can enter. What is on the branch already cannot wait for a kube-apiserver: that one may need the store first.
-async fn take(joiner: &Joiner, statuses: &Statuses, found: Oid, (tries, by): (Tries, &str)) -> Result<(), String> {
+async fn take(joiner: &Joiner, statuses: &Statuses, found: Oid, (dry_run, by): (DryRun, &str)) -> Result<(), String> {
     let reference = &joiner.config().data_reference;
-    match joiner.join(found, &How { tries, ..how(by) }).await {
+    match joiner.join(found, &How { dry_run, ..how(by) }).await {
         Ok(Joined::Done { keys, conflicts, rejected }) => {
             let count = conflicts.count;
             tracing::info!(commit = %found, keys, conflicts = count, rejected = rejected.len(), "merged external commits");

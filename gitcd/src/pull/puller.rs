@@ -12,7 +12,7 @@ use rand::Rng as _;
 
 use self::together::Together;
 use super::dry_run::ApiServer;
-use super::join::{Histories, How, JoinError, Joined, Joiner, Tries};
+use super::join::{DryRun, Histories, How, JoinError, Joined, Joiner};
 use super::pace::Exchanged;
 use super::plan::PlanError;
 use super::remote::{Fetched, Link, Remote, RemoteError};
@@ -332,7 +332,7 @@ impl Puller {
             histories,
             on_top_of: None,
             strict: false,
-            tries: Tries::Never,
+            dry_run: DryRun::Never,
             by: format!("merge of {}", remote.name).into(),
         };
         let started = Instant::now();

@@ -89,7 +89,7 @@ async fn take_in(up: &Branch, one: &Branch) {
         histories: gitcd::pull::Histories::Now,
         on_top_of: None,
         strict: false,
-        tries: gitcd::pull::Tries::Never,
+        dry_run: gitcd::pull::DryRun::Never,
         by: "up".into(),
     };
     up.server().puller().joiner().join(one.head(), &how).await.unwrap();

@@ -127,10 +127,10 @@ async fn files_of_people_are_told_until_a_push_is_taken() {
 async fn a_push_to_be_tried_is_refused_while_no_kube_apiserver_answers_and_what_is_on_the_branch_is_taken() {
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = folder.path().join("kubeconfig");
-    let nobody = free_port();
+    let unused = free_port();
     let text = format!(
         "current-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
-         clusters: [{{name: k, cluster: {{server: 'http://127.0.0.1:{nobody}'}}}}]\nusers: [{{name: u, user: {{token: hunter2}}}}]\n"
+         clusters: [{{name: k, cluster: {{server: 'http://127.0.0.1:{unused}'}}}}]\nusers: [{{name: u, user: {{token: hunter2}}}}]\n"
     );
     std::fs::write(&kubeconfig, text).unwrap();
     let port = free_port();
@@ -147,9 +147,9 @@ async fn a_push_to_be_tried_is_refused_while_no_kube_apiserver_answers_and_what_
     work.commit("places");
     let refused = work.run(&["push", "-q", "origin", "HEAD:refs/for/main"], "");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    let reason = format!("cannot try the push at the kube-apiserver of {:?}: ", kubeconfig.display().to_string());
+    let reason = format!("cannot dry-run the push at the kube-apiserver of {:?}: ", kubeconfig.display().to_string());
     assert!(!refused.status.success() && said.contains(&reason) && !said.contains("hunter2"), "{said}");
-    // What needs no verdict.
+    // A commit without changed files needs no dry run.
     work.git(&["push", "-q", "origin", "HEAD^:refs/for/main"]);
 
     let repository = server.repository().path().display().to_string();

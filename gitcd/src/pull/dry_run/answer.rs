@@ -1,4 +1,4 @@
-//! From the answers of a kube-apiserver to files of a branch, and to words for their authors.
+//! Converts responses of a kube-apiserver into files of a branch and findings.
 
 use serde_json::Value as Json;
 
@@ -6,7 +6,7 @@ use super::Verdict;
 use crate::merge::value::{Map, Value};
 use crate::pull::admit::Finding;
 
-/// What a file keeps of its metadata, whatever the API server would set: a dry run makes these up anew.
+/// Fields of `metadata` that a file keeps, because a dry run generates new values for them.
 const OWN: [&str; 5] = ["uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink"];
 
 /// An object as it is sent; `None` if it is none.
@@ -23,12 +23,12 @@ pub(super) fn forget(object: &mut Json, fields: &[&str]) {
     }
 }
 
-/// What becomes of an object, of which the API server would store `answer`.
+/// Returns the result for an object that the API server would store as `answer`.
 pub(super) fn verdict(object: &[u8], answer: &Json, is_new: bool) -> Verdict {
     let (Some((Value::Map(own), syntax)), Some((Value::Map(mut answer), _))) =
         (Value::parse(object), Value::parse(answer.to_string().as_bytes()))
     else {
-        return Verdict::Taken;
+        return Verdict::Accepted;
     };
     let keep = |answer: &mut Map, own: &Map, name: &str| match own.get(name) {
         Some(value) => answer.set(name, value.clone()),
@@ -41,24 +41,24 @@ pub(super) fn verdict(object: &[u8], answer: &Json, is_new: bool) -> Verdict {
         }
     }
     if !is_new {
-        // An update through the API leaves it alone; what a person made of it is not undone here.
+        // The API server ignores the status in an update.
         keep(&mut answer, &own, "status");
     }
     let mut completed = own.clone();
     overlay(&mut completed, &answer);
     if completed == own {
-        Verdict::Taken
+        Verdict::Accepted
     } else {
         Verdict::Completed(Value::Map(completed).write_over(syntax, object).into())
     }
 }
 
-/// Gives a map the content of another one, with as much as may be of its own order.
+/// Gives a map the content of another one and keeps its order of fields.
 fn overlay(map: &mut Map, target: &Map) {
     let gone: Vec<String> =
         map.iter().map(|(name, _)| name.into_owned()).filter(|name| target.get(name).is_none()).collect();
     for name in gone {
-        // What says nothing is left out of answers.
+        // The API server omits empty fields.
         if map.get(&name).is_some_and(|value| !is_empty(value)) {
             map.remove(&name);
         }
@@ -90,7 +90,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// What a `Status` says is wrong, field by field where it does.
+/// Returns the causes of a `Status` by field, else its message.
 pub(super) fn findings(status: &Json) -> Vec<Finding> {
     let causes = status["details"]["causes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let of_fields: Vec<Finding> = causes
@@ -104,7 +104,7 @@ pub(super) fn findings(status: &Json) -> Vec<Finding> {
         return of_fields;
     }
     let message = status["message"].as_str().filter(|message| !message.is_empty());
-    vec![Finding::whole(message.unwrap_or("kube-apiserver refuses it, and does not say why"))]
+    vec![Finding::whole(message.unwrap_or("kube-apiserver gave no reason"))]
 }
 
 #[cfg(test)]
@@ -131,14 +131,14 @@ mod tests {
         assert_eq!(value.at(&["metadata", "managedFields"]), None);
         assert!(value.at(&["status", "loadBalancer"]).is_some());
         // Once it is in, nothing is added any more.
-        assert_eq!(verdict(&file, &answer, true), Verdict::Taken);
+        assert_eq!(verdict(&file, &answer, true), Verdict::Accepted);
     }
 
     #[test]
     fn an_update_leaves_the_status_to_the_merge() {
         let answer = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "shop", "namespace": "shop", "uid": "u"},
             "spec": {"ports": [{"port": 80}]}, "status": {"loadBalancer": {}}});
-        assert_eq!(verdict(FILE.as_bytes(), &answer, false), Verdict::Taken);
+        assert_eq!(verdict(FILE.as_bytes(), &answer, false), Verdict::Accepted);
     }
 
     #[test]

@@ -12,13 +12,13 @@ use super::answer;
 use super::kubeconfig::Cluster;
 use super::{Refusal, Verdict};
 
-/// For an answer, with all webhooks that are asked on the way: these may take 30 seconds each.
+/// Response timeout, with the admission webhooks: each may take up to 30 seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(40);
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// An object may change between looking at it and the dry run.
+/// Attempts if other requests change the object between GET and dry run.
 const RACES: usize = 4;
 
-/// One kube-apiserver, for the time of one push.
+/// A client for one kube-apiserver, created for each push.
 pub(super) struct Client {
     http: reqwest::Client,
     server: String,
@@ -42,13 +42,13 @@ struct Resources {
 
 impl Client {
     pub(super) fn new(cluster: &Cluster) -> Result<Self, String> {
-        // Somebody may have chosen one.
+        // Fails if the process has installed a provider already.
         let _chosen = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         let mut http = reqwest::Client::builder()
             .user_agent(concat!("gitcd/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_WITHIN)
             .timeout(ANSWER_WITHIN)
-            // It is at the address that the kubeconfig says.
+            // The kubeconfig's address is used as it is.
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none());
         if let Some(authority) = &cluster.authority {
@@ -64,13 +64,13 @@ impl Client {
         Ok(Self { http, server, token, resources: Mutex::default() })
     }
 
-    /// Tries an object: an update if one of its name is there, otherwise a creation.
+    /// Sends an object as a dry run: an update if an object of its name exists, otherwise a creation.
     pub(super) async fn try_one(&self, object: &[u8]) -> Result<Verdict, String> {
-        let Some(json) = answer::as_json(object) else { return Ok(Verdict::NotTried) };
+        let Some(json) = answer::as_json(object) else { return Ok(Verdict::Skipped) };
         let text =
             |at: &[&str]| at.iter().fold(&json, |value, name| &value[*name]).as_str().unwrap_or_default().to_owned();
         let (api_version, kind, name) = (text(&["apiVersion"]), text(&["kind"]), text(&["metadata", "name"]));
-        let Some(resource) = self.resource(&api_version, &kind).await? else { return Ok(Verdict::NotTried) };
+        let Some(resource) = self.resource(&api_version, &kind).await? else { return Ok(Verdict::Skipped) };
         let namespace = text(&["metadata", "namespace"]);
         let mut path = version(&api_version);
         if resource.namespaced {
@@ -92,8 +92,8 @@ impl Client {
                 StatusCode::OK => {
                     let live: Value = body(live).await?;
                     if live["metadata"]["uid"] != json["metadata"]["uid"] {
-                        // Another object is to take its place, which no request of the API does at once.
-                        return Ok(Verdict::NotTried);
+                        // A replacement by another object, which is not one API request.
+                        return Ok(Verdict::Skipped);
                     }
                     let mut new = json.clone();
                     answer::forget(&mut new, &["managedFields"]);
@@ -105,17 +105,17 @@ impl Client {
             match response.status() {
                 StatusCode::OK => return Ok(answer::verdict(object, &body(response).await?, false)),
                 StatusCode::CREATED => return Ok(answer::verdict(object, &body(response).await?, true)),
-                // Changed, created or deleted meanwhile.
+                // Changed, created or deleted by another request in the meantime.
                 StatusCode::CONFLICT => {}
-                // Its namespace: the rules for files know whether it comes with the same push.
-                StatusCode::NOT_FOUND => return Ok(Verdict::NotTried),
+                // Its namespace does not exist: the rules for files check whether the same push creates it.
+                StatusCode::NOT_FOUND => return Ok(Verdict::Skipped),
                 _ => return refused(response).await,
             }
         }
-        Err(format!("{kind} {name} changes all the time"))
+        Err(format!("{kind} {name} kept changing during the dry run"))
     }
 
-    /// Where a kind is; `None` if it is not served.
+    /// Returns the resource of a kind; `None` if the server does not serve it.
     async fn resource(&self, api_version: &str, kind: &str) -> Result<Option<Resource>, String> {
         let find = |resources: &[Resource]| {
             resources.iter().find(|resource| resource.kind == kind && !resource.name.contains('/')).cloned()
@@ -127,14 +127,14 @@ impl Client {
         let found = match response.status() {
             StatusCode::OK => body::<Resources>(response).await?.resources,
             StatusCode::NOT_FOUND => Vec::new(),
-            status => return Err(format!("it answers {status} to what it is asked about {api_version}")),
+            status => return Err(format!("discovery of {api_version} failed with {status}")),
         };
         let resource = find(&found);
         self.resources.lock().insert(api_version.to_owned(), found);
         Ok(resource)
     }
 
-    /// Sends an object as a dry run that takes no field that it does not know.
+    /// Sends a request; one with an object is a dry run that rejects unknown fields.
     async fn ask(&self, method: Method, path: &[&str], object: Option<&Value>) -> Result<Response, String> {
         let mut request = self.http.request(method, at(&self.server, path, object.is_some())?);
         if let Some(token) = &self.token {
@@ -145,9 +145,9 @@ impl Client {
         }
         let response = request.send().await.map_err(|error| crate::error::chain(&error.without_url()))?;
         match response.status() {
-            StatusCode::UNAUTHORIZED => Err("it does not know the user of the kubeconfig".to_owned()),
+            StatusCode::UNAUTHORIZED => Err("it rejects the credentials of the kubeconfig".to_owned()),
             status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
-                Err(format!("it answers {status}"))
+                Err(format!("it responded with {status}"))
             }
             _ => Ok(response),
         }
@@ -160,7 +160,7 @@ fn version(api_version: &str) -> Vec<&str> {
     [prefix].into_iter().chain(api_version.split('/')).collect()
 }
 
-/// The address of a request. Names may have characters that are something else in a URL.
+/// Returns the URL of a request. Names are percent-encoded: they may contain `?` or `#`.
 fn at(server: &str, path: &[&str], is_dry_run: bool) -> Result<Url, String> {
     let mut url: Url = server.parse().map_err(|_| "its server is no URL".to_owned())?;
     url.path_segments_mut().map_err(|()| "its server is no URL of HTTP")?.pop_if_empty().extend(path);
@@ -172,7 +172,7 @@ fn at(server: &str, path: &[&str], is_dry_run: bool) -> Result<Url, String> {
 
 async fn body<T: serde::de::DeserializeOwned>(response: Response) -> Result<T, String> {
     let bytes = response.bytes().await.map_err(|error| crate::error::chain(&error.without_url()))?;
-    serde_json::from_slice(&bytes).map_err(|_| "it answers something that a kube-apiserver does not".to_owned())
+    serde_json::from_slice(&bytes).map_err(|_| "its response is not that of a kube-apiserver".to_owned())
 }
 
 async fn refused(response: Response) -> Result<Verdict, String> {

@@ -1,5 +1,5 @@
-//! What the kube-apiserver of a store says of files that people pushed: each is tried with a server-side dry run before it
-//! enters, so that admission, defaults and validation are those of every other request.
+//! Server-side dry runs of pushed files at the kube-apiserver that runs on the branch, so that admission, defaulting and
+//! validation apply to pushes as to every other request.
 //!
 //! Source: KEP-576, dry run; <https://kubernetes.io/docs/reference/using-api/api-concepts/#dry-run>. `docs/design/merge.md` says which
 //! pushes are tried.
@@ -18,17 +18,17 @@ use self::client::Client;
 use super::admit::{self, Finding};
 use crate::secrecy::Exposure;
 
-/// So many files are tried at a time.
+/// Concurrent dry runs.
 const AT_A_TIME: usize = 8;
 
-/// A kube-apiserver that is asked.
+/// The kube-apiserver that runs on a branch.
 #[derive(Clone, Debug)]
 pub struct ApiServer {
-    /// Where it is, and who asks. Read for every push, since certificates and tokens are renewed.
+    /// Read again for each push, because certificates and tokens are renewed.
     kubeconfig: PathBuf,
 }
 
-/// What a merge makes of a file that a person pushed, to be tried.
+/// A merged object that needs a dry run because a person pushed a change to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
     /// The key below the prefix.
@@ -37,61 +37,61 @@ pub struct Trial {
     pub(super) object: Bytes,
 }
 
-/// What the kube-apiserver says of an object.
+/// The result of a dry run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It takes it as it is.
-    Taken,
-    /// It takes it, and would store this.
+    /// Accepted without changes.
+    Accepted,
+    /// Accepted; the API server would store this object.
     Completed(Bytes),
-    /// It refuses it.
+    /// Rejected.
     Refused(Refusal),
-    /// It has no such kind or no such namespace, or the value is no object: the other rules decide.
-    NotTried,
+    /// Not a request that the API server could serve: unknown kind or namespace, or not an object. Only the rules for files apply.
+    Skipped,
 }
 
-/// Why an object is refused.
+/// Why the API server rejects an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// A word for the kind of problem, such as `Invalid`; no value of the object is in it.
     pub(super) code: String,
-    /// In the API server's words, which may quote the object.
+    /// The API server's messages, which can quote values of the object.
     pub(super) findings: Vec<Finding>,
 }
 
 impl Refusal {
-    /// In words for the author of the file. The API server may quote values: of an object that is a secret only the code is told.
+    /// Returns the reason for the author of the file. For secrets it is only the code, because messages of the API server can quote values.
     pub(super) fn reason(&self, file: &[u8], exposure: Exposure) -> String {
         let said = match exposure {
             Exposure::Open => admit::reason(&self.findings, file, exposure),
-            _ => format!("{}; its words are not shown, since they may quote the secret", self.code),
+            _ => format!("{}; its message is hidden because it can quote the secret", self.code),
         };
-        format!("kube-apiserver refuses it: {said}")
+        format!("kube-apiserver rejects it: {said}")
     }
 }
 
-/// What was found out so far, by keys below the prefix. Each is about one object.
+/// Results of dry runs by key below the prefix, each with the object that was sent.
 pub type Verdicts = HashMap<Vec<u8>, (Bytes, Verdict)>;
 
-/// A kube-apiserver cannot be asked.
+/// A kube-apiserver did not complete a dry run.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot try the push at the kube-apiserver of {kubeconfig:?}: {problem}")]
+#[error("cannot dry-run the push at the kube-apiserver of {kubeconfig:?}: {problem}")]
 pub struct Unavailable {
     kubeconfig: PathBuf,
     problem: String,
 }
 
 impl ApiServer {
-    /// The one that a kubeconfig names. Nothing is read yet.
+    /// Creates it from the path of a kubeconfig, which is not read yet.
     #[must_use]
     pub fn of(kubeconfig: PathBuf) -> Self {
         Self { kubeconfig }
     }
 
-    /// Tries objects. Stores nothing.
+    /// Sends all objects as dry runs.
     ///
     /// # Errors
-    /// [`Unavailable`] if it does not answer, or not in the way of a kube-apiserver.
+    /// [`Unavailable`] if it is unreachable or its response is not that of a kube-apiserver.
     pub(super) async fn try_all(&self, trials: Vec<Trial>) -> Result<Verdicts, Unavailable> {
         let failed = |problem: String| Unavailable { kubeconfig: self.kubeconfig.clone(), problem };
         let path = self.kubeconfig.clone();

@@ -75,7 +75,7 @@ async fn what_a_merge_brought_before_a_crash_is_not_taken_for_what_clients_wrote
         histories: Histories::Now,
         on_top_of: None,
         strict: false,
-        tries: Tries::Never,
+        dry_run: DryRun::Never,
         by: "test".into(),
     };
     // It is durable and not in Git when whoever waits for it ends.

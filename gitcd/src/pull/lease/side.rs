@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 
 use super::place::{LONG, Place};
 use crate::error::chain;
-use crate::pull::join::{How, Joined, Joiner, Tries};
+use crate::pull::join::{DryRun, How, Joined, Joiner};
 use crate::pull::people;
 use crate::pull::remote::RemoteError;
 use crate::pull::status::Statuses;
@@ -81,7 +81,7 @@ async fn look(place: &Place, joiner: &Joiner, statuses: &Statuses) -> Result<(),
     let (at, head) = (place.clone(), joiner.head().data);
     let found = spawn_blocking(move || unmerged(&at, head)).await.expect("looking at references does not panic");
     for (side, commit) in found.map_err(|error| chain(&error))? {
-        let how = How { by: format!("merge of {side}").into(), tries: Tries::Never, ..people::how("") };
+        let how = How { by: format!("merge of {side}").into(), dry_run: DryRun::Never, ..people::how("") };
         match joiner.join(commit, &how).await.map_err(|error| chain(&error))? {
             Joined::Done { keys, conflicts, rejected } => {
                 let count = conflicts.count;

@@ -28,7 +28,7 @@ impl Planner<'_, '_> {
         };
         match verdicts.get(relative).filter(|(tried, _)| *tried == object) {
             None => self.trials.push(Trial { relative: relative.to_vec(), object }),
-            Some((_, Verdict::Taken | Verdict::NotTried)) => {}
+            Some((_, Verdict::Accepted | Verdict::Skipped)) => {}
             Some((_, Verdict::Completed(completed))) => {
                 (*their_value, *as_is, merged.outcome) = (Some(completed.clone()), false, Outcome::Theirs);
             }
