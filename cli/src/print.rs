@@ -204,13 +204,13 @@ fn unlistable(out: &mut impl Write, kinds: &[Unlistable]) -> std::io::Result<()>
     for Unlistable { heaven, resource, reason, after } in kinds {
         let apiserver = heaven.as_ref().map_or_else(String::new, |heaven| format!("{heaven}/"));
         let which = match after {
-            Some(after) => format!("; it reads every object up to {after}, and not the next one"),
+            Some(after) => format!("; the unreadable object is the next one after {after}"),
             None => String::new(),
         };
         writeln!(out, "\n{BAD}{apiserver}kube-apiserver cannot list {resource}:{BAD:#} {reason}{which}")?;
     }
     if !kinds.is_empty() {
-        writeln!(out, "To repair it, correct or delete the object's file on the branch, and push that.")?;
+        writeln!(out, "Correct or delete the object's file on the branch, and push the change.")?;
     }
     Ok(())
 }

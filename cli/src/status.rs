@@ -57,7 +57,7 @@ pub enum Health {
     Ready,
     /// Another server writes a branch: what is not ready waits for its turn.
     StandingBy,
-    /// It has been ready, and a component is not at the moment, or an API server cannot list a kind.
+    /// A component that has been ready is not, or an API server cannot list a kind.
     Degraded,
     /// It is ending.
     Stopping,
@@ -157,7 +157,7 @@ impl Report {
 }
 
 impl Report {
-    /// Asks the API servers that are ready for every kind. One that cannot list them all is not well, whatever its processes say.
+    /// Lists every kind at each ready API server. The plane is degraded if one of them cannot list a kind.
     #[must_use]
     pub async fn with_kinds(mut self) -> Self {
         let is_ready = |name: &str| {

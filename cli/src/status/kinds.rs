@@ -1,4 +1,4 @@
-//! Which kinds an API server cannot list. One object that it cannot read is enough for that, while all its processes are well.
+//! Kinds that a kube-apiserver cannot list. A single unreadable object makes LIST requests for its kind fail, although all processes are ready.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,42 +10,42 @@ use kube::discovery::{ApiGroup, Discovery, verbs};
 use kube::{Client, Config, ResourceExt as _};
 use serde::Serialize;
 
-/// How long an answer may take. A cache that could not read an object waits for 3 seconds before it gives up.
+/// Response timeout. The watch cache waits 3 seconds for the current revision before a request fails.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// So many kinds are asked for at a time.
+/// Concurrent requests.
 const AT_A_TIME: usize = 16;
-/// No object has this label, so that nothing is transferred. The API server looks at every object of the kind all the same.
-const NOBODYS: &str = "trishanku.io/none";
-/// Page by page, where the cache has failed; the same as `kubectl get`.
+/// A label that no object has: the response is empty, although the API server evaluates all objects of the kind.
+const NO_OBJECT: &str = "trishanku.io/none";
+/// Page size after a failure, as in `kubectl get`.
 const PAGE: u32 = 500;
 
-/// A kind that an API server cannot list.
+/// A kind that a kube-apiserver cannot list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unlistable {
     /// The heaven of the API server, if it has one.
     pub heaven: Option<String>,
     /// The resource with its group, such as `deployments.apps`.
     pub resource: String,
-    /// What it answers.
+    /// The error of the API server.
     pub reason: String,
-    /// The last object that it can read, as `NAMESPACE/NAME`: the next one is the one that it cannot. `None` if that is the first one, or not known.
+    /// The last readable object before the unreadable one, as `NAMESPACE/NAME`. `None` if the first object is unreadable, or if it is unknown.
     pub after: Option<String>,
 }
 
-/// The kinds that cannot be listed, of an API server that runs. Asks for each kind, from the API server's cache unless that has failed.
+/// Returns the kinds that a running API server cannot list. Sends one LIST request for each kind, which the watch cache serves.
 ///
 /// # Errors
-/// The API server does not answer; the text says why.
+/// Discovery failed; the text says why.
 pub(super) async fn unlistable(heaven: Option<&str>, kubeconfig: &Path) -> Result<Vec<Unlistable>, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("cannot ask kube-apiserver which kinds it has: {error}");
+    let failed = |error: &dyn std::fmt::Display| format!("cannot discover the kinds of kube-apiserver: {error}");
     let read = Kubeconfig::read_from(kubeconfig).map_err(|error| failed(&error))?;
     let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
     let mut config = config.map_err(|error| failed(&error))?;
-    // Whether it answers at once is the question.
+    // A retry would hide the failure.
     (config.default_retry, config.read_timeout) = (false, Some(TIMEOUT));
     let client = Client::try_from(config).map_err(|error| failed(&error))?;
     let discovery = tokio::time::timeout(TIMEOUT, Discovery::new(client.clone()).run_aggregated()).await;
-    let discovery = discovery.map_err(|_| failed(&"no answer"))?.map_err(|error| failed(&error))?;
+    let discovery = discovery.map_err(|_| failed(&"no response"))?.map_err(|error| failed(&error))?;
     let resources = discovery.groups().flat_map(ApiGroup::recommended_resources);
     let resources = resources.filter(|(_, capabilities)| capabilities.supports_operation(verbs::LIST));
     let found = futures::stream::iter(resources.map(|(resource, _)| ask(client.clone(), resource)));
@@ -60,9 +60,9 @@ pub(super) async fn unlistable(heaven: Option<&str>, kubeconfig: &Path) -> Resul
 /// Lists a kind; `None` if that works.
 async fn ask(client: Client, resource: ApiResource) -> Option<Unlistable> {
     let api: Api<DynamicObject> = Api::all_with(client, &resource);
-    let nobodys = ListParams::default().labels(NOBODYS);
-    // It may have been a moment's overload: the pages decide.
-    if let Ok(Ok(_)) = tokio::time::timeout(TIMEOUT, api.list_metadata(&nobodys)).await {
+    let no_object = ListParams::default().labels(NO_OBJECT);
+    // A timeout can also mean overload: list page by page to find out.
+    if let Ok(Ok(_)) = tokio::time::timeout(TIMEOUT, api.list_metadata(&no_object)).await {
         return None;
     }
     let (reason, after) = first_failure(&api).await?;
@@ -71,7 +71,7 @@ async fn ask(client: Client, resource: ApiResource) -> Option<Unlistable> {
     Some(Unlistable { heaven: None, resource, reason, after })
 }
 
-/// Why a kind cannot be listed page by page, and the last object before the one at fault.
+/// Returns why a kind cannot be listed, and the last object before the unreadable one.
 async fn first_failure(api: &Api<DynamicObject>) -> Option<(String, Option<String>)> {
     let (mut size, mut token, mut after) = (PAGE, None::<String>, None);
     loop {
@@ -85,13 +85,13 @@ async fn first_failure(api: &Api<DynamicObject>) -> Option<(String, Option<Strin
                         .map_or_else(|| object.name_any(), |namespace| format!("{namespace}/{}", object.name_any()))
                 };
                 after = listed.items.last().map(name).or(after);
-                // All of them can be read.
+                // Without a token this was the last page: all objects are readable.
                 token = Some(listed.metadata.continue_.filter(|token| !token.is_empty())?);
                 continue;
             }
             Ok(Err(kube::Error::Api(status))) => status.message.clone(),
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {TIMEOUT:?}"),
+            Err(_) => format!("no response within {TIMEOUT:?}"),
         };
         if size == 1 {
             return Some((error, after));
