@@ -144,7 +144,7 @@ async fn a_missing_journal_ends_a_life_and_no_revision_comes_again() {
             known = endangered.header.unwrap().revision;
         }
         server.kill();
-        let committed = repository.committed_revision();
+        let committed = repository.described_revision();
         if only_files {
             repository.journal().iter().for_each(|segment| std::fs::remove_file(segment).unwrap());
         } else {

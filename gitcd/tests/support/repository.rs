@@ -134,6 +134,11 @@ impl Repository {
                 return 0;
             }
         }
+        self.described_revision()
+    }
+
+    /// The revision of the metadata, which a gitcd resumes from: after a crash, the data ref may be behind it.
+    pub(crate) fn described_revision(&self) -> i64 {
         let state = self.git(&["cat-file", "blob", &format!("{METADATA}:state")]);
         let revision = state.lines().find_map(|line| line.strip_prefix("revision "));
         revision

@@ -398,7 +398,9 @@ impl<'t> Editor<'_, 't> {
                 let kept = if text.is_empty() || text.ends_with("\n\n") || text.as_ref() == "\n" {
                     raw.strip_suffix('\n').unwrap_or(raw)
                 } else {
-                    raw.trim_end()
+                    // Blanks at the end of its last line do.
+                    let line = raw.trim_end().len();
+                    &raw[..line + raw[line..].bytes().take_while(|byte| matches!(byte, b' ' | b'\t')).count()]
                 };
                 Some(node.span.start + kept.len())
             }

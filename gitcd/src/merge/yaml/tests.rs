@@ -211,6 +211,15 @@ fn line_ends_and_the_byte_order_mark_stay() {
     assert_eq!(rewritten("a: 1", r#"{"a":1,"b":2}"#), "a: 1\nb: 2");
 }
 
+#[test]
+fn blanks_at_the_end_of_a_block_go_with_it() {
+    let file = "data:\n  text: |\n    one \n  other: 1\n";
+    let new = r#"{"data":{"text":"two\n","other":1}}"#;
+    assert_eq!(rewritten(file, new), "data:\n  text: |\n    two\n  other: 1\n");
+    let new = r#"{"data":{"text":"one \n","other":1,"more":"x"}}"#;
+    assert_eq!(rewritten(file, new), format!("{file}  more: x\n"));
+}
+
 /// Strings, numbers and collections that are hard to write.
 fn any_value() -> impl Strategy<Value = serde_json::Value> {
     let word = proptest::sample::select(vec![
