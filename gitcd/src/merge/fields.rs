@@ -1,7 +1,10 @@
 //! Field by field: what only one side changed is taken from it, and what both changed is decided.
 
 mod disjoint;
+mod mounted;
+mod quantity;
 mod related;
+mod valid;
 
 pub use self::related::taken_together;
 use super::object::Conflict;
@@ -145,9 +148,10 @@ impl Fields<'_> {
         for group in node.iter().flat_map(Node::unions) {
             self.union(&mut map, sides, group);
         }
-        self.related(&mut map, base, sides);
-        self.without_node_ports(&mut map);
         if let Some(node) = node {
+            self.related(&mut map, base, sides, node);
+            self.without_node_ports(&mut map);
+            self.mounted(&mut map, sides, node);
             node.disjoint().for_each(|group| self.disjoint(&mut map, sides, group, node));
         }
         map

@@ -118,6 +118,11 @@ impl<'s> Node<'s> {
         self.at(self.place().items)
     }
 
+    /// The name of a built-in type of Kubernetes: `core.v1.PodSpec`.
+    pub fn type_name(&self) -> Option<&'s str> {
+        self.place().type_name.as_deref()
+    }
+
     /// How a list at this place is merged; `None`: the schema does not say, or it is not known to be a list.
     pub fn list(&self) -> Option<ListKind<'s>> {
         match self.place().list.as_ref()? {

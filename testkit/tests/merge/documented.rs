@@ -173,19 +173,25 @@ fn is_bound_and_deleted(facts: &Facts<'_>) -> bool {
 /// Whether a field is one of a group of which both sides changed a part, and the merged object has the group of one side.
 fn is_together(facts: &Facts<'_>, difference: &Difference) -> bool {
     let Some(merged) = facts.merged else { return false };
-    let text = |field: &str| merged[field].as_str().unwrap_or_default();
-    gitcd::merge::taken_together(text("apiVersion"), text("kind")).any(|group| {
-        let of = |object: Option<&Value>| -> Vec<Option<Value>> {
-            group.iter().map(|field| object.and_then(|object| object["spec"].get(*field)).cloned()).collect()
+    let (Some(version), Some(kind)) = (merged["apiVersion"].as_str(), merged["kind"].as_str()) else { return false };
+    let (mut node, mut way) = (facts.schemas.of(version, kind), Vec::new());
+    for step in difference.path.split('.') {
+        let Some(here) = node else { return false };
+        let is_taken = |group: &&[&str]| {
+            let of = |object: Option<&Value>| -> Vec<Option<Value>> {
+                let holder = object.and_then(|object| way.iter().try_fold(object, |value, step| value.get(*step)));
+                group.iter().map(|field| holder.and_then(|holder| holder.get(*field)).cloned()).collect()
+            };
+            let (before, sides) = (of(facts.before), [0, 1].map(|side| of(facts.shown[side].as_ref())));
+            group.contains(&step) && sides.iter().all(|side| *side != before) && sides.contains(&of(Some(merged)))
         };
-        let (before, sides) = (of(facts.before), [0, 1].map(|side| of(facts.shown[side].as_ref())));
-        let is_in = group.iter().any(|field| {
-            difference.path.strip_prefix("spec.").is_some_and(|path| {
-                path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-            })
-        });
-        is_in && sides.iter().all(|side| *side != before) && sides.contains(&of(Some(merged)))
-    })
+        if gitcd::merge::taken_together(here).any(|group| is_taken(&group)) {
+            return true;
+        }
+        way.push(step);
+        node = here.field(step);
+    }
+    false
 }
 
 /// Both sides changed the field, each in its own way, and the merged object has the value of one.

@@ -1,11 +1,11 @@
 //! Fields whose values Kubernetes validates against one another: what each side changed alone is valid, and the mixture may not be.
 //!
-//! Sources: `pkg/apis/core/validation` (`ValidateService`, `ValidateNodeUpdate`), `pkg/apis/apps/validation` (`ValidateDeploymentSpec`),
-//! `pkg/apis/autoscaling/validation` (`validateHorizontalPodAutoscalerSpec`). `docs/design/merge-schema.md` has the list.
+//! `docs/design/merge-schema.md` has the list.
 
 use super::super::owners::Step;
+use super::super::schema::Node;
 use super::super::value::{Map, Value};
-use super::{Fields, pick};
+use super::{Fields, pick, valid};
 
 /// How a Service is reached.
 const EXPOSURE: &[&str] = &[
@@ -27,64 +27,79 @@ const EXPOSURE: &[&str] = &[
 /// Fields that are compared with one another.
 struct Group {
     fields: &'static [&'static str],
-    /// Which mixtures of both sides are valid.
-    is_valid: fn(&Map) -> bool,
+    /// What is valid; `None` if no mixture is known to be.
+    is_valid: Option<fn(&Map) -> bool>,
 }
 
 impl Group {
-    /// No mixture is known to be valid.
-    const fn of(fields: &'static [&'static str]) -> Self {
-        Self { fields, is_valid: |_| false }
+    const fn new(fields: &'static [&'static str], is_valid: fn(&Map) -> bool) -> Self {
+        Self { fields, is_valid: Some(is_valid) }
+    }
+
+    const fn never_mixed(fields: &'static [&'static str]) -> Self {
+        Self { fields, is_valid: None }
     }
 }
 
-const REPLICAS: &[Group] = &[Group {
-    fields: &["minReplicas", "maxReplicas"],
-    is_valid: |spec| matches!((number(spec, "minReplicas"), number(spec, "maxReplicas")), (Some(min), Some(max)) if min <= max),
-}];
-
-/// By kind: groups of fields of its spec.
-const OF_SPEC: [(&str, &[Group]); 5] = [
-    ("v1 Node", &[Group::of(&["podCIDR", "podCIDRs"])]),
-    ("v1 Service", &[Group::of(EXPOSURE), Group::of(&["sessionAffinity", "sessionAffinityConfig"])]),
-    (
-        "apps/v1 Deployment",
-        &[Group {
-            fields: &["minReadySeconds", "progressDeadlineSeconds"],
-            is_valid: |spec| {
-                let deadline = number(spec, "progressDeadlineSeconds");
-                deadline.is_some_and(|deadline| number(spec, "minReadySeconds").unwrap_or(0) < deadline)
-            },
-        }],
-    ),
-    ("autoscaling/v1 HorizontalPodAutoscaler", REPLICAS),
-    ("autoscaling/v2 HorizontalPodAutoscaler", REPLICAS),
-];
-
-fn number(spec: &Map, field: &str) -> Option<i64> {
-    spec.get(field)?.as_text()?.parse().ok()
+/// The groups of a type.
+fn groups(type_name: &str) -> &'static [Group] {
+    match type_name {
+        "apps.v1.DeploymentSpec" => {
+            &const { [Group::new(&["minReadySeconds", "progressDeadlineSeconds"], valid::deadline)] }
+        }
+        "autoscaling.v1.HorizontalPodAutoscalerSpec" | "autoscaling.v2.HorizontalPodAutoscalerSpec" => {
+            &const { [Group::new(&["minReplicas", "maxReplicas"], valid::replicas)] }
+        }
+        "certificates.v1.CertificateSigningRequestStatus" => &const { [Group::new(&["conditions"], valid::approval)] },
+        "core.v1.Container" | "core.v1.EphemeralContainer" => {
+            &const { [Group::new(&["ports"], valid::container_ports)] }
+        }
+        "core.v1.NodeSpec" => &const { [Group::never_mixed(&["podCIDR", "podCIDRs"])] },
+        "core.v1.PodSpec" => {
+            &const {
+                [
+                    Group::new(&["containers"], valid::containers),
+                    Group::new(&["dnsPolicy", "dnsConfig"], valid::dns),
+                    Group::new(&["hostUsers", "hostNetwork", "hostPID", "hostIPC"], valid::host_users),
+                ]
+            }
+        }
+        "core.v1.ResourceRequirements" | "core.v1.VolumeResourceRequirements" => {
+            &const { [Group::new(&["limits", "requests"], valid::resources)] }
+        }
+        "core.v1.SecurityContext" => {
+            &const { [Group::new(&["allowPrivilegeEscalation", "privileged", "capabilities"], valid::privileges)] }
+        }
+        "core.v1.ServiceSpec" => {
+            &const {
+                [
+                    Group::never_mixed(EXPOSURE),
+                    Group::never_mixed(&["sessionAffinity", "sessionAffinityConfig"]),
+                    Group::new(&["selector", "ipFamilies", "ipFamilyPolicy"], valid::families),
+                    Group::new(&["ports"], valid::service_ports),
+                ]
+            }
+        }
+        "networking.v1.IngressSpec" => &const { [Group::new(&["rules", "defaultBackend"], valid::ingress)] },
+        _ => &[],
+    }
 }
 
-/// Groups of fields of a kind's spec that a merge takes from one side if both sides changed them and the mixture may be invalid.
-pub fn taken_together(api_version: &str, kind: &str) -> impl Iterator<Item = &'static [&'static str]> {
-    groups(&format!("{api_version} {kind}")).iter().map(|group| group.fields)
-}
-
-fn groups(kind: &str) -> &'static [Group] {
-    OF_SPEC.iter().find(|(name, _)| *name == kind).map_or(&[], |(_, groups)| groups)
+/// Groups of fields of an object that a merge takes from one side if both sides changed them and the mixture may be invalid.
+pub fn taken_together(node: Node<'_>) -> impl Iterator<Item = &'static [&'static str]> {
+    groups(node.type_name().unwrap_or_default()).iter().map(|group| group.fields)
 }
 
 impl Fields<'_> {
     /// Takes fields from one side if both changed them, neither side has what was merged, and that may be invalid.
-    pub(super) fn related(&mut self, merged: &mut Map, base: Option<&Map>, sides: [&Map; 2]) {
-        if !matches!(&*self.path, [Step::Field(part)] if part == "spec") {
-            return;
-        }
-        for Group { fields, is_valid } in groups(&self.kind) {
+    pub(super) fn related(&mut self, merged: &mut Map, base: Option<&Map>, sides: [&Map; 2], node: Node<'_>) {
+        for Group { fields, is_valid } in groups(node.type_name().unwrap_or_default()) {
             let (made, before) = (pick(merged, fields), base.map(|base| pick(base, fields)));
             let of_sides = sides.map(|side| pick(side, fields));
             let is_of_one = of_sides.iter().any(|side| *side == made || Some(side) == before.as_ref());
-            if !is_of_one && !is_valid(merged) {
+            // A side that is invalid already is left as it is.
+            let is_broken = is_valid.is_none_or(|is_valid| !is_valid(merged) && sides.into_iter().all(is_valid));
+            if !is_of_one && is_broken {
                 self.take(merged, of_sides, fields);
             }
         }

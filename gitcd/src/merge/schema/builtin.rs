@@ -208,7 +208,9 @@ impl Reader {
             fields.into_iter().map(|(field, below)| Ok((field, self.below(below)?))).collect::<Result<_, String>>();
         let fields = fields.map_err(|e| format!("type {name}: {e}"))?;
         let (at, atomic) = (self.types[name], matches!(map, Some(MapType::Atomic)));
-        *self.table.place_mut(at) = Place { fields, atomic, whole, unions, disjoint, ..Place::of(Shape::Object) };
+        let type_name = Some(name.into());
+        *self.table.place_mut(at) =
+            Place { type_name, fields, atomic, whole, unions, disjoint, ..Place::of(Shape::Object) };
         Ok(())
     }
 

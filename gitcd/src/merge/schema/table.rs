@@ -17,6 +17,8 @@ pub(super) enum List {
 /// What is known of one place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
+    /// The name of a built-in type, such as `core.v1.PodSpec`.
+    pub(super) type_name: Option<Box<str>>,
     pub(super) fields: BTreeMap<String, usize>,
     /// Of every key that is no field.
     pub(super) values: Option<usize>,
