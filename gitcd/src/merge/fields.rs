@@ -7,6 +7,7 @@ mod related;
 mod valid;
 
 pub use self::related::taken_together;
+use super::lists::canonical;
 use super::object::Conflict;
 use super::owners::{Owners, Step, show};
 use super::schema::Node;
@@ -26,6 +27,8 @@ pub(super) enum Prefer {
 /// A merge of two objects with the same identity, in an order of sides that does not depend on whose they are.
 pub(super) struct Fields<'v> {
     pub(super) prefer: Prefer,
+    /// Each side created the object on its own.
+    pub(super) is_new: bool,
     pub(super) owners: [Owners<'v>; 2],
     pub(super) path: Vec<Step>,
     pub(super) conflicts: Vec<Conflict>,
@@ -169,27 +172,29 @@ impl Fields<'_> {
 
     /// Takes a group of fields from one of the sides, of which these are the fields.
     fn take<N: AsRef<str>>(&mut self, merged: &mut Map, sides: [Map; 2], group: &[N]) {
-        let winner = self.winner([true, true]);
+        let [one, other] = sides.map(Value::Map);
+        let winner = self.winner([Some(&one), Some(&other)]);
+        let taken = if winner == 0 { &one } else { &other };
         for name in group.iter().map(AsRef::as_ref) {
-            match sides[winner].get(name) {
+            match taken.at(&[name]) {
                 Some(value) => merged.set(name, value.clone()),
                 None => merged.remove(name),
             }
         }
-        let [one, other] = sides.map(Value::Map);
         let (kept, lost) = if winner == 0 { (one, other) } else { (other, one) };
         self.report(Some(&kept), Some(&lost));
     }
 
     /// One side's value, whole; the other one's is lost and reported.
     pub(super) fn choose(&mut self, sides: [Option<&Value>; 2]) -> Option<Value> {
-        let winner = self.winner(sides.map(|side| side.is_some()));
+        let winner = self.winner(sides);
         self.report(sides[winner], sides[1 - winner]);
         sides[winner].cloned()
     }
 
-    /// Who decides at the current path. `present` tells which side has a value there.
-    fn winner(&self, present: [bool; 2]) -> usize {
+    /// Who decides at the current path, at which the sides have these values.
+    fn winner(&self, values: [Option<&Value>; 2]) -> usize {
+        let present = values.map(|value| value.is_some());
         match self.prefer {
             Prefer::Side(side) => side,
             Prefer::Later => {
@@ -197,6 +202,11 @@ impl Fields<'_> {
                 match written[0].cmp(&written[1]) {
                     std::cmp::Ordering::Greater => 0,
                     std::cmp::Ordering::Less => 1,
+                    // Several branches may have created it, and merge in any order: the greatest value is the same for all.
+                    std::cmp::Ordering::Equal if self.is_new && present == [true, true] => {
+                        let text = values.map(|value| value.map(canonical));
+                        usize::from(text[0] <= text[1])
+                    }
                     // Nobody is known to have written it: what is there stays.
                     std::cmp::Ordering::Equal => usize::from(present[1] || !present[0]),
                 }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use self::key::Id;
-pub(super) use self::key::Keys;
+pub(super) use self::key::{Keys, canonical};
 use self::set::set;
 use super::fields::{Fields, order};
 use super::owners::Step;

@@ -188,6 +188,7 @@ fn combine(
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let mut fields = Fields {
         prefer,
+        is_new: base.is_none(),
         owners: sides.map(Owners::of),
         path: Vec::new(),
         conflicts: Vec::new(),

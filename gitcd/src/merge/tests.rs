@@ -227,6 +227,29 @@ fn objects_of_one_name_are_never_mixed() {
     assert_eq!(result(&both_ways(Policy::Later, &old, &changed, &second)), second, "the old one is gone");
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn what_several_branches_created_on_their_own_does_not_depend_on_who_merges_first(
+        data in proptest::collection::vec(proptest::collection::btree_map("[abc]", "[xyz]{0,2}", 1..4), 3),
+    ) {
+        let created = |data: &std::collections::BTreeMap<String, String>| {
+            json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "o", "namespace": "n", "uid": "u"}, "data": data})
+        };
+        let objects: Vec<Json> = data.iter().map(created).collect();
+        let merged = |one: &Json, other: &Json| match both_ways(Policy::Later, &Json::Null, one, other).outcome {
+            Outcome::New(value) => serde_json::from_slice::<Json>(&value).unwrap(),
+            outcome => panic!("{outcome:?}"),
+        };
+        let [a, b, c] = &objects[..] else { unreachable!("there are three") };
+        let all = merged(&merged(a, b), c);
+        prop_assert_eq!(&merged(a, &merged(b, c)), &all);
+        prop_assert_eq!(&merged(b, &merged(c, a)), &all);
+        prop_assert_eq!(&merged(&merged(a, b), &merged(b, c)), &all);
+    }
+}
+
 #[test]
 fn who_says_nothing_of_the_identity_means_the_same_object() {
     let without = edited(&pod(), |pod| {

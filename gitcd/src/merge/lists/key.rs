@@ -111,7 +111,7 @@ impl Numbers {
 }
 
 /// The same text for all values that are equal.
-fn canonical(value: &Value) -> String {
+pub(in crate::merge) fn canonical(value: &Value) -> String {
     match value {
         Value::Scalar(scalar) if scalar.starts_with('"') => serde_json::Value::from(&*value::text(scalar)).to_string(),
         Value::Scalar(scalar) => scalar.to_string(),
