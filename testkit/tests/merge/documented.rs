@@ -106,7 +106,9 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
             difference.path == "metadata.finalizers" && other(&difference.merged) == other(&difference.serial)
         };
         let deletions = |requests: &[Request]| requests.iter().filter(|request| request.is_deletion()).count();
-        if facts.requests.into_iter().map(deletions).sum::<usize>() > 1 && in_any_order.iter().all(policy) {
+        let is_by_policy =
+            in_any_order.iter().all(policy) || serial.is_none() && facts.merged.is_some_and(waits_for_policy);
+        if facts.requests.into_iter().map(deletions).sum::<usize>() > 1 && is_by_policy {
             return Some(Documented::Propagation);
         }
         if in_any_order.iter().all(|difference| is_whole(facts, &difference.path)) {
@@ -143,6 +145,14 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
     if all(&conflict) {
         return Some(Documented::FieldByField);
     }
+    let before_deletion = |difference: &Difference| {
+        let edited = |side: usize| facts.requests[side].iter().any(|request| request.edits_at(&difference.path));
+        difference.merged.as_ref() == at(facts.before, &difference.path)
+            && (0..2).any(|side| facts.sides[side].is_none() && edited(side))
+    };
+    if all(&before_deletion) {
+        return Some(Documented::BeforeDeletion);
+    }
     let set_back = |difference: &Difference| {
         let unchanged = |side: usize| facts.at(side, &difference.path) == at(facts.before, &difference.path);
         (0..2).any(|side| {
@@ -154,12 +164,22 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
     }
     let appliers = facts.requests.map(|requests| requests.iter().filter_map(Request::applier).collect::<Vec<_>>());
     let is_shared = appliers[0].iter().any(|manager| appliers[1].contains(manager));
-    if is_shared
-        && all(&|difference| conflict(difference) || !difference.path.is_empty() && difference.serial.is_none())
-    {
+    let has_more = |difference: &Difference| match (&difference.merged, &difference.serial) {
+        (_, None) => !difference.path.is_empty(),
+        (Some(Value::Array(merged)), Some(Value::Array(serial))) => serial.iter().all(|item| merged.contains(item)),
+        _ => false,
+    };
+    if is_shared && all(&|difference| conflict(difference) || has_more(difference)) {
         return Some(Documented::OneApplier);
     }
     None
+}
+
+/// Whether an object is terminating, and nothing but the propagation policy of its deletion keeps it.
+fn waits_for_policy(object: &Value) -> bool {
+    let is_policy = |name: &Value| name == "orphan" || name == "foregroundDeletion";
+    object["metadata"]["deletionTimestamp"].is_string()
+        && object["metadata"]["finalizers"].as_array().is_some_and(|names| names.iter().all(is_policy))
 }
 
 /// Whether one side bound the pod, and the other one deleted it.
