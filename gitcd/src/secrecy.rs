@@ -107,7 +107,13 @@ impl SecretKinds {
         let kind = text(&["kind"]);
         let of_helm = kind == "ConfigMap" && text(&["metadata", "name"]).starts_with(HELM);
         let of_kind = self.of_kind(&text(&["apiVersion"]), &kind);
-        if of_helm { of_kind.max(Exposure::Names) } else { of_kind }
+        let of_own = if of_helm { of_kind.max(Exposure::Names) } else { of_kind };
+        // A list is printed as its most secret item.
+        let Some(of_items) = kind.strip_suffix("List") else { return of_own };
+        let items = object.at(&["items"]).and_then(Value::as_list).unwrap_or_default();
+        let of_items =
+            items.iter().map(|item| self.of_object(item)).chain([self.of_kind(&text(&["apiVersion"]), of_items)]);
+        of_items.fold(of_own, Exposure::max)
     }
 
     /// How much of a stored value may be printed, whatever it is: one that cannot be read is hidden if it says that it is of a hidden
@@ -212,6 +218,22 @@ mod tests {
         }
         assert_eq!(exposure.value("data", None), None);
         assert!(Exposure::Open.shows("data.password"));
+    }
+
+    #[test]
+    fn a_list_is_as_secret_as_its_items() {
+        let kinds: SecretKinds = "example.org/Vault".parse().unwrap();
+        for (text, expected) in [
+            ("kind: List\napiVersion: v1\nitems: [{kind: ConfigMap, apiVersion: v1}]\n", Exposure::Open),
+            (
+                "kind: List\napiVersion: v1\nitems: [{kind: ConfigMap}, {kind: Secret, apiVersion: v1}]\n",
+                Exposure::Names,
+            ),
+            ("kind: SecretList\napiVersion: v1\nitems: [{data: {a: b}}]\n", Exposure::Names),
+            ("kind: VaultList\napiVersion: example.org/v1\nitems: []\n", Exposure::Identity),
+        ] {
+            assert_eq!(kinds.of_value(text.as_bytes()), expected, "{text}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub use self::related::taken_together;
 use super::lists::canonical;
 use super::object::Conflict;
 use super::owners::{Owners, Step, show};
-use super::schema::Node;
+use super::schema::{ListKind, Node};
 use super::value::{Map, Value};
 use super::{absence, metadata};
 use crate::secrecy::Exposure;
@@ -18,7 +18,8 @@ use crate::secrecy::Exposure;
 /// Who wins where both sides changed the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prefer {
-    /// Whoever wrote later, then the second side: sides come ordered by their hashes.
+    /// The side that wrote later. If that does not decide: the greater JSON text if both sides created the object and have a value,
+    /// else the side that has a value, else the second side (sides are ordered by hash).
     Later,
     /// This side.
     Side(usize),
@@ -56,8 +57,9 @@ impl Fields<'_> {
         if base == other {
             return one.cloned();
         }
-        let whole = node.is_some_and(|node| node.is_atomic() || node.is_whole());
-        // Of a list and of labels the API makes no difference between none and an empty one.
+        let is_list = |node: &Node<'_>| matches!(node.list(), Some(ListKind::Atomic));
+        let whole = node.is_some_and(|node| node.is_atomic() || node.is_whole() || is_list(&node));
+        // The API does not distinguish an absent list, or absent labels, from empty ones.
         if let Some(empty) = self.empty(sides, node).filter(|_| !whole) {
             let sides = [one.or(Some(empty)), other.or(Some(empty))];
             // Both have removed everything.
@@ -71,13 +73,15 @@ impl Fields<'_> {
             }
             (Some(Value::List(one)), Some(Value::List(other))) => {
                 let base = base.and_then(Value::as_list);
-                self.lists(base, [one, other], node).or_else(|| self.choose(sides))
+                // An empty list that stands for an absent one is no value to choose.
+                let values = sides.map(|side| side.filter(|side| !absence::is_empty(side)));
+                self.lists(base, [one, other], node).or_else(|| self.choose(values))
             }
             _ => self.choose(sides),
         }
     }
 
-    /// What stands for a list or a map that one side has removed as a whole and the other has changed.
+    /// Returns the empty value that replaces a list or map which one side removed and the other changed.
     fn empty(&self, sides: [Option<&Value>; 2], node: Option<Node<'_>>) -> Option<&'static Value> {
         static LIST: Value = Value::List(Vec::new());
         static MAP: Value = Value::Map(Map::new());
@@ -170,10 +174,21 @@ impl Fields<'_> {
         self.take(merged, sides.map(|side| pick(side, group)), group);
     }
 
-    /// Takes a group of fields from one of the sides, of which these are the fields.
-    fn take<N: AsRef<str>>(&mut self, merged: &mut Map, sides: [Map; 2], group: &[N]) {
+    /// Takes a group of fields from one of the sides, of which these are the fields. Returns which side.
+    fn take<N: AsRef<str>>(&mut self, merged: &mut Map, sides: [Map; 2], group: &[N]) -> usize {
+        let paths: Vec<Vec<Step>> = group
+            .iter()
+            .filter(|name| sides[0].get(name.as_ref()) != sides[1].get(name.as_ref()))
+            .map(|name| self.path.iter().cloned().chain([Step::Field(name.as_ref().to_owned())]).collect())
+            .collect();
         let [one, other] = sides.map(Value::Map);
-        let winner = self.winner([Some(&one), Some(&other)]);
+        let winner = self.winner(&[paths.clone(), paths], [Some(&one), Some(&other)]);
+        self.take_from(merged, [one, other], group, winner);
+        winner
+    }
+
+    /// Takes a group of fields from this side.
+    fn take_from<N: AsRef<str>>(&mut self, merged: &mut Map, [one, other]: [Value; 2], group: &[N], winner: usize) {
         let taken = if winner == 0 { &one } else { &other };
         for name in group.iter().map(AsRef::as_ref) {
             match taken.at(&[name]) {
@@ -185,20 +200,41 @@ impl Fields<'_> {
         self.report(Some(&kept), Some(&lost));
     }
 
+    /// Merges metadata alone, and takes all else from one side.
+    pub(super) fn beside_metadata(&mut self, base: Option<&Value>, sides: [&Value; 2]) -> Option<Value> {
+        let chosen = self.choose(sides.map(Some))?;
+        let Value::Map(mut merged) = chosen else { return Some(chosen) };
+        let of = |object: &'_ Value| object.at(&["metadata"]).cloned();
+        let (before, metadata) = (base.and_then(of), sides.map(of));
+        let node = super::schema::Schemas::any_object().field("metadata");
+        let step = Step::Field("metadata".to_owned());
+        match self.below(step, before.as_ref(), metadata.each_ref().map(Option::as_ref), node) {
+            Some(metadata) => merged.set("metadata", metadata),
+            None => merged.remove("metadata"),
+        }
+        Some(Value::Map(merged))
+    }
+
     /// One side's value, whole; the other one's is lost and reported.
     pub(super) fn choose(&mut self, sides: [Option<&Value>; 2]) -> Option<Value> {
-        let winner = self.winner(sides);
+        let path = vec![self.path.clone()];
+        let winner = self.winner(&[path.clone(), path], sides);
         self.report(sides[winner], sides[1 - winner]);
         sides[winner].cloned()
     }
 
-    /// Who decides at the current path, at which the sides have these values.
-    fn winner(&self, values: [Option<&Value>; 2]) -> usize {
+    /// Which side decides on these values, which each side has at these paths.
+    fn winner(&self, paths: &[Vec<Vec<Step>>; 2], values: [Option<&Value>; 2]) -> usize {
         let present = values.map(|value| value.is_some());
         match self.prefer {
             Prefer::Side(side) => side,
             Prefer::Later => {
-                let written = [0, 1].map(|side| self.owners[side].written(&self.path).filter(|_| present[side]));
+                let latest = |side: usize| paths[side].iter().filter_map(|path| self.owners[side].written(path)).max();
+                let mut written = [latest(0), latest(1)];
+                if written == [None, None] {
+                    written = [0, 1].map(|side| self.owners[side].written(&self.path));
+                }
+                let written = [0, 1].map(|side| written[side].filter(|_| present[side]));
                 match written[0].cmp(&written[1]) {
                     std::cmp::Ordering::Greater => 0,
                     std::cmp::Ordering::Less => 1,
@@ -207,7 +243,7 @@ impl Fields<'_> {
                         let text = values.map(|value| value.map(canonical));
                         usize::from(text[0] <= text[1])
                     }
-                    // Nobody is known to have written it: what is there stays.
+                    // The owners do not decide: the side that has a value wins, then the second side.
                     std::cmp::Ordering::Equal => usize::from(present[1] || !present[0]),
                 }
             }
@@ -222,7 +258,7 @@ impl Fields<'_> {
     }
 }
 
-/// Whether a value is none of those that the API takes for an absent one where fields exclude one another.
+/// Whether a union member counts as set; `null`, `false` and `""` count as absent.
 fn says_something(value: &Value) -> bool {
     !matches!(value, Value::Scalar(text) if matches!(&**text, "null" | "false" | "\"\""))
 }

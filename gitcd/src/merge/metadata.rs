@@ -104,17 +104,25 @@ fn owned(base: &Map, one: &Map, other: &Map) -> Map {
     let mut names: Vec<_> = one.iter().chain(other.iter()).map(|(name, _)| name).collect();
     names.sort();
     names.dedup();
+    let places = [base, one, other].map(Map::names);
     let mut merged = Map::default();
-    for name in names {
-        let below = |map: &'_ Map| map.get(&name).and_then(Value::as_map).cloned();
-        let value = match (below(base), below(one), below(other)) {
-            (before, Some(one), Some(other)) => Some(owned(before.as_ref().unwrap_or(&empty), &one, &other)),
-            (Some(before), Some(left), None) | (Some(before), None, Some(left)) => (before != left).then_some(left),
-            (None, left, None) | (None, None, left) => left,
+    for name in &names {
+        let below = |version: usize| {
+            let (spelled, value) = [base, one, other][version].field(*places[version].get(name)?);
+            Some((spelled, value.as_map()?))
+        };
+        let value = match (below(0), below(1), below(2)) {
+            (before, Some((spelled, one)), Some((_, other))) => {
+                Some((spelled, owned(before.map_or(&empty, |(_, before)| before), one, other)))
+            }
+            (Some((_, before)), Some(left), None) | (Some((_, before)), None, Some(left)) => {
+                (before != left.1).then(|| (left.0, left.1.clone()))
+            }
+            (None, left, None) | (None, None, left) => left.map(|(spelled, left)| (spelled, left.clone())),
             (Some(_), None, None) => None,
         };
-        if let Some(value) = value {
-            merged.set(&name, Value::Map(value));
+        if let Some((spelled, value)) = value {
+            merged.push(spelled, Value::Map(value));
         }
     }
     merged

@@ -195,7 +195,13 @@ fn combine(
         kind: format!("{api_version} {kind}"),
         exposure: schemas.exposure(base.into_iter().chain(sides)),
     };
-    let merged = fields.merge(base, sides.map(Some), schemas.of(&api_version, &kind));
+    let versions = sides.map(|side| side.at(&["apiVersion"]));
+    let merged = if versions[0] == versions[1] {
+        fields.merge(base, sides.map(Some), schemas.of(&api_version, &kind))
+    } else {
+        // The same field can mean something else in another version.
+        fields.beside_metadata(base, sides)
+    };
     let mut conflicts = fields.conflicts;
     let (Some(Value::Map(mut merged)), [Value::Map(one), Value::Map(other)]) = (merged, sides) else {
         unreachable!("two objects merge into an object");

@@ -2,6 +2,9 @@
 //!
 //! Source: Kubernetes, *Server-Side Apply*, and `structured-merge-diff/fieldpath` for the keys of `fieldsV1`.
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
 use super::value::{Map, Value};
 
 /// A step from an object to one of its fields.
@@ -50,7 +53,20 @@ pub(super) fn show(path: &[Step]) -> String {
 
 /// The managers of one object.
 pub(super) struct Owners<'v> {
-    entries: Vec<(String, &'v Map)>,
+    entries: Vec<Entry<'v>>,
+}
+
+struct Entry<'v> {
+    time: String,
+    fields: &'v Map,
+    /// The same by names, made when it is asked for: most merges have no conflict.
+    index: OnceCell<Index>,
+}
+
+/// The fields that a manager owns.
+#[derive(Default)]
+struct Index {
+    below: HashMap<String, Index>,
 }
 
 impl<'v> Owners<'v> {
@@ -59,7 +75,7 @@ impl<'v> Owners<'v> {
         let managed = object.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap_or_default();
         let entries = managed.iter().filter_map(|entry| {
             let time = entry.at(&["time"])?.as_text()?.into_owned();
-            Some((time, entry.at(&["fieldsV1"])?.as_map()?))
+            Some(Entry { time, fields: entry.at(&["fieldsV1"])?.as_map()?, index: OnceCell::new() })
         });
         Self { entries: entries.collect() }
     }
@@ -67,21 +83,28 @@ impl<'v> Owners<'v> {
     /// When a manager last wrote what is at `path`, or a part of it: a time that compares as text.
     pub(super) fn written(&self, path: &[Step]) -> Option<&str> {
         let names: Vec<_> = path.iter().map(Step::owned).collect();
-        let owners = self.entries.iter().filter(|(_, fields)| owns(fields, &names));
-        owners.map(|(time, _)| &**time).max()
+        let owns = |entry: &&Entry<'_>| entry.index.get_or_init(|| Index::of(entry.fields)).has(&names);
+        self.entries.iter().filter(owns).map(|entry| &*entry.time).max()
     }
 }
 
-fn owns(fields: &Map, names: &[String]) -> bool {
-    let mut at = fields;
-    for (depth, name) in names.iter().enumerate() {
-        match at.get(name).and_then(Value::as_map) {
-            Some(below) => at = below,
-            // What is owned without its parts is owned with all of them.
-            None => return depth > 0 && at.is_empty(),
-        }
+impl Index {
+    fn of(fields: &Map) -> Self {
+        let below = fields.iter().filter_map(|(name, below)| Some((name.into_owned(), Self::of(below.as_map()?))));
+        Self { below: below.collect() }
     }
-    true
+
+    fn has(&self, names: &[String]) -> bool {
+        let mut at = self;
+        for (depth, name) in names.iter().enumerate() {
+            match at.below.get(name) {
+                Some(below) => at = below,
+                // What is owned without its parts is owned with all of them.
+                None => return depth > 0 && at.below.is_empty(),
+            }
+        }
+        true
+    }
 }
 
 #[cfg(test)]

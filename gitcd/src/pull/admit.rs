@@ -232,7 +232,14 @@ fn fits(path: &str, new: &Value, old: Option<&Value>, location: Option<&Location
     {
         for field in [&["kind"][..], &NAME, &NAMESPACE] {
             if text(new, field) != text(old, field) {
-                return refuse(field, format!("is {:?}, not {:?}", text(new, field), text(old, field)));
+                return refuse(
+                    field,
+                    format!(
+                        "is {:?}, but the object at this path has {:?}; write a separate file for another object",
+                        text(new, field),
+                        text(old, field)
+                    ),
+                );
             }
         }
         return Ok(());

@@ -365,7 +365,10 @@ impl Planner<'_, '_> {
                 other.as_ref().map(|(value, blob)| Side { value, hash: hash(*blob) }),
             )
         };
-        let mut merged = edits::corrected(merged, then, [our_value.as_ref(), their_value.as_ref()]);
+        let values = [our_value.as_ref(), their_value.as_ref()];
+        let exposure =
+            || self.rules.secret_kinds.of_change(relative, values.map(|value| value.map(|value| &value[..])));
+        let mut merged = edits::corrected(merged, then, values, exposure);
         if !self.is_let_in((relative, &key), theirs, &mut merged, (&mut their_value, &mut as_is))? {
             return Ok(());
         }

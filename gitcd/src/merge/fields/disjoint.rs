@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Fields, Prefer};
+use super::Fields;
 use crate::merge::lists::Keys;
 use crate::merge::owners::Step;
 use crate::merge::schema::Node;
@@ -12,7 +12,8 @@ use crate::merge::value::{Map, Value};
 type Key = Vec<String>;
 
 impl Fields<'_> {
-    /// A key that each side put into another field of the group stays in one of them: that of the side that wrote it later.
+    /// Keeps a key that the sides put into different fields of a group in one field only: by default, that of the side that wrote
+    /// the key later.
     pub(super) fn disjoint(&mut self, merged: &mut Map, sides: [&Map; 2], group: &[String], node: Node<'_>) {
         if group.iter().filter(|name| merged.get(name).is_some()).count() < 2 {
             return;
@@ -37,17 +38,9 @@ impl Fields<'_> {
                 let name = &group[place];
                 [Step::Field(name.to_owned()), step(&key, node.field(name))]
             });
-            let winner = match self.prefer {
-                Prefer::Side(side) => side,
-                Prefer::Later => {
-                    let written = [0, 1].map(|side| {
-                        let path: Vec<Step> = self.path.iter().chain(&steps[side]).cloned().collect();
-                        self.owners[side].written(&path)
-                    });
-                    usize::from(written[0] <= written[1])
-                }
-            };
             let value = |side: usize| values[side][places[side]].get(&key).copied();
+            let of_side = |side: usize| self.path.iter().chain(&steps[side]).cloned().collect();
+            let winner = self.winner(&[0, 1].map(|side| vec![of_side(side)]), [value(0), value(1)]);
             let (kept, lost) = (value(winner), value(1 - winner));
             let depth = self.path.len();
             self.path.extend(steps.into_iter().nth(winner).into_iter().flatten());
@@ -98,7 +91,7 @@ fn step(key: &Key, below: Option<Node<'_>>) -> Step {
     }
 }
 
-/// What is empty then is left out, as the API does.
+/// Removes keys from a map or map list, and the field itself if it is then empty, as the API does.
 fn remove(map: &mut Map, name: &str, gone: &BTreeSet<Key>, below: Option<Node<'_>>) {
     let is_empty = match map.get_mut(name) {
         Some(Value::Map(fields)) => {

@@ -1,4 +1,4 @@
-//! What containers refer to by name in their pod: volumes, and claims of devices.
+//! Volumes and resource claims of a pod that its containers refer to by name.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,8 +15,8 @@ const REFERRED: [(&str, &[&[&str]]); 2] =
     [("volumes", &[&["volumeMounts"], &["volumeDevices"]]), ("resourceClaims", &[&["resources", "claims"]])];
 
 impl Fields<'_> {
-    /// Keeps what one side removed from a pod's spec and a container of the other side uses: kube-apiserver refuses a spec in
-    /// which it is missing (`pkg/apis/core/validation`: `ValidateVolumeMounts`, `validateContainerResourceClaims`).
+    /// Keeps a volume or resource claim that one side removed if a container of the merged pod uses it: kube-apiserver rejects a
+    /// pod spec without it (`pkg/apis/core/validation`: `ValidateVolumeMounts`, `validateContainerResourceClaims`).
     pub(super) fn mounted(&mut self, merged: &mut Map, sides: [&Map; 2], node: Node<'_>) {
         if node.type_name() != Some("core.v1.PodSpec") {
             return;
@@ -52,7 +52,7 @@ fn names(items: &[Value]) -> impl Iterator<Item = Cow<'_, str>> {
     items.iter().filter_map(|item| item.at(&["name"])?.as_text())
 }
 
-/// What containers name at these places.
+/// Returns the names that containers refer to in these fields.
 fn used<'v>(spec: &'v Map, places: &'static [&'static [&'static str]]) -> impl Iterator<Item = Cow<'v, str>> {
     let containers = CONTAINERS.iter().flat_map(|list| items(spec, list));
     let lists = containers.flat_map(|container| places.iter().filter_map(|place| container.at(place)?.as_list()));

@@ -1,6 +1,6 @@
 //! Amounts of resources: `k8s.io/apimachinery/pkg/api/resource`.
 
-/// A quantity in units of 10⁻⁹, rounded up; `None` if it is none, or too large to be compared.
+/// Parses a quantity into units of 10⁻⁹, rounded away from zero; `None` if the text is not a quantity or is too large to compare.
 pub(super) fn nano(text: &str) -> Option<i128> {
     let (is_negative, rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

@@ -1,4 +1,4 @@
-//! Fields whose values Kubernetes validates against one another: what each side changed alone is valid, and the mixture may not be.
+//! Groups of fields that Kubernetes validates against one another: each side's change is valid, but their mixture may not be.
 //!
 //! `docs/design/merge-schema.md` has the list.
 
@@ -27,7 +27,7 @@ const EXPOSURE: &[&str] = &[
 /// Fields that are compared with one another.
 struct Group {
     fields: &'static [&'static str],
-    /// What is valid; `None` if no mixture is known to be.
+    /// Whether the merged fields are valid together; `None` if every mixture counts as invalid.
     is_valid: Option<fn(&Map) -> bool>,
 }
 
@@ -44,21 +44,40 @@ impl Group {
 /// The groups of a type.
 fn groups(type_name: &str) -> &'static [Group] {
     match type_name {
-        "apps.v1.DeploymentSpec" => {
-            &const { [Group::new(&["minReadySeconds", "progressDeadlineSeconds"], valid::deadline)] }
+        "apiextensions.v1.CustomResourceDefinition" => {
+            &const { [Group::new(&["spec", "status"], valid::stored_versions)] }
         }
+        "apps.v1.DeploymentSpec" => {
+            &const {
+                [
+                    Group::new(&["minReadySeconds", "progressDeadlineSeconds"], valid::deadline),
+                    Group::new(&["selector", "template"], valid::selector),
+                ]
+            }
+        }
+        "apps.v1.DaemonSetSpec"
+        | "apps.v1.ReplicaSetSpec"
+        | "apps.v1.StatefulSetSpec"
+        | "core.v1.ReplicationControllerSpec" => &const { [Group::new(&["selector", "template"], valid::selector)] },
+        "batch.v1.JobSpec" => &const { [Group::new(&["podFailurePolicy", "template"], valid::failure_policy)] },
         "autoscaling.v1.HorizontalPodAutoscalerSpec" | "autoscaling.v2.HorizontalPodAutoscalerSpec" => {
             &const { [Group::new(&["minReplicas", "maxReplicas"], valid::replicas)] }
         }
         "certificates.v1.CertificateSigningRequestStatus" => &const { [Group::new(&["conditions"], valid::approval)] },
         "core.v1.Container" | "core.v1.EphemeralContainer" => {
-            &const { [Group::new(&["ports"], valid::container_ports)] }
+            &const {
+                [
+                    Group::new(&["ports"], valid::container_ports),
+                    Group::new(&["securityContext", "volumeMounts"], valid::propagation),
+                ]
+            }
         }
         "core.v1.NodeSpec" => &const { [Group::never_mixed(&["podCIDR", "podCIDRs"])] },
         "core.v1.PodSpec" => {
             &const {
                 [
                     Group::new(&["containers"], valid::containers),
+                    Group::new(&["containers"], valid::host_ports),
                     Group::new(&["dnsPolicy", "dnsConfig"], valid::dns),
                     Group::new(&["hostUsers", "hostNetwork", "hostPID", "hostIPC"], valid::host_users),
                 ]
@@ -80,32 +99,48 @@ fn groups(type_name: &str) -> &'static [Group] {
                 ]
             }
         }
+        "core.v1.VolumeMount" => {
+            &const { [Group::new(&["mountPropagation", "readOnly", "recursiveReadOnly"], valid::recursive_read_only)] }
+        }
         "networking.v1.IngressSpec" => &const { [Group::new(&["rules", "defaultBackend"], valid::ingress)] },
         _ => &[],
     }
 }
 
-/// Groups of fields of an object that a merge takes from one side if both sides changed them and the mixture may be invalid.
+/// Returns the groups of fields of a type that come from one side if both sides changed them and their mixture can be invalid.
 pub fn taken_together(node: Node<'_>) -> impl Iterator<Item = &'static [&'static str]> {
     groups(node.type_name().unwrap_or_default()).iter().map(|group| group.fields)
 }
 
 impl Fields<'_> {
-    /// Takes fields from one side if both changed them, neither side has what was merged, and that may be invalid.
+    /// Takes each group of related fields from one side if both sides changed it, the merged group equals neither side's, and it can
+    /// be invalid.
     pub(super) fn related(&mut self, merged: &mut Map, base: Option<&Map>, sides: [&Map; 2], node: Node<'_>) {
         for Group { fields, is_valid } in groups(node.type_name().unwrap_or_default()) {
-            let (made, before) = (pick(merged, fields), base.map(|base| pick(base, fields)));
-            let of_sides = sides.map(|side| pick(side, fields));
-            let is_of_one = of_sides.iter().any(|side| *side == made || Some(side) == before.as_ref());
+            let of_sides = || sides.map(|side| pick(side, fields));
+            let Some(is_valid) = is_valid else {
+                let (made, before, of_sides) = (pick(merged, fields), base.map(|base| pick(base, fields)), of_sides());
+                if of_sides.iter().all(|side| *side != made && Some(side) != before.as_ref()) {
+                    self.take(merged, of_sides, fields);
+                }
+                continue;
+            };
             // A side that is invalid already is left as it is.
-            let is_broken = is_valid.is_none_or(|is_valid| !is_valid(merged) && sides.into_iter().all(is_valid));
-            if !is_of_one && is_broken {
-                self.take(merged, of_sides, fields);
+            if is_valid(merged) || !sides.into_iter().all(is_valid) {
+                continue;
+            }
+            let of_sides = of_sides();
+            let winner = self.take(merged, of_sides.clone(), fields);
+            // Fields of another group, which came from the other side, can ask for its fields here.
+            if !is_valid(merged) {
+                self.conflicts.pop();
+                self.take_from(merged, of_sides.map(Value::Map), fields, 1 - winner);
             }
         }
     }
 
-    /// Whether one side removed a port of a Service, of which the other side got nothing but a node port: that is no edit of anybody.
+    /// Whether one side removed a Service port, and on the other side it only got a `nodePort`. kube-apiserver allocates node
+    /// ports, so that is not an edit.
     pub(in crate::merge) fn is_allocated_only(&self, before: Option<&Value>, sides: [Option<&Value>; 2]) -> bool {
         let is_ports = self.kind == "v1 Service"
             && matches!(&*self.path, [Step::Field(spec), Step::Field(ports)] if spec == "spec" && ports == "ports");
@@ -114,11 +149,12 @@ impl Fields<'_> {
         else {
             return false;
         };
-        let mut left = left.clone();
-        match before.get("nodePort") {
-            Some(port) => left.set("nodePort", port.clone()),
-            None => left.remove("nodePort"),
+        // One that it had already is changed by hand only.
+        if before.get("nodePort").is_some() {
+            return false;
         }
+        let mut left = left.clone();
+        left.remove("nodePort");
         left == *before
     }
 

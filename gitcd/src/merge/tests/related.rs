@@ -219,6 +219,217 @@ fn a_request_is_not_both_approved_and_denied() {
 }
 
 #[test]
+fn a_pod_has_distinct_ports_on_its_host() {
+    let port = |number: i32| json!({"containerPort": number, "hostPort": 8080, "protocol": "TCP"});
+    let one = |ports: &[Json]| template(&pod(&json!({"ports": ports})));
+    comes_from_one("apps/v1", "Deployment", [one(&[]), one(&[port(80)]), one(&[port(81)])]);
+    let two = |first: &[Json], second: &[Json]| {
+        let container = |name: &str, ports: &[Json]| json!({"name": name, "image": "c:1", "ports": ports});
+        template(&json!({"containers": [container("one", first), container("two", second)]}))
+    };
+    comes_from_one("apps/v1", "Deployment", [two(&[], &[]), two(&[port(80)], &[]), two(&[], &[port(80)])]);
+}
+
+#[test]
+fn a_mount_is_read_only_or_propagated() {
+    let mount = |fields: Json| {
+        let mut mount = json!({"name": "v", "mountPath": "/v"});
+        mount.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        template(&json!({
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "containers": [{"name": "c", "image": "c:1", "volumeMounts": [mount]}],
+        }))
+    };
+    comes_from_one(
+        "apps/v1",
+        "Deployment",
+        [
+            mount(json!({"readOnly": true})),
+            mount(json!({"readOnly": true, "recursiveReadOnly": "Enabled"})),
+            mount(json!({})),
+        ],
+    );
+    let container = |privileged: bool, propagation: Option<&str>| {
+        let mut mount = json!({"name": "v", "mountPath": "/v"});
+        if let Some(propagation) = propagation {
+            mount["mountPropagation"] = propagation.into();
+        }
+        template(&json!({
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "containers": [{
+                "name": "c", "image": "c:1", "securityContext": {"privileged": privileged}, "volumeMounts": [mount],
+            }],
+        }))
+    };
+    comes_from_one(
+        "apps/v1",
+        "Deployment",
+        [container(true, None), container(true, Some("Bidirectional")), container(false, None)],
+    );
+}
+
+#[test]
+fn a_policy_for_failures_goes_without_restarts() {
+    let job = |restart: &str, policy: bool| {
+        let mut spec = json!({"template": {"spec": {"restartPolicy": restart, "containers": [{"name": "c"}]}}});
+        if policy {
+            spec["podFailurePolicy"] = json!({"rules": []});
+        }
+        json!({"jobTemplate": {"spec": spec}})
+    };
+    comes_from_one("batch/v1", "CronJob", [job("Never", false), job("OnFailure", false), job("Never", true)]);
+}
+
+#[test]
+fn templates_have_the_labels_that_are_selected() {
+    let of = |selector: Json, labels: Json| json!({"selector": selector, "template": {"metadata": {"labels": labels}}});
+    comes_from_one(
+        "v1",
+        "ReplicationController",
+        [
+            of(json!({"app": "a"}), json!({"app": "a", "v": "1"})),
+            of(json!({"app": "a", "v": "1"}), json!({"app": "a", "v": "1"})),
+            of(json!({"app": "a"}), json!({"app": "a", "v": "2"})),
+        ],
+    );
+    // Without a base, too: ties of fields are decided one by one.
+    let labels = |labels: Json| of(json!({"matchLabels": labels}), Json::Null);
+    let with = |selected: Json, of_template: Json| {
+        let mut spec = labels(selected);
+        spec["template"] = json!({"metadata": {"labels": of_template}});
+        object("apps/v1", "Deployment", &spec)
+    };
+    let one = with(json!({"app": "a"}), json!({"app": "a", "tier": "x"}));
+    let other = with(json!({"app": "b", "tier": "w"}), json!({"app": "b", "tier": "w"}));
+    let merged = result(&both_ways(Policy::Later, &Json::Null, &one, &other));
+    assert!([&one["spec"], &other["spec"]].contains(&&merged["spec"]), "{merged}");
+}
+
+#[test]
+fn a_service_of_one_sides_type_has_the_ports_that_it_asks_for() {
+    for address in 0..20 {
+        let base =
+            object("v1", "Service", &json!({"type": "ClusterIP", "clusterIP": "10.0.0.7", "ports": [{"port": 80}]}));
+        let external = object("v1", "Service", &json!({"type": "ExternalName", "externalName": "x.y"}));
+        let reached = edited(&base, |object| {
+            object["spec"]["externalIPs"] = json!([format!("192.0.2.{address}")]);
+        });
+        for policy in [Policy::Later, Policy::Ours, Policy::Theirs] {
+            let merged = result(&both_ways(policy, &base, &external, &reached));
+            assert!([&external["spec"], &reached["spec"]].contains(&&merged["spec"]), "{merged}");
+        }
+    }
+}
+
+#[test]
+fn a_node_port_that_a_person_changed_is_an_edit() {
+    let service = |ports: Json| object("v1", "Service", &json!({"type": "NodePort", "ports": ports}));
+    let port = |number: i32, node_port: i32| json!({"name": format!("p{number}"), "port": number, "protocol": "TCP", "nodePort": node_port});
+    let base = service(json!([port(80, 30000), port(81, 30001)]));
+    let removed = service(json!([port(80, 30000)]));
+    let changed = service(json!([port(80, 30000), port(81, 30081)]));
+    let merged = both_ways(Policy::Later, &base, &removed, &changed);
+    assert_eq!(merged.conflicts.len(), 1, "{:?}", merged.conflicts);
+    assert_eq!(result(&merged)["spec"]["ports"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_definition_keeps_the_versions_that_objects_are_stored_in() {
+    let definition = |versions: &[&str], stored: &[&str]| {
+        let versions: Json = versions.iter().map(|name| json!({"name": name, "served": true})).collect();
+        let mut object = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", &json!({"versions": versions}));
+        object["status"] = json!({"storedVersions": stored});
+        object
+    };
+    let base = definition(&["v1", "v2"], &["v1"]);
+    let (moved, dropped) = (definition(&["v1", "v2", "v3"], &["v1", "v2"]), definition(&["v1"], &["v1"]));
+    for policy in [Policy::Later, Policy::Ours, Policy::Theirs] {
+        let merged = result(&both_ways(policy, &base, &moved, &dropped));
+        let is_of = |side: &Json| merged["spec"] == side["spec"] && merged["status"] == side["status"];
+        assert!(is_of(&moved) || is_of(&dropped), "{merged}");
+    }
+}
+
+#[test]
+fn a_group_is_that_of_the_side_that_wrote_it_later() {
+    let with = |minimum: i32, maximum: i32, writers: &[(&str, &str, &str)]| {
+        let entries: Json = writers
+            .iter()
+            .map(|(manager, time, field)| {
+                json!({"manager": manager, "operation": "Update", "time": time, "fieldsV1": {"f:spec": {*field: {}}}})
+            })
+            .collect();
+        let mut object = object(
+            "autoscaling/v2",
+            "HorizontalPodAutoscaler",
+            &json!({"minReplicas": minimum, "maxReplicas": maximum}),
+        );
+        object["metadata"]["managedFields"] = entries;
+        object
+    };
+    let one = with(5, 5, &[("one", "2026-01-01T10:05:00Z", "f:minReplicas")]);
+    let mut other = with(
+        1,
+        3,
+        &[("two", "2026-01-01T10:03:00Z", "f:maxReplicas"), ("three", "2026-01-01T10:06:00Z", "f:behavior")],
+    );
+    other["spec"]["behavior"] = json!({"scaleDown": {"stabilizationWindowSeconds": 1}});
+    let merged = result(&both_ways(Policy::Later, &with(1, 5, &[]), &one, &other));
+    assert_eq!((&merged["spec"]["minReplicas"], &merged["spec"]["maxReplicas"]), (&json!(5), &json!(5)), "{merged}");
+}
+
+#[test]
+fn an_atomic_list_that_one_side_changed_is_no_empty_one() {
+    for number in 0..32 {
+        let with = |arguments: Json| object("v1", "Pod", &pod(&json!({"args": arguments})));
+        let mut removed = with(json!([]));
+        removed["spec"]["containers"][0].as_object_mut().unwrap().remove("args");
+        let changed = with(json!([format!("a{number}")]));
+        let merged = both_ways(Policy::Later, &with(json!(["a"])), &removed, &changed);
+        assert_eq!(merged.conflicts.len(), 1, "{:?}", merged.conflicts);
+        assert_eq!(result(&merged)["spec"], changed["spec"]);
+    }
+}
+
+#[test]
+fn fields_of_two_versions_of_a_kind_are_not_mixed() {
+    let (v1, v2) = ("autoscaling/v1", "autoscaling/v2");
+    let base = object(v1, "HorizontalPodAutoscaler", &json!({"maxReplicas": 5, "targetCPUUtilizationPercentage": 50}));
+    let rewritten =
+        object(v2, "HorizontalPodAutoscaler", &json!({"maxReplicas": 5, "metrics": [{"type": "Resource"}]}));
+    let changed = edited(&base, |object| {
+        object["spec"]["targetCPUUtilizationPercentage"] = 80.into();
+        object["metadata"]["labels"] = json!({"a": "b"});
+    });
+    let merged = both_ways(Policy::Later, &base, &rewritten, &changed);
+    assert_eq!(merged.conflicts.len(), 1, "{:?}", merged.conflicts);
+    let merged = result(&merged);
+    let is_of = |side: &Json| merged["apiVersion"] == side["apiVersion"] && merged["spec"] == side["spec"];
+    assert!(is_of(&rewritten) || is_of(&changed), "{merged}");
+    assert_eq!(merged["metadata"]["labels"]["a"], "b");
+}
+
+#[test]
+fn thousands_of_fields_of_one_manager_are_merged_in_passing() {
+    const KEYS: usize = 20_000;
+    let map = |value: &str, time: &str| {
+        let fields: serde_json::Map<_, _> = (0..KEYS).map(|number| (format!("f:k{number}"), json!({}))).collect();
+        let data: serde_json::Map<_, _> = (0..KEYS).map(|number| (format!("k{number}"), value.into())).collect();
+        json!({
+            "kind": "ConfigMap", "apiVersion": "v1",
+            "metadata": {"name": "o", "namespace": "n", "uid": "u", "managedFields": [
+                {"manager": "m", "operation": "Update", "time": time, "fieldsV1": {"f:data": fields}},
+            ]},
+            "data": data,
+        })
+    };
+    let base = map("0", "2026-01-01T10:00:00Z");
+    let merged = both_ways(Policy::Later, &base, &map("1", "2026-01-01T10:01:00Z"), &map("2", "2026-01-01T10:02:00Z"));
+    assert_eq!(merged.conflicts.len(), KEYS);
+    assert_eq!(result(&merged)["data"]["k7"], "2");
+}
+
+#[test]
 fn a_volume_stays_while_a_container_mounts_it() {
     let volume = |name: &str| json!({"name": name, "emptyDir": {}});
     let container = |name: &str, mounts: &[&str]| {

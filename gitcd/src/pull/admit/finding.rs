@@ -23,7 +23,7 @@ pub struct Finding {
     pub field: String,
     /// What is wrong, and what to do. No value of the file is in it: that may be a secret.
     pub problem: String,
-    /// Kubernetes takes the file nevertheless.
+    /// Whether this is only a warning: Kubernetes accepts the file.
     pub is_warning: bool,
     /// Where it is, unless it is about the whole file.
     pub(super) at: Option<Vec<Step>>,

@@ -21,7 +21,8 @@ pub(super) fn is_internal(path: &str) -> bool {
     INTERNAL.iter().any(|folder| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')))
 }
 
-/// Where an object is, if its kind is known to be there. `everywhere`: a known kind may be nowhere else than in its folder.
+/// Returns the namespace and name in the path of an object; `None` if the path is not one where its kind is stored. `everywhere`:
+/// also rejects known kinds outside their folder.
 ///
 /// # Errors
 /// The kind does not belong there, or the path has too many or too few components.
@@ -49,7 +50,7 @@ pub(super) fn locate<'p>(
             ([name], false) => Ok(Some(Location { namespace: None, name })),
             _ => {
                 let place = place(schemas, of).unwrap_or_default();
-                Err(Finding::whole(format!("{} must be at {place}", named(of.0, of.1))))
+                Err(Finding::whole(format!("{} must be at {place}: move the file there", named(of.0, of.1))))
             }
         };
     }
@@ -59,10 +60,10 @@ pub(super) fn locate<'p>(
         }
         let is_builtin = of.0.is_empty() || schemas.has_group(of.0);
         if is_builtin && schemas.of(&api_version, &kind).is_none() {
-            return Err(wrong(format!("Kubernetes has no kind {} in {api_version}", of.1)));
+            return Err(wrong(format!("Kubernetes has no kind {} in {api_version}; correct apiVersion or kind", of.1)));
         }
         if is_builtin {
-            return Err(wrong(format!("{} is never stored", named(of.0, of.1))));
+            return Err(wrong(format!("kube-apiserver does not store {}; remove the file", named(of.0, of.1))));
         }
     }
     // As kube-apiserver keeps custom resources, of a definition that is not here.

@@ -99,7 +99,7 @@ fn problem(value: &Value, shape: Shape) -> Option<String> {
             Some(text) => scalar::is_quantity(text.trim()),
             None => is_number && scalar::is_quantity(scalar),
         },
-        // What has no text in it is none of the problems below.
+        // Text that is not base64 has its own message; any other scalar has the wrong type.
         Shape::Bytes => {
             return match text {
                 Some(text) if !scalar::is_base64(&text) => {

@@ -162,8 +162,11 @@ fn version(api_version: &str) -> Vec<&str> {
 
 /// Returns the URL of a request. Names are percent-encoded: they may contain `?` or `#`.
 fn at(server: &str, path: &[&str], is_dry_run: bool) -> Result<Url, String> {
-    let mut url: Url = server.parse().map_err(|_| "its server is no URL".to_owned())?;
-    url.path_segments_mut().map_err(|()| "its server is no URL of HTTP")?.pop_if_empty().extend(path);
+    let mut url: Url = server.parse().map_err(|_| "the server in the kubeconfig is not an HTTP URL".to_owned())?;
+    url.path_segments_mut()
+        .map_err(|()| "the server in the kubeconfig is not an HTTP URL")?
+        .pop_if_empty()
+        .extend(path);
     if is_dry_run {
         url.set_query(Some("dryRun=All&fieldManager=gitcd&fieldValidation=Strict"));
     }

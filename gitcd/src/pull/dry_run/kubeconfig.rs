@@ -11,7 +11,7 @@ use serde::Deserialize;
 /// A cluster and its user.
 pub(super) struct Cluster {
     pub(super) server: String,
-    /// PEM. `None`: whom this machine trusts.
+    /// CA certificates in PEM; `None`: this machine's trust store.
     pub(super) authority: Option<Vec<u8>>,
     /// Certificate and key, PEM.
     pub(super) identity: Option<Vec<u8>>,
@@ -82,8 +82,8 @@ struct User {
 /// Reads the current context of a kubeconfig.
 pub(super) fn read(path: &Path) -> Result<Cluster, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    // What is wrong may be a line with a key: where it is says enough.
-    let config: Config = serde_saphyr::from_str(&text).map_err(|_| "it is no kubeconfig".to_owned())?;
+    // The parser's message can quote a line with a private key, so it is not reported.
+    let config: Config = serde_saphyr::from_str(&text).map_err(|_| "it is not a valid kubeconfig".to_owned())?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let context = config.contexts.iter().find(|named| named.name == config.current_context);
     let context = &context.ok_or_else(|| format!("it has no context {:?}", config.current_context))?.context;
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_and_no_secret_is() {
         let problems = [
-            ("hunter2: [", "it is no kubeconfig"),
+            ("hunter2: [", "it is not a valid kubeconfig"),
             ("current-context: c\n", "it has no context \"c\""),
             (&config("{server: 'https://h'}", "{exec: {command: hunter2}}"), "neither a client certificate"),
             (&config("{server: 'https://h'}", "{client-key-data: hunter2!}"), "client-key-data is not in base64"),

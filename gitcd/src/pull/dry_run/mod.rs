@@ -46,7 +46,8 @@ pub enum Verdict {
     Completed(Bytes),
     /// Rejected.
     Refused(Refusal),
-    /// Not a request that the API server could serve: unknown kind or namespace, or not an object. Only the rules for files apply.
+    /// Not dry-run: the API server does not serve the kind or lacks the namespace, the value is not an object, or it replaces an
+    /// object that has another `uid`. Only the rules for files apply.
     Skipped,
 }
 

@@ -24,6 +24,7 @@ use crate::git::changes::{self, Changes, Trees};
 use crate::git::graph::{Edit, Meeting};
 use crate::merge::value::{Map, Syntax, Value};
 use crate::merge::{Conflict, Merged, Outcome, identity as uid, is_terminating};
+use crate::secrecy::Exposure;
 
 /// Looking for edits ends after so many commits, and then none counts: it takes time for each.
 const LOOKED_AT: usize = 4096;
@@ -320,11 +321,16 @@ fn deleted(known: &Known, edits: &[(Edit, From)], parsed: &BTreeMap<Option<Oid>,
     deleted
 }
 
-/// The same with what the last edits made, where neither side has it. Given what the two have.
-pub(super) fn corrected(merged: Merged, then: Then, [ours, theirs]: [Option<&Bytes>; 2]) -> Merged {
+/// The same with what the last edits made, where neither side has it. Given what the two have, and how much of it may be printed.
+pub(super) fn corrected(
+    merged: Merged,
+    then: Then,
+    [ours, theirs]: [Option<&Bytes>; 2],
+    exposure: impl FnOnce() -> Exposure,
+) -> Merged {
     let mut conflicts = merged.conflicts;
     let mut tell = |field: String| {
-        let lost = Some("what both have, which later edits had taken the place of".into());
+        let lost = Some("the value on both sides, which later edits had replaced".into());
         conflicts.push(Conflict { field, kept: None, lost });
     };
     let outcome = match then {
@@ -350,9 +356,10 @@ pub(super) fn corrected(merged: Merged, then: Then, [ours, theirs]: [Option<&Byt
             if fields.iter().any(|(path, _)| is_content(path)) {
                 raise_generation(&mut map, [ours, theirs]);
             }
+            let exposure = exposure();
             for (path, value) in fields {
                 put(&mut map, &path, value);
-                tell(path.join("."));
+                tell(exposure.path(&path.join(".")).to_owned());
             }
             Outcome::New(Value::Map(map).write_over(syntax, value.unwrap_or_default()))
         }

@@ -1,5 +1,7 @@
 //! What is in a namespace goes with it.
 
+use std::collections::HashMap;
+
 use super::{PlanError, Planner};
 use crate::git::changes::Changes;
 use crate::merge::{Conflict, Outcome, has_edit_of_a_person};
@@ -40,7 +42,7 @@ impl Planner<'_, '_> {
         }
         // Objects that programs made are deleted with their namespace on one kube-apiserver, too.
         let conflicts = |base: Option<&[u8]>, value: &[u8]| {
-            let lost = Some("its namespace is gone".into());
+            let lost = Some("the object: its namespace was deleted".into());
             let conflict =
                 has_edit_of_a_person(base, value).then_some(Conflict { field: String::new(), kept: None, lost });
             conflict.into_iter().collect::<Vec<_>>()
@@ -60,13 +62,14 @@ impl Planner<'_, '_> {
                 (key.outcome, key.conflicts) = (Outcome::Deleted, conflicts);
             }
         }
-        let planned: Vec<Vec<u8>> = self.keys.iter().map(|key| self.rules.keys.relative(&key.key).to_vec()).collect();
+        let planned: HashMap<Vec<u8>, usize> =
+            (0..).zip(&self.keys).map(|(at, key)| (self.rules.keys.relative(&key.key).to_vec(), at)).collect();
         for (relative, change) in &ours.keys {
             let Some(value) = self.value(relative, change.to)? else { continue };
             if !is_gone(&value) {
                 continue;
             }
-            if let Some(at) = planned.iter().position(|planned| planned == relative) {
+            if let Some(at) = planned.get(relative).copied() {
                 // What stays as it is here may be what the other side takes over, and then removes.
                 if self.keys[at].outcome == Outcome::Ours {
                     let conflicts = conflicts(self.keys[at].base.as_deref(), &value);
