@@ -7,6 +7,7 @@ use super::schema::Schemas;
 use super::{Conflict, Merged, Outcome, Policy, Side, merge};
 
 mod deletions;
+mod pods;
 mod related;
 
 pub(super) fn both_ways(policy: Policy, base: &Json, one: &Json, other: &Json) -> Merged {
