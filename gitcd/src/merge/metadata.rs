@@ -183,9 +183,14 @@ const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// That of the side whose template results, else a new one.
 fn template_generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
-    let template = |object: &'_ Map| object.get("spec").and_then(|spec| spec.at(&["template"])).cloned();
+    fn template(object: &Map) -> Option<&Value> {
+        object.get("spec")?.at(&["template"])
+    }
     let number = |side: &Map| side.get("metadata")?.at(&["annotations", TEMPLATE_GENERATION])?.as_text()?.parse().ok();
     let [one, other]: [Option<i64>; 2] = sides.map(number);
+    if one.is_none() && other.is_none() {
+        return None;
+    }
     let is_kept = sides.map(|side| template(side) == template(merged));
     match is_kept {
         [true, true] => None,
@@ -199,15 +204,13 @@ fn template_generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
 fn generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
     let number = |side: &Map| side.get("metadata")?.as_map()?.get("generation")?.as_text()?.parse::<i64>().ok();
     let (one, other) = (number(sides[0]), number(sides[1]));
+    if one.is_none() && other.is_none() {
+        return None;
+    }
     let same = |side: &Map| {
-        let content = |map: &Map| -> Map {
-            let mut content = map.clone();
-            ["metadata", "status"].into_iter().for_each(|name| content.remove(name));
-            content
-        };
         // The beginning of a deletion is a generation, too.
         let is_terminating = sides.iter().any(|side| deletion_of(side).is_some());
-        deletion_of(side).is_some() == is_terminating && content(side) == content(merged)
+        deletion_of(side).is_some() == is_terminating && side.equals_except(merged, &["metadata", "status"])
     };
     // A generation stands for one content: a controller that has observed the other side's has not observed this one.
     let above = |kept: Option<i64>, lost: Option<i64>| match (kept, lost) {

@@ -27,6 +27,7 @@ mod owners;
 pub(crate) mod protobuf;
 pub mod schema;
 pub mod scope;
+mod secret;
 #[cfg(test)]
 mod tests;
 pub mod value;

@@ -7,7 +7,7 @@ use super::owners::Owners;
 use super::schema::Schemas;
 use super::value::{Syntax, Value};
 use super::yaml;
-use super::{absence, authorship, deletion, metadata, protobuf};
+use super::{absence, authorship, deletion, metadata, protobuf, secret};
 use crate::git::form;
 
 /// Who wins where both sides changed the same field.
@@ -166,7 +166,7 @@ pub fn merge(
 
 /// A value as it is merged.
 fn read(value: &[u8]) -> Option<(Value, Syntax)> {
-    Value::parse(value).map(|(value, syntax)| (absence::normalized(value), syntax))
+    Value::parse(value).map(|(value, syntax)| (secret::without_string_data(absence::normalized(value)), syntax))
 }
 
 /// Whether two values mean the same, and only their spelling or the order of their fields differs.

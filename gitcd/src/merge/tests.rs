@@ -290,6 +290,34 @@ fn what_is_in_a_secret_is_not_told() {
 }
 
 #[test]
+fn string_data_of_a_secret_is_data() {
+    let secret = |fields: &Json| {
+        let mut secret =
+            json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "o", "namespace": "n", "uid": "u"}});
+        secret.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        secret
+    };
+    // Both changed the same key, each in its way.
+    let merged = both_ways(
+        Policy::Later,
+        &secret(&json!({"data": {"p": "QQ=="}})),
+        &secret(&json!({"data": {"p": "QQ=="}, "stringData": {"p": "mine"}})),
+        &secret(&json!({"data": {"p": "Qg=="}})),
+    );
+    assert_eq!(merged.conflicts.len(), 1);
+    let merged = result(&merged);
+    let is_theirs = merged.get("stringData").is_none() && merged["data"]["p"] == "Qg==";
+    assert!(is_theirs || merged["stringData"]["p"] == "mine", "{merged}");
+    // A kube-apiserver has stored the file as data, and a person has changed the file.
+    let merged = clean(
+        &secret(&json!({"stringData": {"p": "A"}})),
+        &secret(&json!({"data": {"p": "QQ=="}, "type": "Opaque"})),
+        &secret(&json!({"stringData": {"p": "B"}})),
+    );
+    assert_eq!((&merged["data"]["p"], &merged["type"]), (&json!("Qg=="), &json!("Opaque")));
+}
+
+#[test]
 fn yaml_stays_yaml() {
     let schemas = Schemas::builtin();
     let text = |a: u8, b: u8| format!("apiVersion: v1\nkind: ConfigMap\ndata:\n  a: '{a}'\n  b: '{b}'\n");

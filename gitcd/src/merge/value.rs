@@ -279,6 +279,16 @@ impl Map {
         self.0.retain(|(found, _)| text(found) != name);
     }
 
+    /// Whether both have the same fields with the same values, but for these names. Costs a pass over both, and no copies.
+    pub(crate) fn equals_except(&self, other: &Self, names: &[&str]) -> bool {
+        let is_compared = |(name, _): &(Cow<'_, str>, &Value)| !names.contains(&&**name);
+        let count = |map: &Self| map.iter().filter(is_compared).count();
+        let places = other.names();
+        let has =
+            |(name, value): (Cow<'_, str>, &Value)| places.get(&name).is_some_and(|at| other.field(*at).1 == value);
+        count(self) == count(other) && self.iter().filter(is_compared).all(has)
+    }
+
     /// Keeps the fields whose names are so.
     pub(super) fn retain(&mut self, is_kept: impl Fn(&str) -> bool) {
         self.0.retain(|(name, _)| is_kept(&text(name)));

@@ -96,14 +96,9 @@ impl Draft<'_> {
     fn new_generation(&mut self) -> bool {
         let Some(Value::Map(old)) = self.old else { return false };
         let generation = |map: &Map| map.get("metadata")?.as_map()?.get("generation")?.as_text()?.parse::<i64>().ok();
-        let content = |map: &Map| {
-            let mut content = map.clone();
-            ["metadata", "status"].into_iter().for_each(|name| content.remove(name));
-            content
-        };
         if let Some(last) = generation(old)
             && generation(&self.map).is_none_or(|own| own == last)
-            && content(old) != content(&self.map)
+            && !old.equals_except(&self.map, &["metadata", "status"])
             && let Some(Value::Map(metadata)) = self.map.get_mut("metadata")
         {
             metadata.set("generation", Value::number(last.saturating_add(1)));

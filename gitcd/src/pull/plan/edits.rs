@@ -245,10 +245,12 @@ impl Planner<'_, '_> {
         sides: [Option<Oid>; 2],
         (values, is_dead): ([Option<&Value>; 2], [bool; 2]),
     ) -> Result<Option<Meant>, PlanError> {
+        if is_dead == [false, false] {
+            return Ok(None);
+        }
         let before =
             self.bytes(relative, base)?.and_then(|bytes| Value::parse(&bytes)).and_then(|(value, _)| uid(&value));
         Ok(match is_dead {
-            [false, false] => None,
             [true, true] if values[0].and_then(uid) == values[1].and_then(uid) => None,
             [true, true] => Some(Meant { base: base.clone(), then: Then::Whole(None) }),
             [is_ours, _] => {

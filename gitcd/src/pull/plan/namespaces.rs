@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use super::{PlanError, Planner};
 use crate::git::changes::Changes;
-use crate::merge::{Conflict, Outcome, has_edit_of_a_person};
+use crate::merge::schema::Schemas;
+use crate::merge::{Conflict, Outcome, has_edit_of_a_person, protobuf};
 use crate::pull::admit;
 use crate::store::merge::Key;
 
@@ -47,8 +48,9 @@ impl Planner<'_, '_> {
                 has_edit_of_a_person(base, value).then_some(Conflict { field: String::new(), kept: None, lost });
             conflict.into_iter().collect::<Vec<_>>()
         };
-        let is_gone = |value: &[u8]| {
-            admit::namespace(value)
+        let schemas = self.schemas.clone();
+        let is_gone = |relative: &[u8], value: &[u8]| {
+            namespace(&schemas, relative, value)
                 .is_some_and(|namespace| removed_by_them.contains(&namespace) || removed_by_us.contains(&namespace))
         };
         for key in &mut self.keys {
@@ -57,7 +59,7 @@ impl Planner<'_, '_> {
                 (Outcome::New(value), _) => Some(value),
                 _ => None,
             };
-            if let Some(value) = stays.filter(|value| is_gone(value)) {
+            if let Some(value) = stays.filter(|value| is_gone(self.rules.keys.relative(&key.key), value)) {
                 let conflicts = conflicts(key.base.as_deref(), value);
                 (key.outcome, key.conflicts) = (Outcome::Deleted, conflicts);
             }
@@ -66,7 +68,7 @@ impl Planner<'_, '_> {
             (0..).zip(&self.keys).map(|(at, key)| (self.rules.keys.relative(&key.key).to_vec(), at)).collect();
         for (relative, change) in &ours.keys {
             let Some(value) = self.value(relative, change.to)? else { continue };
-            if !is_gone(&value) {
+            if !is_gone(relative, &value) {
                 continue;
             }
             if let Some(at) = planned.get(relative).copied() {
@@ -90,5 +92,32 @@ impl Planner<'_, '_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns the namespace of a stored object: the one that it names, or that of its path if kube-apiserver encoded it.
+fn namespace(schemas: &Schemas, relative: &[u8], value: &[u8]) -> Option<String> {
+    if ![protobuf::PREFIX, protobuf::ENCRYPTED].into_iter().any(|form| value.starts_with(form)) {
+        return admit::namespace(value);
+    }
+    let path = std::str::from_utf8(relative).ok()?;
+    let (folder, components) = schemas.folder(path)?;
+    path.split('/').nth(components).filter(|_| folder.is_namespaced).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_namespace_of_an_encoded_object_is_that_of_its_path() {
+        let schemas = Schemas::builtin();
+        let of = |path: &str, value: &[u8]| namespace(&schemas, path.as_bytes(), value);
+        let json = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop","name":"a"}}"#;
+        assert_eq!(of("pods/shop/a", json).as_deref(), Some("shop"));
+        assert_eq!(of("pods/shop/a", b"k8s\0...").as_deref(), Some("shop"));
+        assert_eq!(of("services/specs/shop/a", b"k8s\0...").as_deref(), Some("shop"));
+        assert_eq!(of("secrets/shop/a", b"k8s:enc:aescbc:v1:key:...").as_deref(), Some("shop"));
+        assert_eq!(of("minions/node", b"k8s\0..."), None);
     }
 }
