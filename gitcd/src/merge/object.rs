@@ -195,8 +195,8 @@ fn combine(
         kind: format!("{api_version} {kind}"),
         exposure: schemas.exposure(base.into_iter().chain(sides)),
     };
-    let versions = sides.map(|side| side.at(&["apiVersion"]));
-    let merged = if versions[0] == versions[1] {
+    let versions = sides.map(|side| side.given(&["apiVersion"]));
+    let merged = if versions[0] == versions[1] || versions.contains(&None) {
         fields.merge(base, sides.map(Some), schemas.of(&api_version, &kind))
     } else {
         // The same field can mean something else in another version.

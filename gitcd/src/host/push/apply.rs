@@ -43,7 +43,9 @@ pub(super) async fn apply(
                 Ok(remarks) => report.remark(&remarks),
                 Err(refusal) => report.refuse(at, &refusal.to_string()),
             },
-            None if command.reference.starts_with(FOR) => report.refuse(at, "nobody merges into this branch here"),
+            None if command.reference.starts_with(FOR) => {
+                report.refuse(at, "no gitcd serves this branch here: push to the branch itself")
+            }
             None => {
                 let Some(change) = change(command) else {
                     report.refuse(at, "there is no such reference");
