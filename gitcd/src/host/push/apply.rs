@@ -44,7 +44,7 @@ pub(super) async fn apply(
                 Err(refusal) => report.refuse(at, &refusal.to_string()),
             },
             None if command.reference.starts_with(FOR) => {
-                report.refuse(at, "no gitcd serves this branch here: push to the branch itself")
+                report.refuse(at, "no gitcd serves this branch here: push to the branch itself");
             }
             None => {
                 let Some(change) = change(command) else {
