@@ -7,7 +7,7 @@
 # The OpenAPI is that of the Kubernetes version that hack/kube/go.mod names.
 set -euo pipefail
 cd "$(dirname "$0")"
-readonly TABLE=../gitcd/src/merge/schema/kubernetes.json
+readonly TABLE=../gitcd/crates/merge/src/schema/kubernetes.json
 
 die() {
   echo "schema: $*" >&2

@@ -16,6 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use gitcd_core::error::chain;
+use gitcd_core::revision::Revision;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::watch;
 
@@ -23,14 +25,13 @@ use self::budget::{Budget, MIN_FLUSH_INTERVAL};
 pub use self::pace::Granularity;
 use self::pace::Pace;
 use self::trace::Trace;
-use crate::error::chain;
 use crate::git::branch::{Branch, CommitError, Config, FlushError, OpenError, Revisions, State};
+use crate::git::object;
 use crate::git::refs::RefError;
 use crate::metrics::disk_seconds;
 use crate::snapshot::{Incarnation, hex};
 use crate::store::Store;
 use crate::store::log::Entry;
-use crate::store::revision::Revision;
 
 /// Bounds of the committer.
 #[derive(Clone, Debug)]
@@ -361,7 +362,7 @@ impl Committer {
         self.counters.commits.fetch_add(flushed.data_commits as u64, Ordering::Relaxed);
         self.counters.packs.fetch_add(1, Ordering::Relaxed);
         self.counters.pack_bytes.fetch_add(flushed.pack_bytes, Ordering::Relaxed);
-        let metadata = flushed.pair.metadata.as_bytes().try_into().expect("an object id has 20 bytes");
+        let metadata = object::bytes(flushed.pair.metadata);
         self.bases.push_back((self.staged, metadata));
         self.store.committed(self.staged, metadata);
         self.oldest = None;

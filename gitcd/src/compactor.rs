@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::store::revision::Revision;
+use gitcd_core::revision::Revision;
+
 use crate::store::{Error, Store};
 
 /// A long history is looked at, and shortened, this often.

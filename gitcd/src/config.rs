@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use gitcd_core::keyspace::KeySpace;
+
 use crate::git::branch;
-use crate::keyspace::KeySpace;
 
 /// The branch that flags without a name mean.
 pub const DEFAULT_NAME: &str = "default";

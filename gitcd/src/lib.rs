@@ -9,31 +9,27 @@
 //!
 //! Start with [`server::Server`] to embed a server, with `main.rs` for the program.
 
+pub use gitcd_core::{durable, fence, keyspace, scope};
+pub use gitcd_merge::{self as merge, secrecy};
+
 pub mod api;
 pub mod backup;
 pub mod cli;
 pub mod committer;
 pub mod compactor;
 pub mod config;
-pub mod durable;
-mod error;
-pub mod fence;
 pub mod gateway;
 pub mod git;
 pub mod history;
 pub mod host;
 pub mod http;
 pub mod journal;
-pub mod keyspace;
 pub mod listener;
 pub mod maintenance;
-pub mod merge;
 pub mod metrics;
-mod program;
 pub mod proto;
 pub mod pull;
 pub mod recovery;
-pub mod secrecy;
 pub mod server;
 pub mod snapshot;
 pub mod status;

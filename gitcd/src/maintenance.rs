@@ -22,6 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use gitcd_core::durable;
+use gitcd_core::program::Program;
 use rustix::fs::FlockOperation;
 use tokio::sync::{Notify, watch};
 
@@ -29,8 +31,6 @@ use self::choose::Pack;
 pub(crate) use self::join::JoinError;
 use self::join::Place;
 use self::record::Record;
-use crate::durable;
-use crate::program::Program;
 
 /// How often the packs are counted.
 const LOOK_EVERY: Duration = Duration::from_secs(30);

@@ -12,14 +12,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use git2::Oid;
+use gitcd_core::durable;
+use gitcd_core::revision::Revision;
 
 pub use self::begin::{Beginning, Initialized, init, init_with};
 pub use self::error::OpenError;
 pub use self::lock::StateLock;
 use self::replay::Replay;
 pub use self::restore::restore;
-use crate::durable;
 use crate::git::branch::{self, Branch, Config, State};
+use crate::git::object;
 use crate::git::refs::{RefError, Refs};
 use crate::journal;
 use crate::journal::recovery::recover;
@@ -28,7 +30,6 @@ use crate::store::Start;
 use crate::store::alarms::Alarms;
 use crate::store::index::Index;
 use crate::store::lease::Leases;
-use crate::store::revision::Revision;
 use crate::store::version::Version;
 
 /// A branch that resumes without its local state jumps ahead by so much: more than could have been acknowledged and
@@ -64,7 +65,7 @@ fn first_snapshot(incarnation: Incarnation, revision: Revision, metadata: Oid) -
     Snapshot {
         incarnation,
         revision,
-        metadata: bytes_of(metadata),
+        metadata: object::bytes(metadata),
         compacted: Revision::ZERO,
         leases: Vec::new(),
         ephemeral: Vec::new(),
@@ -141,7 +142,8 @@ pub fn open_locked(config: &Config, segment_bytes: u64, lock: StateLock) -> Resu
 
 /// Whether the local state belongs to what is in Git.
 fn continues(snapshot: &Snapshot, branch: &Branch) -> bool {
-    branch.state().incarnation == hex(&snapshot.incarnation) || bytes_of(branch.head().metadata) == snapshot.metadata
+    branch.state().incarnation == hex(&snapshot.incarnation)
+        || object::bytes(branch.head().metadata) == snapshot.metadata
 }
 
 /// The usual start: base, snapshot, journal.
@@ -237,7 +239,7 @@ fn restart(mut branch: Branch, lock: StateLock, segment_bytes: u64) -> Result<Op
         %revision, keys = index.len(),
         "no local state of this branch: resuming from Git; revisions jump ahead, clients list again"
     );
-    let bases = vec![(revision, bytes_of(metadata))];
+    let bases = vec![(revision, object::bytes(metadata))];
     let alarms = read_alarms(&lock)?;
     let (superseded, merges) = (Vec::new(), Vec::new());
     let start = Start { index, leases, committed: revision, journal, segments, superseded, alarms, merges };
@@ -297,8 +299,4 @@ pub(crate) fn version_of(loaded: branch::LoadedKey) -> Version {
         record.lease,
         loaded.value,
     )
-}
-
-fn bytes_of(oid: Oid) -> [u8; 20] {
-    oid.as_bytes().try_into().expect("an object id has 20 bytes")
 }

@@ -6,9 +6,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::durable;
+use gitcd_core::durable;
+use gitcd_core::revision::Revision;
+
 use crate::journal::record::{Change, DecodeError, Put, Record, Write};
-use crate::store::revision::Revision;
 use crate::store::version::Version;
 
 const MAGIC: &[u8; 8] = b"gitcdsn1";

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use gitcd_core::fence::{Gate, Pass};
 use hyper::body::{self, Body};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -19,7 +20,6 @@ use tokio::task::JoinSet;
 
 use self::executor::AtOnce;
 use self::output::Gathering;
-use crate::fence::{Gate, Pass};
 use crate::listener::Incoming;
 
 /// What a stream may have under way; large enough that a local client never waits for it.

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use gitcd_core::path;
+use gitcd_core::revision::Revision;
 use tonic::Status;
 
 use super::{Limits, status};
-use crate::git::path;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use crate::proto::etcdserverpb::range_request::{SortOrder, SortTarget};
@@ -14,7 +15,6 @@ use crate::proto::etcdserverpb::request_op::Request;
 use crate::store::index::KeyRange;
 use crate::store::query::{Filter, Range, Sort, SortBy};
 use crate::store::ranges::Ranges;
-use crate::store::revision::Revision;
 use crate::store::txn::{Compare, Delete, Op, Put, Relation, Target, Txn};
 
 /// Refuses a write that is larger than `--max-request-bytes`.

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gitcd_core::path;
+use gitcd_core::revision::Revision;
 use tonic::{Request, Status};
 
 use super::{Backend, status};
-use crate::git::path;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use crate::proto::etcdserverpb::request_op::Request as Op;
@@ -16,7 +17,6 @@ use crate::proto::mvccpb::KeyValue;
 use crate::store::Store;
 use crate::store::index::KeyRange;
 use crate::store::query::{Filter, Found, Range, Sort, SortBy};
-use crate::store::revision::Revision;
 
 mod changes;
 mod give_up;

@@ -4,6 +4,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use futures::{Stream, stream};
+use gitcd_core::revision::Revision;
 use tonic::{Request, Response, Status};
 
 use super::concurrency::{self, Caller, Changes, GiveUp};
@@ -11,7 +12,6 @@ use super::{Backend, status};
 use crate::proto::v3electionpb as pb;
 use crate::proto::v3electionpb::election_server::Election;
 use crate::store::index::KeyRange;
-use crate::store::revision::Revision;
 
 #[tonic::async_trait]
 impl Election for Backend {

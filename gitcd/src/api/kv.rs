@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{Stream, stream};
+use gitcd_core::revision::Revision;
 use prost::Message as _;
 use tonic::{Request, Response, Status};
 
@@ -15,7 +16,6 @@ use crate::proto::etcdserverpb::kv_server::Kv;
 use crate::proto::etcdserverpb::response_op::Response as Answer;
 use crate::proto::mvccpb::KeyValue;
 use crate::store::query::Found;
-use crate::store::revision::Revision;
 use crate::store::txn::{Done, Op};
 use crate::store::version::{ValueLost, Version};
 

@@ -6,6 +6,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use futures::{Stream, stream};
+use gitcd_core::revision::Revision;
 use tonic::{Request, Response, Status};
 
 use super::{Backend, ETCD_VERSION, downgrade, status};
@@ -15,7 +16,6 @@ use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::maintenance_server::Maintenance;
 use crate::store::Error;
 use crate::store::index::KeyRange;
-use crate::store::revision::Revision;
 
 /// What one message of a snapshot holds.
 const SNAPSHOT_PART_BYTES: usize = 64 << 10;

@@ -24,6 +24,7 @@ mod watch;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gitcd_core::revision::Revision;
 
 pub use self::cluster::Member;
 pub use self::front::Front;
@@ -46,7 +47,6 @@ use crate::proto::mvccpb::KeyValue;
 use crate::proto::v3electionpb::election_server::ElectionServer;
 use crate::proto::v3lockpb::lock_server::LockServer;
 use crate::store::Store;
-use crate::store::revision::Revision;
 use crate::store::version::Version;
 use crate::watch::stream::Settings;
 

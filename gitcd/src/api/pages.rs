@@ -4,11 +4,11 @@
 use std::hash::{BuildHasher, RandomState};
 
 use bytes::Bytes;
+use gitcd_core::revision::Revision;
 use parking_lot::Mutex;
 
 use crate::store::index::KeyRange;
 use crate::store::query::{Found, Range};
-use crate::store::revision::Revision;
 
 /// Lists that are under way at the same time, about. What is forgotten is counted again.
 const REMEMBERED: usize = 256;

@@ -180,7 +180,7 @@ mod tests {
 
     use super::*;
     use crate::proto::etcdserverpb::RangeResponse;
-    use crate::store::revision::Revision;
+    use gitcd_core::revision::Revision;
 
     fn any_bytes() -> impl Strategy<Value = Bytes> {
         proptest::collection::vec(any::<u8>(), 0..300).prop_map(Bytes::from)

@@ -6,11 +6,11 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use gitcd_core::revision::Revision;
 use sha2::{Digest, Sha256};
 
 use super::{DIGEST, Header, MAGIC};
 use crate::journal::record::{Change, Put, Record, Write};
-use crate::store::revision::Revision;
 
 /// What a file says, checked.
 #[derive(Clone, Debug)]

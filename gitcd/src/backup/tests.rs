@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
+use gitcd_core::revision::Revision;
 use sha2::{Digest, Sha256};
 
 use super::*;
 use crate::journal::record::{Change, Put, Record, Write};
-use crate::store::revision::Revision;
 
 fn put(key: &'static str, revision: i64, value: &'static str) -> Write {
     let put =

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gitcd_core::revision::Revision;
 use sha2::{Digest, Sha256};
 
 use super::{BLOCK, FRAME_BYTES, Header, MAGIC};
@@ -12,7 +13,6 @@ use crate::snapshot::write_of;
 use crate::store::Store;
 use crate::store::index::{Index, KeyRange};
 use crate::store::log::Entry;
-use crate::store::revision::Revision;
 use crate::store::version::Version;
 
 /// Everything at one moment, shared with the store.

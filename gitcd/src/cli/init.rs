@@ -5,11 +5,11 @@ use std::num::NonZero;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use gitcd_core::revision::Revision;
 
 use super::{Common, boolean, per_branch};
 use crate::git::branch::Progress;
 use crate::recovery::{self, Beginning, Initialized};
-use crate::store::revision::Revision;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

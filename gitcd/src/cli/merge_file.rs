@@ -9,12 +9,12 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use git2::{ObjectType, Oid, Repository};
 
-use crate::git::form;
-use crate::merge::schema::Schemas;
-use crate::merge::value::Value;
-use crate::merge::yaml;
-use crate::merge::{Conflict, Outcome, Policy, Side, merge};
-use crate::secrecy::SecretKinds;
+use gitcd_merge::form;
+use gitcd_merge::schema::Schemas;
+use gitcd_merge::secrecy::SecretKinds;
+use gitcd_merge::value::Value;
+use gitcd_merge::yaml;
+use gitcd_merge::{Conflict, Outcome, Policy, Side, merge};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

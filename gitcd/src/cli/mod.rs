@@ -240,7 +240,7 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
         Command::MergeFile(args) => return Ok(merge_file::run(&args)),
         Command::Version { json } => {
             let (version, etcd) = (env!("CARGO_PKG_VERSION"), crate::api::ETCD_VERSION);
-            let rules = crate::merge::RULES;
+            let rules = gitcd_merge::RULES;
             if json {
                 trishanku_stdio::println!(
                     "{}",

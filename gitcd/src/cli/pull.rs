@@ -4,19 +4,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use gitcd_core::scope::{EVERYTHING, NOTHING, Scope};
+use gitcd_merge::Policy;
+use gitcd_merge::secrecy::SecretKinds;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Common, duration, per_branch};
 use crate::config::{ConfigError, PerBranch, listen_urls};
 use crate::gateway::Origins;
-use crate::merge::Policy;
-use crate::merge::scope::{EVERYTHING, NOTHING, Scope};
 use crate::pull::Config;
 use crate::pull::credentials::Credentials;
 use crate::pull::dry_run::ApiServer;
 use crate::pull::owner::Served;
 use crate::pull::remote::Remote;
-use crate::secrecy::SecretKinds;
 use crate::server::{self, Server};
 use crate::{api, committer, store};
 

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use gitcd_core::error::chain;
+use gitcd_core::keyspace::Placement;
 
 use super::{Committer, Failure};
-use crate::error::chain;
 use crate::git::branch::{Action, Change, CommitError, Merging, Record, Revisions};
-use crate::keyspace::Placement;
 use crate::store::log::Entry;
 use crate::store::merge::Merge;
 

@@ -1,9 +1,9 @@
 //! A trace for every pack: the commits in it and what makes it durable.
 
+use gitcd_core::revision::Revision;
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 
-use crate::store::revision::Revision;
 use crate::telemetry::{self, TARGET};
 
 /// The trace of the pack that is open.

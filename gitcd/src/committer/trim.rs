@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gitcd_core::error::chain;
+use gitcd_core::keyspace::{KeySpace, Placement};
+use gitcd_core::revision::Revision;
 
 use super::Committer;
-use crate::error::chain;
-use crate::keyspace::{KeySpace, Placement};
 use crate::snapshot::{Snapshot, write_of};
 use crate::store::Store;
 use crate::store::index::KeyRange;
-use crate::store::revision::Revision;
 use crate::store::version::{ValueLost, Version};
 
 /// Pairs that are collected at a time: writes wait meanwhile.

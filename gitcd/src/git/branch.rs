@@ -45,6 +45,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use git2::{Oid, Repository};
+use gitcd_core::keyspace::KeySpace;
 
 use super::entries::Entries;
 use super::graph::Graph;
@@ -54,7 +55,6 @@ use super::pack::{self, Placed};
 use super::refs::Refs;
 use super::tree::Tree;
 use super::trie::Trie;
-use crate::keyspace::KeySpace;
 
 mod adopt;
 mod commit;

@@ -12,7 +12,7 @@ pub(crate) use self::finder::Finder;
 use self::items::{Item, Kind, apart, compare, differing, parse};
 use self::trees::read;
 pub(crate) use self::trees::{EntryKind, Trees};
-use super::path;
+use gitcd_core::path;
 
 mod finder;
 mod items;

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use git2::{Oid, Repository};
+use gitcd_merge::form;
 
 use super::branch::Config;
 use super::changes::{self, TreeError};
 use super::entries::{Entries, Entry};
-use super::form;
 use super::line::{Home, Line};
 use super::load::{self, Loaded, LoadedKey, Names, Snapshot};
 use super::reader::{LoadError, Problem, Reader};

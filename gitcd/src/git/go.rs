@@ -5,12 +5,12 @@
 use std::collections::HashMap;
 
 use git2::{Odb, Oid, Repository};
+use gitcd_core::revision::Revision;
 
 use super::changes::{self, EntryKind, TreeError, Trees};
 use super::derive::{EVERY, Progress};
 use super::line::Record;
 use super::object;
-use crate::store::revision::Revision;
 
 /// What it says of the branch, at the top of the tree of a metadata commit.
 const REVISION: &[u8] = b".revision";
@@ -134,12 +134,12 @@ impl Reader<'_> {
             let described = metadata.get(&entry.name).copied();
             match entry.kind {
                 EntryKind::Directory => stack.push((path, entry.oid, described)),
-                EntryKind::File if super::path::fits(&path) => {
+                EntryKind::File if gitcd_core::path::fits(&path) => {
                     let record = self.record(described)?;
                     branch.keys.push(Key { path, blob: entry.oid, record });
                 }
                 EntryKind::File => {
-                    let most = super::path::MAX_DEPTH - 1;
+                    let most = gitcd_core::path::MAX_DEPTH - 1;
                     branch.strange.push((path, format!("it lies below more than {most} directories")));
                 }
                 EntryKind::Other => {

@@ -2,7 +2,7 @@
 //!
 //! Source: the algorithm is that of Git's `commit-reach.c` (`paint_down_to_common`), with one addition: some edges do not
 //! count. A merge that left keys out has the other branch as a parent without having those keys; for them its
-//! history goes another way ([`crate::merge::scope`]).
+//! history goes another way ([`gitcd_core::scope`]).
 
 use std::cell::RefCell;
 use std::collections::{BinaryHeap, HashMap};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use git2::{Odb, Oid, Repository};
 
-use crate::merge::scope::Scope;
+use gitcd_core::scope::Scope;
 
 mod apart;
 mod edited;

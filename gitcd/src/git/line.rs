@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 
-use super::form::Form;
-use crate::store::revision::Revision;
+use gitcd_core::revision::Revision;
+use gitcd_merge::form::Form;
 
 /// What etcd knows about a key besides its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -10,6 +10,9 @@ use std::thread;
 
 use bytes::Bytes;
 use git2::{Oid, Repository};
+use gitcd_core::keyspace::{KeySpace, Placement};
+use gitcd_core::path;
+use gitcd_merge::form;
 
 use super::entries::{Entries, Entry};
 use super::line::{Home, Line, Record};
@@ -17,8 +20,6 @@ use super::reader::{LoadError, Parents, Problem, Reader};
 use super::state::{FORMAT, State};
 use super::tree::Tree;
 use super::trie::Trie;
-use super::{form, path};
-use crate::keyspace::{KeySpace, Placement};
 
 /// A thread that reads values has its own view of the repository: more of them gain little.
 const MOST_THREADS: usize = 4;

@@ -4,9 +4,9 @@
 //! after the other reads only those that differ from the commit before.
 
 use git2::{Odb, Oid};
+use gitcd_merge::form::Form;
 
 use super::changes::{self, TreeError};
-use super::form::Form;
 use super::line::{Home, Line, Record};
 use super::object;
 use super::trie::{digit, hash};

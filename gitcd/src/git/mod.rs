@@ -4,6 +4,9 @@
 //! changed into a `pack`, and moves the [`refs`]; `load` reads a branch back. The bytes are described in
 //! `docs/design/git.md`.
 
+pub use gitcd_core::path;
+pub use gitcd_merge::form;
+
 pub mod branch;
 pub mod changes;
 pub(crate) mod countdown;
@@ -11,7 +14,6 @@ mod delta;
 pub mod derive;
 mod entries;
 pub(crate) mod follow;
-pub mod form;
 pub(crate) mod go;
 pub mod graph;
 pub(crate) mod join;
@@ -24,7 +26,6 @@ pub(crate) mod object;
 mod pack;
 mod pack_file;
 mod pair;
-pub mod path;
 pub(crate) mod pkt_line;
 pub mod reader;
 pub(crate) mod received;

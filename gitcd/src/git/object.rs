@@ -2,7 +2,7 @@
 
 use std::sync::Once;
 
-use git2::{ErrorClass, ErrorCode, ObjectType, Odb, OdbObject, Oid};
+use git2::{ErrorClass, ErrorCode, ObjectType, Odb, OdbObject, Oid, Repository};
 
 use super::pack::{self, Kind};
 
@@ -30,6 +30,21 @@ pub(crate) fn read<'o>(odb: &'o Odb<'_>, oid: Oid) -> Result<OdbObject<'o>, git2
         return Err(git2::Error::new(ErrorCode::GenericError, ErrorClass::Odb, message));
     }
     Ok(object)
+}
+
+/// The bytes of an id.
+pub(crate) fn bytes(oid: Oid) -> [u8; 20] {
+    oid.as_bytes().try_into().expect("an object id has 20 bytes")
+}
+
+/// Whether a tree is that of a Kubernetes: a kube-apiserver makes these folders when it starts.
+///
+/// # Errors
+/// A tree is missing or damaged.
+pub(crate) fn holds_kubernetes(repository: &Repository, tree: Oid) -> Result<bool, git2::Error> {
+    let tree = repository.find_tree(tree)?;
+    let is_there = |name: &str| tree.get_name(name).is_some_and(|entry| entry.filemode() == 0o040_000);
+    Ok(["namespaces", "apiregistration.k8s.io"].into_iter().any(is_there))
 }
 
 /// What an annotated tag is of, through tags of tags; an object that is no tag, or cannot be read, is itself.

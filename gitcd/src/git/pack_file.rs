@@ -4,10 +4,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gitcd_core::durable;
 use sha1::{Digest, Sha1};
 
 use super::pack::{Entry, Sealed, Writer};
-use crate::durable;
 
 /// A pack that is on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]

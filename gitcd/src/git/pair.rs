@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use git2::Oid;
 
-use crate::durable;
+use gitcd_core::durable;
 
 /// A data commit and the metadata commit that describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use git2::{ObjectType, Odb, Oid, Repository};
+use gitcd_merge::form;
 
 use super::entries::{Entries, Entry, ParseError};
-use super::form;
 use super::line::{Line, LineError};
 use super::object;
 use super::tree::{Directory, Tree};

@@ -33,7 +33,7 @@ use std::time::{Duration, SystemTime};
 use git2::Oid;
 use parking_lot::Mutex;
 
-use crate::durable;
+use gitcd_core::durable;
 use lock::Lock;
 
 pub use batch::{Change, Refused};

@@ -2,8 +2,9 @@
 
 use std::io::Write;
 
+use gitcd_core::revision::Revision;
+
 use super::line::{LineError, NO_ROOM, escape, hexadecimal, unescape};
-use crate::store::revision::Revision;
 
 /// Content of the file `format`.
 pub(super) const FORMAT: &[u8] = b"gitcd metadata 1\n";

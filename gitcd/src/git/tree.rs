@@ -6,10 +6,10 @@
 use std::collections::HashMap;
 
 use git2::Oid;
+use gitcd_core::path::VALUE;
 
 use super::entries::{Entries, Entry};
 use super::pack;
-use super::path::VALUE;
 
 /// A tree of files.
 #[derive(Debug, Default)]

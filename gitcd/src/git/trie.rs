@@ -103,9 +103,9 @@ impl Trie {
 
 #[cfg(test)]
 mod tests {
-    use super::super::form::Form;
     use super::super::line::{Home, Record};
     use super::*;
+    use gitcd_merge::form::Form;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 

@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 
 use git2::{Oid, Repository};
+use gitcd_merge::form;
 
 use super::branch::Config;
-use super::form;
 use super::line::{Home, Line};
 use super::load::{Names, Snapshot, place, value};
 use super::reader::{LoadError, Reader};

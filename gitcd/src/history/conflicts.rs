@@ -1,12 +1,12 @@
 //! Merges that had to decide about a key, from what their commits say.
 
 use git2::Oid;
+use gitcd_core::scope::{escape, unescape};
+use gitcd_merge::Conflict;
 
 use super::moment::When;
 use super::{CommitInfo, History, HistoryError};
 use crate::git::join::Join;
-use crate::merge::Conflict;
-use crate::merge::scope::{escape, unescape};
 
 /// A merge commit of the branch that names conflicts of a key.
 #[derive(Clone, Debug)]

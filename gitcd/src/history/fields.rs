@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::merge::value::Value;
-use crate::secrecy::Exposure;
+use gitcd_merge::secrecy::Exposure;
+use gitcd_merge::value::Value;
 
 /// A field that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ fn lists(path: String, one: &[Value], other: &[Value], found: &mut Vec<Field>) {
 
 /// As JSON in one line.
 fn shown(value: Option<&Value>) -> Option<String> {
-    value.map(|value| String::from_utf8_lossy(&value.write(crate::merge::value::Syntax::Json)).into_owned())
+    value.map(|value| String::from_utf8_lossy(&value.write(gitcd_merge::value::Syntax::Json)).into_owned())
 }
 
 #[cfg(test)]

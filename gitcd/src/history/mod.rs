@@ -16,17 +16,17 @@ pub mod versions;
 use std::path::PathBuf;
 
 use git2::{Odb, Oid, Repository};
+use gitcd_core::keyspace::{COMPACT_REVISION_KEY, KeySpace};
+use gitcd_merge::form::{self, Form};
 
 use crate::git::branch::Config;
 use crate::git::changes::{self, TreeError};
-use crate::git::form::{self, Form};
 use crate::git::go;
 use crate::git::lookup::{self, Known, Lookup};
 use crate::git::object;
 use crate::git::reader::LoadError;
 use crate::git::refs::{RefError, Refs};
 use crate::git::verify::{Verified, verify};
-use crate::keyspace::{COMPACT_REVISION_KEY, KeySpace};
 use crate::recovery::git_dir;
 
 pub use self::conflicts::Decision;

@@ -3,7 +3,7 @@
 //! A store names every key that it changes, or the first part of its path (`docs/design/git.md`, *Commits*). So of most of its commits the subject alone
 //! tells that a key is not among them, and no tree has to be read. Commits of others say what they like.
 
-use crate::git::path;
+use gitcd_core::path;
 
 /// A key as subjects name it.
 pub(super) struct Named {

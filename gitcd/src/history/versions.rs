@@ -6,6 +6,8 @@
 //! message says if there is one change in between, else by their trees.
 
 use git2::{Odb, Oid};
+use gitcd_core::path;
+use gitcd_merge::form::Form;
 
 use super::flush::Flush;
 use super::line::Step;
@@ -13,9 +15,7 @@ use super::moment::When;
 use super::named::Named;
 use super::{CommitInfo, History, HistoryError, Revisions};
 use crate::git::changes::{self, Finder};
-use crate::git::form::Form;
 use crate::git::lookup::{Known, Lookup};
-use crate::git::path;
 
 /// What became of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,6 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use gitcd_core::program::Program;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 pub use self::access::{Access, Unusable};
@@ -45,7 +46,6 @@ pub(crate) use self::route::EVENTS_HEADER;
 
 use self::access::Gate;
 use self::problem::Problem;
-use crate::program::Program;
 
 /// More at once than this is no bound.
 const MAX_PERMITS: usize = 1 << 20;

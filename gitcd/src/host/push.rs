@@ -18,6 +18,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::response::Response;
+use gitcd_core::error::chain;
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(super) use self::create::{Created, PREFIX as NEW_REPOSITORY};
@@ -34,7 +35,6 @@ use super::name::Name;
 use super::problem::Problem;
 use super::route::{Service, answer};
 use super::upkeep;
-use crate::error::chain;
 use crate::git::pkt_line;
 use crate::git::refs::{RefError, Refs};
 use crate::pull::lease;

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gitcd_core::error::chain;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::Inner;
-use crate::error::chain;
 use crate::maintenance;
 
 /// After a failure a repository is left alone for so long.

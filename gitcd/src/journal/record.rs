@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::store::revision::Revision;
+use gitcd_core::revision::Revision;
 
 /// One entry of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]

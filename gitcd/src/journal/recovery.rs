@@ -5,12 +5,13 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use gitcd_core::durable;
+use gitcd_core::revision::Revision;
+
 use super::prefixes::Prefixes;
 use super::record::{DecodeError, Record};
 use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Position, Segments, frame_crc, sequence_of};
 use super::writer::Sealed;
-use crate::durable;
-use crate::store::revision::Revision;
 
 /// A journal that cannot be replayed. Nothing was changed on disk.
 #[derive(Debug, thiserror::Error)]

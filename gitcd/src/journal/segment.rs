@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gitcd_core::durable;
+use gitcd_core::revision::Revision;
 use parking_lot::Mutex;
 
 use super::writer::Sealed;
-use crate::durable;
-use crate::store::revision::Revision;
 
 /// Length of a segment's header in bytes.
 pub(super) const HEADER: usize = 64;

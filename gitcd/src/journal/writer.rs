@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gitcd_core::durable;
+use gitcd_core::error::chain;
+use gitcd_core::revision::Revision;
 use rustix::fs::FallocateFlags;
 
 use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Segments, file_name, frame_crc};
-use crate::durable;
-use crate::error::chain;
-use crate::store::revision::Revision;
 
 /// What went wrong with an append, and so what may be done next.
 #[derive(Debug, thiserror::Error)]

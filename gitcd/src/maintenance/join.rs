@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use gitcd_core::durable;
+use gitcd_core::program::{Program, Running, complaint, quoted};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::sync::watch;
 
 use super::choose::Pack;
 use super::index::{self, Id};
-use crate::durable;
-use crate::program::{Program, Running, complaint, quoted};
 
 /// Others come first.
 const NICE: i32 = 10;

@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
+use gitcd_core::durable;
+use gitcd_core::program::Program;
 use tokio::sync::watch;
 
 use super::choose::{self, Pack};
 use super::index::{self, Id};
 use super::join::{BOUNDS, JoinError, Place, make_pack, publish, run, write_commit_graph};
 use super::record::Record;
-use crate::durable;
-use crate::program::Program;
 
 /// Git touches a pack in which it finds what it was about to write: somebody may be about to refer to that.
 const UNTOUCHED: Duration = Duration::from_hours(1);

@@ -8,9 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use gitcd_core::durable;
+
 use super::index::Id;
 use super::join::Place;
-use crate::durable;
 
 const FORMAT: &str = "gitcd unreachable 1";
 

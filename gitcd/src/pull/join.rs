@@ -4,6 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use git2::{Oid, Repository};
+use gitcd_core::path;
+use gitcd_core::scope::Scope;
+use gitcd_merge::secrecy::SecretKinds;
+use gitcd_merge::{Conflict, Policy};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::field::Empty;
@@ -15,11 +19,8 @@ use crate::committer::Head;
 use crate::git::branch::Config;
 use crate::git::graph::Graph;
 use crate::git::refs::{RefError, Refs};
-use crate::git::{changes, object, path};
-use crate::merge::scope::Scope;
-use crate::merge::{Conflict, Policy};
+use crate::git::{changes, object};
 use crate::recovery::git_dir;
-use crate::secrecy::SecretKinds;
 use crate::store::{self, Store};
 use crate::telemetry::{self, TARGET};
 
@@ -336,7 +337,7 @@ impl Joiner {
         }
         let request = store::merge::Request {
             at: head.revision,
-            theirs: theirs.as_bytes().try_into().expect("an object id has 20 bytes"),
+            theirs: object::bytes(theirs),
             keys: plan.keys,
             policy: how.policy,
             schemas: plan.schemas,

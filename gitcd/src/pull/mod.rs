@@ -4,7 +4,8 @@
 //! histories: that is a [`Joiner`]. A [`Puller`] does it for the remotes of one branch, again and again: no write ever waits
 //! for it.
 
-pub mod admit;
+pub use gitcd_merge::admit;
+
 pub mod credentials;
 pub mod dry_run;
 mod join;

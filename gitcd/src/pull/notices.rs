@@ -152,7 +152,7 @@ mod tests {
     use git2::Repository;
 
     use super::*;
-    use crate::keyspace::KeySpace;
+    use gitcd_core::keyspace::KeySpace;
 
     fn config(repository: &Path) -> branch::Config {
         branch::Config {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use gitcd_core::error::chain;
 use parking_lot::Mutex;
 
 use super::join::{Conflicts, How, Joined, Joiner};
 use super::status::Statuses;
 use super::{lease, people};
-use crate::error::chain;
 use crate::host::{Owner, Refusal, Remarks, Update};
 
 /// The branches that this process serves. Cheap to share.

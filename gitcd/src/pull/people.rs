@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use git2::Oid;
+use gitcd_core::error::chain;
+use gitcd_core::scope::Scope;
+use gitcd_merge::Policy;
 use tokio::sync::watch;
 
 use super::join::{DryRun, Histories, How, Joined, Joiner};
 use super::owner::FOR;
 use super::status::Statuses;
-use crate::error::chain;
 use crate::git::refs::{RefError, Refs};
 use crate::git::watch::RefWatcher;
-use crate::merge::Policy;
-use crate::merge::scope::Scope;
 use crate::recovery::git_dir;
 
 /// After a failure.

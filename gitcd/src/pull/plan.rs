@@ -19,20 +19,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use git2::{Odb, Oid, Repository};
+use gitcd_core::keyspace::{KeySpace, Placement};
+use gitcd_core::path;
+use gitcd_core::scope::Scope;
+use gitcd_merge::admit::{self, Admission};
+use gitcd_merge::form;
+use gitcd_merge::schema::Schemas;
+use gitcd_merge::secrecy::SecretKinds;
+use gitcd_merge::{Outcome, Policy, Side, merge};
 
 use self::bases::Base;
 use self::edits::{Edits, Meant, Then};
 use self::origins::{Brought, Origins};
-use super::admit::{self, Admission};
 use super::dry_run::{Trial, Verdicts};
 use crate::git::changes::{self, Changes, TreeError};
 use crate::git::graph::{Commit, Graph, GraphError, Meeting};
-use crate::git::{form, object, path};
-use crate::keyspace::{KeySpace, Placement};
-use crate::merge::schema::Schemas;
-use crate::merge::scope::Scope;
-use crate::merge::{Outcome, Policy, Side, merge};
-use crate::secrecy::SecretKinds;
+use crate::git::object;
 use crate::store::merge::Key;
 
 /// How to merge.
@@ -349,11 +351,10 @@ impl Planner<'_, '_> {
             }
         }
         let unchanged_here = base.is(ours);
-        let hash = |blob: Oid| blob.as_bytes().try_into().expect("an object id has 20 bytes");
         let merged = if let Some(outcome) = spelling {
-            crate::merge::Merged { outcome, conflicts: Vec::new() }
+            gitcd_merge::Merged { outcome, conflicts: Vec::new() }
         } else if unchanged_here {
-            crate::merge::Merged { outcome: Outcome::Theirs, conflicts: Vec::new() }
+            gitcd_merge::Merged { outcome: Outcome::Theirs, conflicts: Vec::new() }
         } else {
             let side = |value: &'_ Option<Bytes>, blob: Option<Oid>| value.clone().zip(blob);
             let (one, other) = (side(&our_value, ours), side(&their_value, theirs));
@@ -361,8 +362,8 @@ impl Planner<'_, '_> {
                 &self.schemas,
                 self.rules.policy,
                 base_value.as_deref(),
-                one.as_ref().map(|(value, blob)| Side { value, hash: hash(*blob) }),
-                other.as_ref().map(|(value, blob)| Side { value, hash: hash(*blob) }),
+                one.as_ref().map(|(value, blob)| Side { value, hash: object::bytes(*blob) }),
+                other.as_ref().map(|(value, blob)| Side { value, hash: object::bytes(*blob) }),
             )
         };
         let values = [our_value.as_ref(), their_value.as_ref()];
@@ -376,7 +377,7 @@ impl Planner<'_, '_> {
             key: key.into(),
             base: base_value,
             in_ours: ours.is_some(),
-            theirs: their_value.zip(theirs.map(hash)),
+            theirs: their_value.zip(theirs.map(object::bytes)),
             as_is,
             outcome: merged.outcome,
             conflicts: merged.conflicts,

@@ -8,6 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use git2::Oid;
+use gitcd_core::error::chain;
+use gitcd_core::scope::Scope;
+use gitcd_merge::Policy;
+use gitcd_merge::secrecy::SecretKinds;
 use rand::Rng as _;
 
 use self::together::Together;
@@ -17,11 +21,7 @@ use super::pace::Exchanged;
 use super::plan::PlanError;
 use super::remote::{Fetched, Link, Remote, RemoteError};
 use super::status::{Condition, Statuses, now};
-use crate::error::chain;
-use crate::merge::Policy;
-use crate::merge::scope::Scope;
 use crate::recovery::git_dir;
-use crate::secrecy::SecretKinds;
 use crate::store;
 
 /// What to follow, and how often.

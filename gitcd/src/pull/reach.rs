@@ -171,7 +171,7 @@ fn failed(said: &dyn std::fmt::Display) -> Failed {
 }
 
 fn taken(error: &TransferError) -> Failed {
-    let said = crate::error::chain(error);
+    let said = gitcd_core::error::chain(error);
     let condition = match error {
         TransferError::Read { .. } | TransferError::TooLarge => Condition::Damaged,
         TransferError::Write(_) if said.contains("space") => Condition::NoSpace,

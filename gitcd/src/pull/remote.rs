@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use git2::{Oid, Repository};
+use gitcd_core::scope::Scope;
+use gitcd_merge::Policy;
 use parking_lot::Mutex;
 
 use super::credentials::Credentials;
@@ -14,8 +16,6 @@ use super::status::Condition;
 use crate::git::refs::{RefError, Refs};
 use crate::git::transfer::TransferError;
 use crate::git::{branch, object};
-use crate::merge::Policy;
-use crate::merge::scope::Scope;
 use crate::recovery::git_dir;
 
 /// A remote of a branch.
@@ -315,7 +315,7 @@ impl Remote {
     }
 
     fn transfer(&self, error: &TransferError, is_fetch: bool) -> RemoteError {
-        let text = crate::error::chain(error);
+        let text = gitcd_core::error::chain(error);
         let condition = match error {
             TransferError::Read { .. } if is_fetch => Condition::Damaged,
             TransferError::Write(_) if is_fetch && text.contains("space") => Condition::NoSpace,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use git2::Oid;
+use gitcd_merge::Conflict;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::join::{Conflicts, Joiner};
 use super::plan::Rejected;
-use crate::merge::Conflict;
 
 /// How a remote is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

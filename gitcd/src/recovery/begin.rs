@@ -3,17 +3,19 @@
 use std::num::NonZero;
 use std::sync::Arc;
 
+use gitcd_core::durable;
+use gitcd_core::revision::Revision;
+use gitcd_merge::admit::{self, Admission};
+use gitcd_merge::schema::Schemas;
+use gitcd_merge::secrecy::SecretKinds;
+
 use super::{OpenError, StateLock, first_snapshot, git_dir, set_aside, start_journal, state_folder};
 use crate::config::{Branches, DEFAULT_NAME};
-use crate::durable;
 use crate::git::branch::{self, Branch, Config, Converted, Progress, State, Takeover};
+use crate::git::object;
 use crate::git::refs::Refs;
 use crate::git::{form, go};
-use crate::merge::schema::Schemas;
-use crate::pull::admit::{self, Admission};
-use crate::secrecy::SecretKinds;
 use crate::snapshot::{Incarnation, hex};
-use crate::store::revision::Revision;
 
 /// How a branch begins.
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +137,7 @@ fn adopt(
 ) -> Result<(Branch, Initialized), OpenError> {
     let is_kubernetes = git2::Repository::open(&config.repository).and_then(|repository| {
         let tree = repository.find_reference(&config.data_reference)?.peel_to_tree()?.id();
-        admit::holds_kubernetes(&repository, tree)
+        object::holds_kubernetes(&repository, tree)
     });
     // What cannot be read is reported by what reads all of it.
     let is_kubernetes = is_kubernetes.unwrap_or(false);

@@ -4,13 +4,13 @@ use std::io;
 use std::path::PathBuf;
 
 use git2::Oid;
+use gitcd_core::durable;
+use gitcd_core::revision::Revision;
 
-use crate::durable;
 use crate::git::branch::{self, CreateError, LoadError};
 use crate::git::refs::RefError;
 use crate::journal::recovery::RecoverError;
 use crate::snapshot::SnapshotError;
-use crate::store::revision::Revision;
 
 /// Why a branch cannot be served. Nothing of it was changed.
 #[derive(Debug, thiserror::Error)]

@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use gitcd_core::durable;
 use rustix::fs::FlockOperation;
 
 use super::{OpenError, git_dir, state_folder};
-use crate::durable;
 use crate::git::branch::Config;
 
 /// The right to write a branch: a lock that the system drops with the process.

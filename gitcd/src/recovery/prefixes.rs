@@ -4,8 +4,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use gitcd_core::durable;
+
 use super::OpenError;
-use crate::durable;
 use crate::git::branch::Config;
 
 /// Refuses to serve with other prefixes than before: where a key lives depends on them, and so does what is in Git.

@@ -3,16 +3,17 @@
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use gitcd_core::keyspace::Placement;
+use gitcd_core::revision::Revision;
+
 use crate::git::branch::Config;
 use crate::journal::Segments;
 use crate::journal::record::{Record, Write};
 use crate::journal::recovery::Replayed;
-use crate::keyspace::Placement;
 use crate::snapshot::Snapshot;
 use crate::store::index::Index;
 use crate::store::lease::Leases;
 use crate::store::merge::Merge;
-use crate::store::revision::Revision;
 use crate::store::version::Version;
 
 /// What recovery has so far.

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use gitcd_core::durable;
+use gitcd_core::keyspace::Placement;
+use gitcd_core::revision::Revision;
+
 use super::{OpenError, StateLock, first_snapshot, start_journal, state_folder};
 use crate::backup::Backup;
-use crate::durable;
 use crate::git::branch::{self, Action, Branch, Config, Revisions, State};
 use crate::journal::record::{Record, Write};
-use crate::keyspace::Placement;
 use crate::snapshot::{Incarnation, hex};
-use crate::store::revision::Revision;
 
 /// What a frame of the journal is filled to.
 const FRAME_BYTES: usize = 4 << 20;

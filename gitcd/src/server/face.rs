@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
+use gitcd_core::fence::Gate;
 use sha1::{Digest, Sha1};
 use tokio::sync::watch;
 use tower::ServiceExt as _;
@@ -12,7 +13,6 @@ use tower::ServiceExt as _;
 use super::{Config, Transport};
 use crate::api::{self, Backend, Front, Member};
 use crate::committer;
-use crate::fence::Gate;
 use crate::http;
 use crate::listener::{Bound, Incoming};
 use crate::maintenance::Maintenance;

@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use git2::Oid;
+use gitcd_core::error::chain;
+use gitcd_core::revision::Revision;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -15,7 +17,6 @@ use tokio::task::{JoinSet, spawn_blocking};
 use super::face::{Face, serve, show};
 use super::{Config, ServeError};
 use crate::committer::Head;
-use crate::error::chain;
 use crate::git::branch::Loaded;
 use crate::git::follow::{Follower, Step};
 use crate::git::reader::LoadError;
@@ -26,7 +27,6 @@ use crate::pull::{self, Joiner, Puller};
 use crate::recovery::{self, Opened};
 use crate::status::Reporter;
 use crate::store::Store;
-use crate::store::revision::Revision;
 use crate::store::standby::{Another, Followed};
 use crate::tls::Certificates;
 

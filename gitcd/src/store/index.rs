@@ -5,9 +5,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gitcd_core::revision::Revision;
 
 use super::log::{Change, Entry, Log};
-use super::revision::Revision;
 use super::version::{History, Version};
 
 /// Which keys: one, a half-open interval, or everything from a key on (etcd's `range_end`).

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::revision::Revision;
+use gitcd_core::revision::Revision;
 
 /// The longest time to live that etcd grants, in seconds.
 pub const MAX_TTL: i64 = 9_000_000_000;

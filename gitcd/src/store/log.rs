@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::revision::Revision;
+use gitcd_core::revision::Revision;
+
 use super::version::Version;
 
 /// One key's change in one write.

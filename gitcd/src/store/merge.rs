@@ -8,16 +8,16 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gitcd_core::revision::Revision;
+use gitcd_core::scope::escape;
+use gitcd_merge::schema::Schemas;
+use gitcd_merge::{Conflict, Outcome, Policy, Side, blob_hash, merge, uid};
 
 use super::index::Index;
 use super::query::View;
-use super::revision::Revision;
 use super::version::Version;
 use super::{Error, Store, writer};
 use crate::journal::record;
-use crate::merge::schema::Schemas;
-use crate::merge::scope::escape;
-use crate::merge::{Conflict, Outcome, Policy, Side, blob_hash, merge, uid};
 
 /// A merge that was computed from a commit of this branch.
 #[derive(Clone, Debug)]

@@ -5,6 +5,8 @@
 //! to readers by raising the durable revision, to watchers through the [hub](crate::watch), to the client by an
 //! answer. Reads answer at the durable revision, whatever the writer has already applied beyond it.
 
+pub use gitcd_core::revision;
+
 pub mod alarms;
 mod counters;
 mod error;
@@ -16,7 +18,6 @@ pub mod merge;
 mod progress;
 pub mod query;
 pub(crate) mod ranges;
-pub mod revision;
 pub(crate) mod standby;
 pub mod txn;
 pub mod version;
@@ -27,6 +28,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
+use gitcd_core::fence::Gate;
+use gitcd_core::revision::Revision;
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::{mpsc, oneshot};
 
@@ -36,11 +39,9 @@ use self::lease::Leases;
 use self::log::Entry;
 use self::progress::Progress;
 use self::query::{Found, Range, View};
-use self::revision::Revision;
 use self::standby::Standby;
 use self::txn::{Done, Op};
 use self::version::Version;
-use crate::fence::Gate;
 use crate::journal::{self, Segments};
 use crate::watch::Hub;
 

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::revision::Revision;
+use gitcd_core::revision::Revision;
+
 use super::{Store, merge, writer};
 
 /// What the writer waits for and what waits for the writer.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use gitcd_core::revision::Revision;
+
 use super::Error;
 use super::index::{Index, KeyRange};
-use super::revision::Revision;
 use super::version::Version;
 use crate::journal::Segments;
 

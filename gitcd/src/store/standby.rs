@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use gitcd_core::revision::Revision;
 use tokio::sync::mpsc;
 
 use super::alarms::Alarms;
@@ -22,7 +23,6 @@ use super::index::{Index, KeyRange};
 use super::lease::Leases;
 use super::progress::Progress;
 use super::query::Range;
-use super::revision::Revision;
 use super::version::Version;
 use super::{Parts, Store};
 

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gitcd_core::revision::Revision;
 
 use super::Error;
 use super::index::{Index, KeyRange};
 use super::lease::Leases;
 use super::query::{Found, Range, View};
-use super::revision::Revision;
 use super::version::Version;
 use written::Written;
 

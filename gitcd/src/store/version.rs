@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gitcd_core::revision::Revision;
 use parking_lot::Mutex;
 
-use super::revision::Revision;
 use crate::journal::{Position, Segments};
 
 /// Revisions, version and lease of a stored pair, and what keeps it findable.

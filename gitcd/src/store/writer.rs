@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use gitcd_core::error::chain;
+use gitcd_core::revision::Revision;
 use tokio::sync::{mpsc, oneshot};
 
 use self::answer::Answer;
@@ -13,11 +15,9 @@ use self::old::Old;
 use super::lease::{Lease, Report};
 use super::log::Entry;
 use super::merge;
-use super::revision::Revision;
 use super::txn::{Done, Op};
 use super::version::Version;
 use super::{Error, Store};
-use crate::error::chain;
 use crate::journal::record::Record;
 use crate::journal::{self, AppendError, Position};
 use crate::metrics::Applied;
@@ -120,6 +120,9 @@ pub(super) struct Writer {
     full: bool,
     /// What is durable but not visible, because the writer lease ended in between.
     held: Option<Batch>,
+    /// Closed while the next batch is made durable.
+    #[cfg(test)]
+    closes: Option<Arc<gitcd_core::fence::Gate>>,
 }
 
 struct Finish(Arc<Store>);
@@ -141,7 +144,18 @@ impl Writer {
         superseded: Vec<Weak<Version>>,
     ) -> Self {
         let (old, pruning, full) = (Old::new(superseded), true, false);
-        Self { store, journal, limits, old, pruning, compacting_since: None, full, held: None }
+        Self {
+            store,
+            journal,
+            limits,
+            old,
+            pruning,
+            compacting_since: None,
+            full,
+            held: None,
+            #[cfg(test)]
+            closes: None,
+        }
     }
 
     pub(super) fn store(&self) -> &Arc<Store> {
@@ -238,6 +252,10 @@ impl Writer {
             }
         }
         let durable = self.make_durable(&mut batch);
+        #[cfg(test)]
+        if let Some(gate) = self.closes.take() {
+            gate.close();
+        }
         let answers = std::mem::take(&mut batch.answers);
         let outcome = durable.and_then(|()| self.show(batch));
         for answer in answers {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use gitcd_core::revision::Revision;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::store::index::KeyRange;
 use crate::store::log::Entry;
-use crate::store::revision::Revision;
 
 /// What one stream has still to look at: for each of its watchers the first revision with something for it.
 #[derive(Debug, Default)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
+use gitcd_core::revision::Revision;
 use prost::Message;
 use tokio::sync::mpsc;
 use tonic::Status;
@@ -20,7 +21,6 @@ use crate::proto::mvccpb::{Event, KeyValue, event::EventType};
 use crate::store::Store;
 use crate::store::index::KeyRange;
 use crate::store::log::Change;
-use crate::store::revision::Revision;
 use crate::store::version::{ValueLost, Version};
 
 /// The id in answers that concern no watcher or all of them.

@@ -83,7 +83,7 @@ async fn what_came_from_there_goes_back_with_something_of_ours_or_when_nothing_m
 async fn take_in(up: &Branch, one: &Branch) {
     let how = gitcd::pull::How {
         policy: gitcd::merge::Policy::Later,
-        scope: gitcd::merge::scope::Scope::default(),
+        scope: gitcd::scope::Scope::default(),
         fast_forward: true,
         impatient: true,
         histories: gitcd::pull::Histories::Now,

@@ -1,7 +1,7 @@
 //! Branches that take only a part of others.
 
-use gitcd::merge::scope::Scope;
 use gitcd::pull::remote::Remote;
+use gitcd::scope::Scope;
 
 use crate::world::{Branch, remote};
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gitcd::merge::Policy;
-use gitcd::merge::scope::Scope;
 use gitcd::pull::remote::Remote;
+use gitcd::scope::Scope;
 use proptest::prelude::*;
 
 use crate::process::{Client, Process};

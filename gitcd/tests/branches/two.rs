@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use gitcd::merge::scope::Scope;
 use gitcd::pull::remote::Remote;
+use gitcd::scope::Scope;
 
 use crate::world::{Branch, remote};
 

@@ -49,7 +49,7 @@ fn remote(name: &str) -> Remote {
         name: name.to_owned(),
         data_reference: format!("refs/heads/{name}"),
         policy: gitcd::merge::Policy::Later,
-        scope: gitcd::merge::scope::Scope::default(),
+        scope: gitcd::scope::Scope::default(),
         fast_forward: true,
         fetch: true,
         push_after_merge: false,

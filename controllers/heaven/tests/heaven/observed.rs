@@ -47,7 +47,7 @@ async fn serve(world: &World, folder: &Path, port: u16) -> Server {
         name: "origin".to_owned(),
         data_reference: String::new(),
         policy: gitcd::merge::Policy::Later,
-        scope: gitcd::merge::scope::Scope::default(),
+        scope: gitcd::scope::Scope::default(),
         fast_forward: true,
         fetch: true,
         push_after_merge: true,

@@ -1,9 +1,9 @@
 //! Places of clients that go away.
 
 use bytes::Bytes;
+use gitcd_core::revision::Revision;
 
 use super::{Caller, Place};
-use crate::store::revision::Revision;
 
 /// Gives a place up when a client goes away while it waits.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! `gitcd log`.
 
+use gitcd_merge::Conflict;
 use serde_json::json;
 
 use super::super::age;
@@ -9,7 +10,6 @@ use crate::history::fields::{self, Field};
 use crate::history::moment::When;
 use crate::history::versions::Version;
 use crate::history::{CommitInfo, Decision, History};
-use crate::merge::Conflict;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

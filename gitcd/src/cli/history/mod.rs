@@ -9,10 +9,11 @@ pub(super) mod verify;
 
 use std::path::PathBuf;
 
+use gitcd_merge::secrecy::{Exposure, SecretKinds};
+
 use crate::config::{Branches, DEFAULT_NAME, PerBranch};
 use crate::history::History;
 use crate::history::moment::When;
-use crate::secrecy::{Exposure, SecretKinds};
 
 /// Which branch.
 #[derive(Debug, clap::Args)]

@@ -5,7 +5,7 @@
 
 use anyhow::bail;
 
-use crate::merge::value::Value;
+use gitcd_merge::value::Value;
 
 /// Fields that say which object it is. Not its version, which changes, nor its uid: an object may be deleted and created again.
 const IDENTITY: [&[&str]; 3] = [&["kind"], &["metadata", "namespace"], &["metadata", "name"]];

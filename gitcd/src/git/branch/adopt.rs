@@ -3,6 +3,10 @@
 use std::num::NonZero;
 
 use git2::{Oid, Repository};
+use gitcd_core::keyspace::Placement;
+use gitcd_core::path;
+use gitcd_core::revision::Revision;
+use gitcd_merge::form;
 
 use super::super::changes;
 use super::super::derive::{Derived, EVERY, Progress, derive};
@@ -13,12 +17,10 @@ use super::super::reader::{Problem, Reader};
 use super::super::refs::Refs;
 use super::super::tree::Tree;
 use super::super::trie::Trie;
-use super::super::{form, go, object, path};
+use super::super::{go, object};
 use super::open::{Content, Data};
 use super::repository::open_repository;
 use super::{AdoptError, Branch, Config, OpenError, Pair, State};
-use crate::keyspace::Placement;
-use crate::store::revision::Revision;
 
 /// How data becomes a branch.
 pub struct Takeover<'t> {

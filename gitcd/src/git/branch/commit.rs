@@ -4,14 +4,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use git2::Oid;
+use gitcd_core::keyspace::Placement;
+use gitcd_core::path;
+use gitcd_merge::form;
 
 use super::super::entries::Entry;
 use super::super::line::{Home, Line};
 use super::super::message::{self, Subject, Verb};
 use super::super::pack::{self, Kind};
-use super::super::{delta, form, load, path};
+use super::super::{delta, load};
 use super::{Action, Branch, Change, CommitError, Record, Revisions, Value};
-use crate::keyspace::Placement;
 
 impl Branch {
     /// Adds revisions to the open pack: values, changed directories, and one data commit unless only local keys changed.

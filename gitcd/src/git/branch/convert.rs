@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use gitcd_core::keyspace::Placement;
+use gitcd_merge::form::Form;
+
 use super::super::derive::Progress;
 use super::super::entries::Entries;
-use super::super::form::Form;
 use super::super::go;
 use super::super::graph::Graph;
 use super::super::join::Join;
@@ -19,7 +21,6 @@ use super::adopt::refuse;
 use super::open::{Content, Data};
 use super::repository::open_repository;
 use super::{AdoptError, Branch, Config, OpenError, Pair, State};
-use crate::keyspace::Placement;
 use crate::store::lease::MAX_TTL;
 
 /// A branch that was converted.

@@ -4,14 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use git2::Oid;
+use gitcd_core::durable;
+use gitcd_core::path;
 
 use super::super::changes::TreeError;
 use super::super::pack_file::WriteError;
 use super::super::pair::PairError;
-use super::super::path;
 use super::super::refs::RefError;
 use super::LoadError;
-use crate::durable;
 
 /// Why revisions could not be committed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

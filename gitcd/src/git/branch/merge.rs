@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use git2::Oid;
+use gitcd_core::scope::Scope;
 
 use super::super::graph::Graph;
 use super::super::join::Join;
@@ -13,7 +14,6 @@ use super::super::message::{self, Subject, Verb};
 use super::super::{form, load};
 use super::repository::open_repository;
 use super::{Action, Branch, CommitError, Record, Revisions};
-use crate::merge::scope::Scope;
 
 /// What another branch brought, to be committed.
 #[derive(Debug, Clone)]
@@ -62,7 +62,7 @@ impl Branch {
         let their_commit = graph.commit(&self.repository, *theirs).map_err(unreadable)?;
         // What is in the open pack follows the last visible commit, and nobody else can have it.
         // Merges on the way to it may have left out what is now taken: their edges do not count.
-        let scope = Scope::parse(notes.as_bytes()).map(|(_, scope)| scope);
+        let scope = Scope::parse::<Oid>(notes.as_bytes()).map(|(_, scope)| scope);
         let skip = |left_out: &Scope| scope.as_ref() != Some(left_out);
         let meeting = graph.meet(&self.repository, *theirs, visible, skip).map_err(unreadable)?;
         let is_joined = meeting.bases == [*theirs];

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use git2::{Oid, Repository};
+use gitcd_core::durable;
 
 use super::super::entries::Entries;
 use super::super::graph::Graph;
@@ -15,7 +16,6 @@ use super::super::trie::Trie;
 use super::super::{go, message, pack};
 use super::repository::{finish, init, open_repository};
 use super::{Branch, Config, CreateError, FlushError, OpenError, Pair, Revisions, State, is_to_be_merged, show};
-use crate::durable;
 
 /// What a branch consists of while it is in memory only.
 pub(super) struct Content {

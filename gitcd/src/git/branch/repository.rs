@@ -5,9 +5,9 @@ use std::io;
 use std::path::Path;
 
 use git2::{Repository, RepositoryInitOptions};
+use gitcd_core::durable;
 
 use super::{Config, CreateError, OpenError};
-use crate::durable;
 
 /// The repository at a path; `None` if nothing is there, or nothing but gitcd's own folder.
 pub(crate) fn open_repository(path: &Path) -> Result<Option<Repository>, OpenError> {

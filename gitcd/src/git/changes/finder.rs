@@ -1,11 +1,11 @@
 //! One key in many trees.
 
 use git2::{Odb, Oid};
+use gitcd_core::path;
 
 use super::TreeError;
 use super::items::{Kind, entry};
 use super::trees::read;
-use crate::git::path;
 
 /// Looks for the blob of one key in one tree after the other. Most have it where the one before had it: then nothing below the first directory that is
 /// the same is read.

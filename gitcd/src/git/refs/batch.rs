@@ -5,10 +5,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use git2::Oid;
+use gitcd_core::durable;
 
 use super::lock::{Lock, replace_packed};
 use super::{After, MAX_SYMBOLIC, RefError, Refs, Stored, packed, parent, valid};
-use crate::durable;
 
 /// What shall become of a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 use std::path::PathBuf;
 
 use git2::Oid;
+use gitcd_core::durable;
 
 use super::MAX_SYMBOLIC;
-use crate::durable;
 
 /// Why a reference could not be read or moved.
 #[derive(Debug, thiserror::Error)]

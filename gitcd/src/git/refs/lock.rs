@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use git2::Oid;
+use gitcd_core::durable;
 use rustix::fs::FlockOperation;
 
 use super::{RefError, Refs, packed, parent};
-use crate::durable;
 
 /// On files, no system takes notice of this permission bit. A lock that has it is gitcd's, also if a loss of power took the file that it is a link to.
 const MARK: u32 = 0o1000;

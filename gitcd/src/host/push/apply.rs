@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use gitcd_core::error::chain;
+
 use super::super::Inner;
 use super::super::owner::Update;
 use super::By;
@@ -9,7 +11,6 @@ use super::commands::Push;
 use super::create::Created;
 use super::decide::FOR;
 use super::report::Report;
-use crate::error::chain;
 use crate::git::refs::{Change, RefError, Refs};
 
 /// Carries out what has not been refused. Owners are asked first; what belongs to nobody is moved by compare-and-swap.

@@ -5,13 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use git2::{Repository, RepositoryInitOptions};
+use gitcd_core::durable;
+use gitcd_core::error::chain;
 use rustix::fs::FlockOperation;
 
 use super::super::name::Name;
 use super::super::problem::Problem;
 use super::commands::Command;
-use crate::durable;
-use crate::error::chain;
 
 /// Begins the name of a repository until it has references; no client can name it.
 pub(in super::super) const PREFIX: &str = ".gitcd-new-";

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
+use gitcd_core::durable;
+use gitcd_core::error::chain;
+use gitcd_core::program::quoted;
 use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
 use tokio::process::Command;
 
 use super::super::problem::Problem;
-use crate::durable;
-use crate::error::chain;
-use crate::program::quoted;
 
 /// Begins the name of a quarantine in `objects`; `git prune` removes old ones with such names too.
 pub(in super::super) const PREFIX: &str = "tmp_objdir-gitcd-";

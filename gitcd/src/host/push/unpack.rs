@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use git2::{ObjectType, Oid};
+use gitcd_core::program::{Running, complaint};
 use tokio::io::AsyncWriteExt;
 
 use super::super::Inner;
@@ -13,7 +14,6 @@ use super::commands::Push;
 use super::plain;
 use super::quarantine::Quarantine;
 use super::report::Report;
-use crate::program::{Running, complaint};
 
 /// Why a pack is not taken.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! Converts responses of a kube-apiserver into files of a branch and findings.
 
+use gitcd_merge::admit::Finding;
+use gitcd_merge::value::{Map, Value};
 use serde_json::Value as Json;
 
 use super::Verdict;
-use crate::merge::value::{Map, Value};
-use crate::pull::admit::Finding;
 
 /// Fields of `metadata` that a file keeps, because a dry run generates new values for them.
 const OWN: [&str; 5] = ["uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink"];
@@ -13,7 +13,7 @@ const OWN: [&str; 5] = ["uid", "resourceVersion", "creationTimestamp", "managedF
 pub(super) fn as_json(object: &[u8]) -> Option<Json> {
     let (value, _) = Value::parse(object)?;
     value.given(&["metadata", "name"])?;
-    serde_json::from_slice(&value.write(crate::merge::value::Syntax::Json)).ok()
+    serde_json::from_slice(&value.write(gitcd_merge::value::Syntax::Json)).ok()
 }
 
 /// Removes fields of the metadata.
@@ -145,9 +145,10 @@ mod tests {
     fn causes_are_told_with_their_fields() {
         let status = json!({"message": "all of it", "details": {"causes": [
             {"field": "spec.ports[0].port", "message": "Invalid value: 0: must be between 1 and 65535"}]}});
-        let reason = crate::pull::admit::reason(&findings(&status), FILE.as_bytes(), crate::secrecy::Exposure::Open);
+        let reason =
+            gitcd_merge::admit::reason(&findings(&status), FILE.as_bytes(), gitcd_merge::secrecy::Exposure::Open);
         assert_eq!(reason, "line 10: spec.ports[0].port: Invalid value: 0: must be between 1 and 65535");
         let whole = findings(&json!({"message": "denied by policy"}));
-        assert_eq!(crate::pull::admit::reason(&whole, b"", crate::secrecy::Exposure::Open), "denied by policy");
+        assert_eq!(gitcd_merge::admit::reason(&whole, b"", gitcd_merge::secrecy::Exposure::Open), "denied by policy");
     }
 }

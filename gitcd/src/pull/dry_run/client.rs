@@ -59,7 +59,7 @@ impl Client {
             let identity = Identity::from_pem(identity);
             http = http.identity(identity.map_err(|_| "its client certificate, or the key, is not in PEM")?);
         }
-        let http = http.build().map_err(|error| crate::error::chain(&error))?;
+        let http = http.build().map_err(|error| gitcd_core::error::chain(&error))?;
         let (server, token) = (cluster.server.clone(), cluster.token.clone());
         Ok(Self { http, server, token, resources: Mutex::default() })
     }
@@ -143,7 +143,7 @@ impl Client {
         if let Some(object) = object {
             request = request.header(reqwest::header::CONTENT_TYPE, "application/json").body(object.to_string());
         }
-        let response = request.send().await.map_err(|error| crate::error::chain(&error.without_url()))?;
+        let response = request.send().await.map_err(|error| gitcd_core::error::chain(&error.without_url()))?;
         match response.status() {
             StatusCode::UNAUTHORIZED => Err("it rejects the credentials of the kubeconfig".to_owned()),
             status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
@@ -174,7 +174,7 @@ fn at(server: &str, path: &[&str], is_dry_run: bool) -> Result<Url, String> {
 }
 
 async fn body<T: serde::de::DeserializeOwned>(response: Response) -> Result<T, String> {
-    let bytes = response.bytes().await.map_err(|error| crate::error::chain(&error.without_url()))?;
+    let bytes = response.bytes().await.map_err(|error| gitcd_core::error::chain(&error.without_url()))?;
     serde_json::from_slice(&bytes).map_err(|_| "its response is not that of a kube-apiserver".to_owned())
 }
 

@@ -13,10 +13,10 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
+use gitcd_merge::admit::{self, Finding};
+use gitcd_merge::secrecy::Exposure;
 
 use self::client::Client;
-use super::admit::{self, Finding};
-use crate::secrecy::Exposure;
 
 /// Concurrent dry runs.
 const AT_A_TIME: usize = 8;

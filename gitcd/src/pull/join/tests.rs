@@ -1,11 +1,11 @@
 use std::time::SystemTime;
 
 use git2::Signature;
+use gitcd_core::keyspace::KeySpace;
 
 use super::*;
 use crate::committer::{Committer, Settings};
 use crate::git::branch::{Action, Branch, Change, Record, Revisions, State};
-use crate::keyspace::KeySpace;
 use crate::recovery;
 
 const KEY: &str = "/registry/k";

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use git2::Oid;
+use gitcd_core::error::chain as told;
+use gitcd_core::fence::Moment;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
@@ -13,8 +15,6 @@ use super::mark::Mark;
 use super::place::Place;
 use super::record::{Record, reference};
 use super::terms::{Found, Holding, renewal};
-use crate::error::chain as told;
-use crate::fence::Moment;
 use crate::pull::remote::RemoteError;
 use crate::pull::status::Condition;
 

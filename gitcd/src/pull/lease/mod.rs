@@ -18,6 +18,8 @@ mod terms;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gitcd_core::error::chain;
+use gitcd_core::fence::Gate;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -29,8 +31,6 @@ pub use self::record::reference;
 use super::join::Joiner;
 use super::remote::{Remote, RemoteError};
 use super::status::{Condition, Statuses};
-use crate::error::chain;
-use crate::fence::Gate;
 use crate::recovery::OpenError;
 use crate::status;
 

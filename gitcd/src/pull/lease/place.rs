@@ -64,7 +64,7 @@ impl Place {
                 RefError::Open { .. } => Condition::Unreachable,
                 _ => Condition::Damaged,
             };
-            self.failed(condition, &crate::error::chain(&error))
+            self.failed(condition, &gitcd_core::error::chain(&error))
         })
     }
 
@@ -123,7 +123,7 @@ impl Place {
                     let oids: Vec<Oid> = missing.iter().map(|(_, oid)| *oid).collect();
                     Copier::default()
                         .copy(&there, &here, &oids)
-                        .map_err(|error| self.failed(Condition::Damaged, &crate::error::chain(&error)))?;
+                        .map_err(|error| self.failed(Condition::Damaged, &gitcd_core::error::chain(&error)))?;
                 }
                 Where::Url(url) => {
                     let one = |(name, oid): &(&str, Oid)| ((*name).to_owned(), *oid, self.remote.tracking(name));

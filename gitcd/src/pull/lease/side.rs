@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use git2::Oid;
+use gitcd_core::error::chain;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::place::{LONG, Place};
-use crate::error::chain;
 use crate::pull::join::{DryRun, How, Joined, Joiner};
 use crate::pull::people;
 use crate::pull::remote::RemoteError;

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use git2::Oid;
+use gitcd_core::error::chain as told;
+use gitcd_core::fence::{Gate, Moment};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -15,8 +17,6 @@ use super::place::Place;
 use super::record::{Record, reference};
 use super::terms::{Holding, Look, Step, Waiting};
 use super::{Lease, LeaseError, Settings, Shared, takeover};
-use crate::error::chain as told;
-use crate::fence::{Gate, Moment};
 use crate::git::branch;
 use crate::host::OWN as REMEDY;
 use crate::pull::owner::SERVED;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use git2::Oid;
+use gitcd_core::durable;
+use gitcd_core::error::chain;
 use tokio::task::spawn_blocking;
 
 use super::place::{LONG, Place, Update};
 use super::{Lease, LeaseError, side};
 use crate::committer::{self, Committer};
-use crate::durable;
-use crate::error::chain;
 use crate::git::branch::{Branch, FlushError};
 use crate::git::refs::Refs;
 use crate::pull::remote::RemoteError;

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use git2::Oid;
+use gitcd_core::fence::Moment;
 
 use super::record::Record;
-use crate::fence::Moment;
 
 /// The holder counts on so much of its lease, and those who wait wait for all of it: the clocks of two machines may go by a
 /// twentieth too fast or too slow each.

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use git2::Oid;
+use gitcd_merge::{Outcome, Policy, Side, differ_in_spelling_only, merge};
 
 use super::edits::Meant;
 use super::{PlanError, Planner};
 use crate::git::changes;
-use crate::merge::{Outcome, Policy, Side, differ_in_spelling_only, merge};
 
 /// Deepest criss-cross of merges whose bases are merged with one another. Below it there is no base, and what both sides have is
 /// compared as if both had made it: deterministic, and it ends. With ever deeper ones, branches in a ring that each decide for
@@ -147,11 +147,11 @@ mod tests {
 
     use super::*;
     use crate::git::graph::Graph;
-    use crate::keyspace::KeySpace;
-    use crate::merge::scope::Scope;
     use crate::pull::plan::{Plan, Rules, plan};
-    use crate::secrecy::SecretKinds;
     use git2::{Repository, Signature, Time};
+    use gitcd_core::keyspace::KeySpace;
+    use gitcd_core::scope::Scope;
+    use gitcd_merge::secrecy::SecretKinds;
 
     const KEY: &str = "/registry/configmaps/n/k";
 

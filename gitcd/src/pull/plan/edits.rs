@@ -14,6 +14,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use git2::Oid;
+use gitcd_merge::secrecy::Exposure;
+use gitcd_merge::value::{Map, Syntax, Value};
+use gitcd_merge::{Conflict, Merged, Outcome, identity as uid, is_terminating};
 
 use self::fields::{Asked, From, Last, Point};
 use self::known::Known;
@@ -22,9 +25,6 @@ use super::origins::is_merge_of_a_store;
 use super::{PlanError, Planner};
 use crate::git::changes::{self, Changes, Trees};
 use crate::git::graph::{Edit, Meeting};
-use crate::merge::value::{Map, Syntax, Value};
-use crate::merge::{Conflict, Merged, Outcome, identity as uid, is_terminating};
-use crate::secrecy::Exposure;
 
 /// Looking for edits ends after so many commits, and then none counts: it takes time for each.
 const LOOKED_AT: usize = 4096;
@@ -338,7 +338,7 @@ pub(super) fn corrected(
     let outcome = match then {
         Then::AsMerged => merged.outcome,
         Then::Whole(value) => {
-            let loses = |side: &Bytes| crate::merge::has_edit_of_a_person(None, side);
+            let loses = |side: &Bytes| gitcd_merge::has_edit_of_a_person(None, side);
             if value.is_some() || [ours, theirs].into_iter().flatten().any(loses) {
                 tell(String::new());
             }

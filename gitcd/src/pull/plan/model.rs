@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use git2::{Oid, Repository, Signature, Time};
+use gitcd_core::keyspace::KeySpace;
+use gitcd_core::scope::Scope;
+use gitcd_merge::secrecy::SecretKinds;
+use gitcd_merge::{Outcome, Policy};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Plan, Rules, plan};
 use crate::git::graph::Graph;
-use crate::keyspace::KeySpace;
-use crate::merge::scope::Scope;
-use crate::merge::{Outcome, Policy};
-use crate::secrecy::SecretKinds;
 
 /// The fields of an object: `a`, which all write, and maybe one that each branch has for itself.
 type Fields = BTreeMap<String, String>;

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use git2::{Oid, Repository};
+use gitcd_core::keyspace::KeySpace;
+use gitcd_core::scope::Scope;
+use gitcd_merge::secrecy::SecretKinds;
+use gitcd_merge::{Outcome, Policy};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::model::{commit, join};
 use super::{Plan, Rules, plan};
 use crate::git::graph::Graph;
-use crate::keyspace::KeySpace;
-use crate::merge::scope::Scope;
-use crate::merge::{Outcome, Policy};
-use crate::secrecy::SecretKinds;
 
 #[derive(Clone, Debug)]
 struct Branch {

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
+use gitcd_merge::admit;
+use gitcd_merge::schema::Schemas;
+use gitcd_merge::{Conflict, Outcome, has_edit_of_a_person, protobuf};
+
 use super::{PlanError, Planner};
 use crate::git::changes::Changes;
-use crate::merge::schema::Schemas;
-use crate::merge::{Conflict, Outcome, has_edit_of_a_person, protobuf};
-use crate::pull::admit;
 use crate::store::merge::Key;
 
 impl Planner<'_, '_> {

@@ -3,10 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 
 use git2::{Commit, Oid, Repository};
+use gitcd_merge::admit::Origin;
 
 use crate::git::changes;
 use crate::git::graph::{self, Graph};
-use crate::pull::admit::Origin;
+use crate::git::object;
 
 /// What brought a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +95,7 @@ impl Walk<'_> {
         if files.is_empty() {
             return Vec::new();
         }
-        let origin = Origin { commit: oid, time: here.time };
+        let origin = Origin { commit: object::bytes(oid), time: here.time };
         let brought = match self.repository.find_commit(oid) {
             Ok(commit) if is_of_a_store(&commit) => Brought::ByStore,
             Ok(commit) if is_merge_of_a_store(&commit) => Brought::Merged(origin),
@@ -187,7 +188,7 @@ mod tests {
     }
 
     fn by((commit, time): (Oid, i64)) -> Brought {
-        Brought::By(Origin { commit, time })
+        Brought::By(Origin { commit: object::bytes(commit), time })
     }
 
     #[test]
@@ -239,7 +240,10 @@ mod tests {
         let short = |oid: Oid| oid.to_string()[..10].to_owned();
         let message = format!("merge {} and {}\n", short(one), short(other));
         let merged = history.commit(30, &message, &[("a", "3")], &[one, other]);
-        assert_eq!(history.origins(merged, &[("a", "3")]), [Brought::Merged(Origin { commit: merged, time: 30 })]);
+        assert_eq!(
+            history.origins(merged, &[("a", "3")]),
+            [Brought::Merged(Origin { commit: object::bytes(merged), time: 30 })]
+        );
         let by_hand = history.commit(30, "Merge branch 'x'\n", &[("a", "3")], &[one, other]);
         assert_eq!(history.origins(by_hand, &[("a", "3")]), [by((by_hand, 30))]);
     }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use git2::{Oid, Repository};
+use gitcd_merge::schema::Schemas;
+use gitcd_merge::value::{Syntax, Value};
 
 use super::{PlanError, Planner};
 use crate::git::changes::{self, TreeError};
-use crate::merge::schema::Schemas;
-use crate::merge::value::{Syntax, Value};
-use crate::pull::admit;
+use crate::git::object;
 
 impl Planner<'_, '_> {
     /// The built-in kinds and those that either side defines; of different definitions the one with the greater id, so that both
@@ -45,7 +45,7 @@ impl Planner<'_, '_> {
     /// Whether either side is the tree of a Kubernetes.
     pub(super) fn holds_kubernetes(&self, trees: [Oid; 2]) -> Result<bool, PlanError> {
         for tree in trees {
-            if admit::holds_kubernetes(self.repository, tree).map_err(|error| self.failed(&error))? {
+            if object::holds_kubernetes(self.repository, tree).map_err(|error| self.failed(&error))? {
                 return Ok(true);
             }
         }

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use git2::Oid;
+use gitcd_merge::{Merged, Outcome};
 
 use super::origins::Brought;
 use super::{PlanError, Planner};
-use crate::merge::{Merged, Outcome};
 use crate::pull::dry_run::{Trial, Verdict};
 
 impl Planner<'_, '_> {

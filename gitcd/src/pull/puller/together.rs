@@ -70,7 +70,7 @@ mod tests {
     use git2::Oid;
 
     use super::*;
-    use crate::store::revision::Revision;
+    use gitcd_core::revision::Revision;
 
     #[tokio::test]
     async fn who_waits_learns_what_the_last_exchange_with_the_same_repository_brought() {

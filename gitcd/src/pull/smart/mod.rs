@@ -145,7 +145,7 @@ impl Session {
             .tcp_nodelay(true)
             .build();
         let built =
-            built.map_err(|failed| Failed { condition: Condition::Failed, said: crate::error::chain(&failed) })?;
+            built.map_err(|failed| Failed { condition: Condition::Failed, said: gitcd_core::error::chain(&failed) })?;
         Ok(client.insert(built).clone())
     }
 }
@@ -270,5 +270,5 @@ fn split(url: &str) -> (String, Option<(String, Option<String>)>) {
 
 fn error(failed: &reqwest::Error) -> Failed {
     // The library's own words name the URL only, which has no credentials.
-    Failed { condition: Condition::Unreachable, said: crate::error::chain(failed) }
+    Failed { condition: Condition::Unreachable, said: gitcd_core::error::chain(failed) }
 }

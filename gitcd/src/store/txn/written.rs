@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gitcd_core::revision::Revision;
 
 use super::KeyRange;
-use crate::store::revision::Revision;
 use crate::store::version::Version;
 
 /// The changes so far, at most one for a key. Nested transactions let tens of thousands of operations into one request, and

@@ -1,5 +1,6 @@
 //! Answers of the writer, and the traces of those who wait for them.
 
+use gitcd_core::revision::Revision;
 use tokio::sync::oneshot;
 use tracing::field::Empty;
 use tracing::{Span, info_span};
@@ -7,7 +8,6 @@ use tracing::{Span, info_span};
 use crate::store::Error;
 use crate::store::lease::Report;
 use crate::store::merge;
-use crate::store::revision::Revision;
 use crate::store::txn::Done;
 use crate::telemetry;
 

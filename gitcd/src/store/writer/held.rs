@@ -54,10 +54,10 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use crate::fence::{Gate, Moment};
     use crate::store::Error;
-    use crate::store::revision::Revision;
     use crate::store::writer::tests::{Disk, Step};
+    use gitcd_core::fence::{Gate, Moment};
+    use gitcd_core::revision::Revision;
 
     #[test]
     fn a_write_that_the_lease_did_not_outlast_is_seen_by_nobody_until_it_is_back() {
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(disk.batch(&[Step::Put(1, 0)]), [Ok(())]);
         let before = disk.store().revision();
         // Open when the batch begins, closed when it is durable.
-        gate.close_after(1);
+        disk.close_in_the_next_batch(&gate);
         let in_doubt = || Err(Error::InDoubt);
         let doubtful = disk.batch(&[Step::Grant(7), Step::Put(2, 0), Step::Compact(255)]);
         assert_eq!(doubtful, [in_doubt(), in_doubt(), in_doubt()]);
@@ -77,7 +77,7 @@ mod tests {
         let refused = disk.batch(&[Step::Put(3, 0), Step::Revoke(7), Step::Compact(255)]);
         assert!(refused.iter().all(|answer| *answer == Err(Error::NoLease)), "{refused:?}");
         assert_eq!(disk.store().compacted(), Revision::ZERO);
-        gate.close_after(0);
+        gate.open_until(Moment::now() + Duration::from_hours(1));
         assert_eq!(disk.batch(&[Step::Put(4, 7)]), [Ok(())]);
         assert_eq!(disk.store().revision().since(before), 2);
         assert_eq!(disk.store().compacted(), before);

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use gitcd_core::revision::Revision;
+
 use super::{Answer, Batch, Command, LeaseChange};
 use crate::journal::record::{PutRef, Record, encode_write};
 use crate::journal::{Position, Segments};
@@ -11,7 +13,6 @@ use crate::store::index::Index;
 use crate::store::lease::{Leases, MIN_TTL};
 use crate::store::merge;
 use crate::store::query::View;
-use crate::store::revision::Revision;
 use crate::store::txn::{self, Done, Op};
 use crate::store::version::Version;
 

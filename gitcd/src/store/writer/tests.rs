@@ -1,6 +1,7 @@
 //! Batches as the writer thread runs them, one call each: what comes together is up to the test.
 
 use bytes::Bytes;
+use gitcd_core::fence::Gate;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -118,6 +119,11 @@ impl Disk {
         self.writer.batch(&mut commands);
         assert!(commands.is_empty(), "small commands share a frame");
         outcomes.into_iter().map(|mut outcome| outcome().expect("a batch answers everything")).collect()
+    }
+
+    /// Closes the gate while the next batch is made durable.
+    pub(in crate::store) fn close_in_the_next_batch(&mut self, gate: &Arc<Gate>) {
+        self.writer.closes = Some(gate.clone());
     }
 
     /// Waits for a command of somebody else, and runs it.

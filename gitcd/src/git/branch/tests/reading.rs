@@ -190,7 +190,7 @@ fn history_that_a_person_made_is_adopted() {
 #[test]
 fn the_deepest_key_that_fits_is_committed_and_read() {
     let mut store = Store::new();
-    let key = format!("/registry{}", "/a".repeat(crate::git::path::MAX_DEPTH));
+    let key = format!("/registry{}", "/a".repeat(gitcd_core::path::MAX_DEPTH));
     store.commit(&[(&key, Some("deep"))]);
     store.flush();
     store.reopen();

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use git2::Oid;
+use gitcd_core::fence::Moment;
 use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::{Found, Holding, Look, Record, Step, Waiting, renewal};
-use crate::fence::Moment;
 
 /// A compare-and-swap, or the news of it, on its way.
 #[derive(Debug)]

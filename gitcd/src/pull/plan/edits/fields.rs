@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use git2::Oid;
+use gitcd_merge::schema::Node;
+use gitcd_merge::value::{Map, Syntax, Value};
 
 use super::known::Known;
-use crate::merge::schema::Node;
-use crate::merge::value::{Map, Syntax, Value};
 use crate::pull::plan::PlanError;
 
 /// Which history an edit is in.
@@ -360,7 +360,7 @@ mod tests {
             value: Some(value),
             before: vec![Some(before)],
         };
-        let schemas = crate::merge::schema::Schemas::builtin();
+        let schemas = gitcd_merge::schema::Schemas::builtin();
         let asked = Asked {
             known: &known,
             base: Some(&first),

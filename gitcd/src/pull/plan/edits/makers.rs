@@ -4,9 +4,9 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
 use git2::Oid;
+use gitcd_merge::value::Value;
 
 use crate::git::changes;
-use crate::merge::value::Value;
 use crate::pull::plan::{PlanError, Planner};
 
 /// Looking for them ends after so many commits, or where a shallow clone does; then the value is taken for one that nobody has seen.

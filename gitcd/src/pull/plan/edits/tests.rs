@@ -1,12 +1,12 @@
 use git2::{Oid, Repository, Signature, Time};
+use gitcd_core::keyspace::KeySpace;
+use gitcd_core::scope::Scope;
+use gitcd_merge::secrecy::SecretKinds;
+use gitcd_merge::{Outcome, Policy};
 use serde_json::{Value, json};
 
 use crate::git::graph::Graph;
-use crate::keyspace::KeySpace;
-use crate::merge::scope::Scope;
-use crate::merge::{Outcome, Policy};
 use crate::pull::plan::{Plan, Rules, plan};
-use crate::secrecy::SecretKinds;
 
 struct History {
     repository: Repository,

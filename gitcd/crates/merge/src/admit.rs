@@ -1,0 +1,283 @@
+//! What may enter a store from a commit: a file that people wrote must be the object that its key says, with fields that
+//! Kubernetes can read.
+//!
+//! `docs/design/merge.md` has the rules. [`Admission::admit`] checks and completes a file of a branch, [`check`] checks a manifest
+//! that is in no branch.
+//!
+//! ```
+//! use gitcd_merge::schema::Schemas;
+//! use gitcd_merge::admit::{self, Admission};
+//! use gitcd_merge::secrecy::Exposure;
+//!
+//! let admission = Admission { schemas: &Schemas::builtin(), is_kubernetes: true, completes: true };
+//! let file: &[u8] = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}\ndata:\n  port: 8080\n";
+//! let findings = admission.admit(b"configmaps/b/a", file, None, || None).expect_err("a number");
+//! let reason = admit::reason(&findings, file, Exposure::Open);
+//! assert_eq!(reason, "line 5: data.port: is a number, but must be a string; put it in quotes");
+//! ```
+
+mod complete;
+mod finding;
+mod location;
+mod position;
+mod scalar;
+#[cfg(test)]
+mod tests;
+mod types;
+
+use self::complete::Draft;
+pub use self::finding::{Finding, reason};
+use self::location::Location;
+use self::types::Types;
+use crate::protobuf;
+use crate::schema::Schemas;
+use crate::value::{Syntax, Value};
+
+/// A commit that brought a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Its id.
+    pub commit: [u8; 20],
+    /// Its time, in seconds since 1970.
+    pub time: i64,
+}
+
+/// What files are checked against.
+#[derive(Clone, Copy, Debug)]
+pub struct Admission<'s> {
+    /// What is known of kinds.
+    pub schemas: &'s Schemas,
+    /// Whether the store is that of a Kubernetes, so that there is nothing but its objects: that has the folders that every kube-apiserver makes.
+    pub is_kubernetes: bool,
+    /// Whether what the path says is filled in; otherwise a file must say it itself.
+    pub completes: bool,
+}
+
+impl Admission<'_> {
+    /// Checks a new value of a key, and completes what only a server would have set: identity and generation, and the name and the
+    /// namespace of the path. `None`: it may be taken as it is. A pure function of the commits: every branch decides alike.
+    ///
+    /// # Errors
+    /// What is wrong, at least one finding; none of them is a warning, and none has its line yet: see [`reason`].
+    pub fn admit(
+        &self,
+        relative: &[u8],
+        value: &[u8],
+        before: Option<&[u8]>,
+        origin: impl FnOnce() -> Option<Origin>,
+    ) -> Result<Option<Vec<u8>>, Vec<Finding>> {
+        let path = String::from_utf8_lossy(relative);
+        // What a kube-apiserver wrote, and only it can read.
+        if location::is_internal(&path) {
+            return Ok(None);
+        }
+        if let Some(form) = [protobuf::PREFIX, protobuf::ENCRYPTED].into_iter().find(|form| value.starts_with(form)) {
+            // A person cannot write one, but may move or copy one that is there.
+            if self.is_kubernetes && before.is_none_or(|before| !before.starts_with(form)) {
+                return Err(vec![Finding::whole(
+                    "it begins like a value that kube-apiserver encoded; write an object in JSON or YAML",
+                )]);
+            }
+            return Ok(None);
+        }
+        let old = before.and_then(Value::parse).and_then(|(old, _)| missing(&old).is_none().then_some(old));
+        let Some((mut new, syntax)) = read(value, (old.is_some(), old.is_some() || self.is_kubernetes), |new| {
+            self.schemas.of(&text(new, &["apiVersion"]), &text(new, &["kind"])).is_some()
+        })?
+        else {
+            return Ok(None);
+        };
+        let is_cleaned = self.completes && complete::without_empty_times(&mut new);
+        let location = location::locate(self.schemas, &path, &new, self.is_kubernetes).map_err(|f| vec![f])?;
+        let findings = of_types(self.schemas, &new, Vec::new(), false);
+        if !findings.is_empty() {
+            return Err(findings);
+        }
+        fits(&path, &new, old.as_ref(), location.as_ref()).map_err(|finding| vec![finding])?;
+        // What was of another kind there is another object.
+        let kind = text(&new, &["kind"]);
+        let old = old.filter(|old| text(old, &["kind"]) == kind);
+        let Value::Map(map) = new else { return Ok(None) };
+        let draft = Draft {
+            map,
+            syntax,
+            original: value,
+            old: old.as_ref(),
+            relative,
+            location: location.as_ref(),
+            is_cleaned,
+        };
+        if !self.completes {
+            let missing = draft.said_by_path().into_iter().map(|(field, of_path)| {
+                Finding::of(&["metadata", field], format!("is missing; write {field}: {of_path:?}"))
+            });
+            let missing: Vec<_> = missing.collect();
+            return if missing.is_empty() { Ok(None) } else { Err(missing) };
+        }
+        Ok(draft.complete(origin))
+    }
+}
+
+/// Checks a manifest that is at no path of a branch: that Kubernetes has its version, and the types of its fields; of a list those of its
+/// objects. Warnings are among the findings. A text that is not meant as a manifest has none.
+///
+/// Reads one document; the caller splits files with several.
+pub fn check(schemas: &Schemas, value: &[u8]) -> Vec<Finding> {
+    if let Some((list, _)) = Value::parse(value)
+        && let Some(items) = items(&list)
+    {
+        let step = |at| vec![finding::Step::Field("items".to_owned()), finding::Step::Item(at)];
+        return items.iter().enumerate().flat_map(|(at, item)| of_types(schemas, item, step(at), true)).collect();
+    }
+    match read(value, (false, false), |_| true) {
+        Ok(Some((object, _))) => match location::is_known(schemas, &object) {
+            Ok(()) => of_types(schemas, &object, Vec::new(), true),
+            Err(finding) => vec![finding],
+        },
+        Ok(None) => Vec::new(),
+        Err(findings) => findings,
+    }
+}
+
+/// The objects of a list of objects.
+fn items(list: &Value) -> Option<&[Value]> {
+    text(list, &["kind"]).ends_with("List").then(|| list.at(&["items"])?.as_list())?
+}
+
+/// Reads an object; `None` if it is no object and need not be one.
+fn read(
+    value: &[u8],
+    (replaces_object, must_be_object): (bool, bool),
+    is_known: impl FnOnce(&Value) -> bool,
+) -> Result<Option<(Value, Syntax)>, Vec<Finding>> {
+    let refuse = |finding: Finding| Err(vec![finding]);
+    let (new, syntax) = match Value::read(value) {
+        Ok(read) => read,
+        Err(problem) => {
+            let is_json = value.trim_ascii_start().starts_with(b"{");
+            let line = (problem.line > 0).then_some(problem.line);
+            return if is_json || begins_like_a_manifest(value) {
+                let line = line.or_else(|| serde_json::from_slice::<serde_json::Value>(value).err().map(|e| e.line()));
+                let line = line.filter(|line| *line > 0);
+                let reason =
+                    if is_json { problem.reason } else { format!("it is not well-formed YAML: {}", problem.reason) };
+                let reason = if replaces_object {
+                    format!("it is neither a JSON nor a YAML object any more: {reason}")
+                } else {
+                    reason
+                };
+                refuse(Finding { line, ..Finding::whole(reason) })
+            } else if must_be_object {
+                refuse(Finding::whole(
+                    "it is neither a JSON nor a YAML object, and only objects of Kubernetes are stored here: remove the file",
+                ))
+            } else {
+                Ok(None)
+            };
+        }
+    };
+    if let Some(field) = missing(&new) {
+        if must_be_object || is_meant_as_a_manifest(&new) {
+            let remedy = "every object of Kubernetes has apiVersion, kind and metadata";
+            return refuse(Finding::of(&[], format!("{field} is missing or empty: {remedy}")));
+        }
+        return Ok(None);
+    }
+    if items(&new).is_some() && !is_known(&new) {
+        return refuse(Finding::of(&["kind"], "is a list of objects; write a file for each of them"));
+    }
+    Ok(Some((new, syntax)))
+}
+
+/// The findings about the types of fields.
+fn of_types(schemas: &Schemas, object: &Value, path: Vec<finding::Step>, with_warnings: bool) -> Vec<Finding> {
+    let (api_version, kind) = (text(object, &["apiVersion"]), text(object, &["kind"]));
+    let known = schemas.of(&api_version, &kind);
+    // What a definition does not say may be let in by another keyword.
+    let unknown = with_warnings && known.is_some() && Schemas::builtin().of(&api_version, &kind).is_some();
+    let mut types = Types { unknown, path, ..Types::default() };
+    match known {
+        Some(known) => types.check(object, known),
+        None => types.check(object, Schemas::any_object()),
+    }
+    types.findings
+}
+
+/// Whether an object is the one that its path says, or else the one that was there.
+fn fits(path: &str, new: &Value, old: Option<&Value>, location: Option<&Location<'_>>) -> Result<(), Finding> {
+    const NAME: [&str; 2] = ["metadata", "name"];
+    const NAMESPACE: [&str; 2] = ["metadata", "namespace"];
+    let (name, namespace) = (text(new, &NAME), text(new, &NAMESPACE));
+    let refuse = |field: &[&str], problem: String| Err(Finding::of(field, problem));
+    let is_given = |text: &str| !text.is_empty();
+    if !is_given(&name) && new.given(&["metadata", "generateName"]).is_some() && (location.is_some() || old.is_some()) {
+        let last = path.rsplit('/').next().unwrap_or_default();
+        let problem = format!("a file needs a name; write metadata.name: {last:?} instead");
+        return refuse(&["metadata", "generateName"], problem);
+    }
+    if location.is_none()
+        && let Some(old) = old
+    {
+        for field in [&["kind"][..], &NAME, &NAMESPACE] {
+            if text(new, field) != text(old, field) {
+                return refuse(
+                    field,
+                    format!(
+                        "is {:?}, but the object at this path has {:?}; write a separate file for another object",
+                        text(new, field),
+                        text(old, field)
+                    ),
+                );
+            }
+        }
+        return Ok(());
+    }
+    let mut components = path.rsplit('/');
+    let (last, above) = (components.next().unwrap_or_default(), components.next().unwrap_or_default());
+    if is_given(&name) && name != last {
+        return refuse(&NAME, format!("is {name:?}, but the file's name is {last:?}"));
+    }
+    match location {
+        Some(Location { namespace: None, .. }) if is_given(&namespace) => {
+            refuse(&NAMESPACE, format!("is {namespace:?}, but the kind has no namespaces; remove it"))
+        }
+        _ if is_given(&namespace) && namespace != above => {
+            refuse(&NAMESPACE, format!("is {namespace:?}, but the folder's name is {above:?}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What an object must have, and this has not.
+fn missing(value: &Value) -> Option<&'static str> {
+    ["apiVersion", "kind"].into_iter().find(|name| value.given(&[name]).is_none())
+}
+
+/// Two of these fields at the top make a manifest. One alone may be in anybody's own value.
+const FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+fn is_meant_as_a_manifest(value: &Value) -> bool {
+    FIELDS.iter().filter(|name| value.at(&[name]).is_some()).count() >= 2
+        || value.at(&["metadata", "name"]).and_then(Value::as_text).is_some()
+}
+
+/// The same of text that cannot be read.
+fn begins_like_a_manifest(value: &[u8]) -> bool {
+    let has = |name: &str| {
+        value
+            .split(|byte| *byte == b'\n')
+            .any(|line| line.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b":")))
+    };
+    FIELDS.iter().filter(|name| has(name)).count() >= 2
+}
+
+fn text(value: &Value, path: &[&str]) -> String {
+    value.given(path).unwrap_or_default().into_owned()
+}
+
+/// The namespace of a stored object.
+pub fn namespace(value: &[u8]) -> Option<String> {
+    let (value, _) = Value::parse(value)?;
+    let namespace = value.given(&["metadata", "namespace"]).filter(|_| missing(&value).is_none())?;
+    Some(namespace.into_owned())
+}

@@ -1,0 +1,60 @@
+//! Volumes and resource claims of a pod that its containers refer to by name.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use super::Fields;
+use crate::owners::Step;
+use crate::schema::Node;
+use crate::value::{Map, Value};
+
+const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
+/// Lists of a pod's spec, and where containers name their items.
+const REFERRED: [(&str, &[&[&str]]); 2] =
+    [("volumes", &[&["volumeMounts"], &["volumeDevices"]]), ("resourceClaims", &[&["resources", "claims"]])];
+
+impl Fields<'_> {
+    /// Keeps a volume or resource claim that one side removed if a container of the merged pod uses it: kube-apiserver rejects a
+    /// pod spec without it (`pkg/apis/core/validation`: `ValidateVolumeMounts`, `validateContainerResourceClaims`).
+    pub(super) fn mounted(&mut self, merged: &mut Map, sides: [&Map; 2], node: Node<'_>) {
+        if node.type_name() != Some("core.v1.PodSpec") {
+            return;
+        }
+        for (list, places) in REFERRED {
+            let there: BTreeSet<Cow<'_, str>> = names(items(merged, list)).collect();
+            let missing: BTreeSet<String> =
+                used(merged, places).filter(|name| !there.contains(name)).map(Cow::into_owned).collect();
+            for name in missing {
+                let is_it = |item: &&Value| item.at(&["name"]).and_then(Value::as_text).is_some_and(|it| *it == name);
+                let Some(item) = sides.iter().find_map(|side| items(side, list).iter().find(is_it)) else {
+                    continue;
+                };
+                let depth = self.path.len();
+                let key = serde_json::Value::from(&*name).to_string();
+                self.path.extend([Step::Field(list.to_owned()), Step::Item(vec![("name".to_owned(), key)])]);
+                self.report(Some(item), None);
+                self.path.truncate(depth);
+                match merged.get_mut(list) {
+                    Some(Value::List(items)) => items.push(item.clone()),
+                    _ => merged.set(list, Value::List(vec![item.clone()])),
+                }
+            }
+        }
+    }
+}
+
+fn items<'v>(map: &'v Map, list: &str) -> &'v [Value] {
+    map.get(list).and_then(Value::as_list).unwrap_or_default()
+}
+
+fn names(items: &[Value]) -> impl Iterator<Item = Cow<'_, str>> {
+    items.iter().filter_map(|item| item.at(&["name"])?.as_text())
+}
+
+/// Returns the names that containers refer to in these fields.
+fn used<'v>(spec: &'v Map, places: &'static [&'static [&'static str]]) -> impl Iterator<Item = Cow<'v, str>> {
+    let containers = CONTAINERS.iter().flat_map(|list| items(spec, list));
+    let lists = containers.flat_map(|container| places.iter().filter_map(|place| container.at(place)?.as_list()));
+    lists.flat_map(names)
+}

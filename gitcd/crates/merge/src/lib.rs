@@ -1,0 +1,48 @@
+//! What two branches make of one another: a three-way merge of keys, then of fields, never of lines.
+//!
+//! Pure: bytes in, bytes out. [`merge`] has the rules for one key; which keys there are to merge, and what their base is,
+//! comes from Git; how the outcome enters a branch is the store's business. The rules, with their reasons, are
+//! in `docs/design/merge.md`.
+//!
+//! ```
+//! use gitcd_merge::schema::Schemas;
+//! use gitcd_merge::{Outcome, Policy, Side, merge};
+//!
+//! let base = br#"{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"1","b":"1"}}"#;
+//! let ours = br#"{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"2","b":"1"}}"#;
+//! let theirs = br#"{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"1","b":"3"}}"#;
+//! let merged = merge(&Schemas::builtin(), Policy::Later, Some(base), Some(Side::of(ours)), Some(Side::of(theirs)));
+//! let both = br#"{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"2","b":"3"}}"#;
+//! assert_eq!(merged.outcome, Outcome::New(both.to_vec()));
+//! assert!(merged.conflicts.is_empty());
+//! ```
+
+mod absence;
+pub mod admit;
+mod authorship;
+mod deletion;
+mod fields;
+pub mod form;
+mod lists;
+mod metadata;
+mod object;
+mod owners;
+pub mod protobuf;
+pub mod schema;
+pub mod secrecy;
+mod secret;
+#[cfg(test)]
+mod tests;
+pub mod value;
+pub mod yaml;
+
+/// The version of the rules for what a merge makes of values, to the byte. Gitcds with the same number make the same bytes
+/// of the same commits.
+pub const RULES: u32 = 3;
+
+pub use deletion::is_terminating;
+pub use fields::taken_together;
+pub use object::{
+    Conflict, Merged, Outcome, Policy, Side, blob_hash, differ_in_spelling_only, has_edit_of_a_person, identity, merge,
+    uid,
+};

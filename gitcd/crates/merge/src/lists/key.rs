@@ -1,0 +1,128 @@
+//! What tells the items of a list apart.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use crate::schema::{ListKind, Node};
+use crate::value::{self, Value};
+
+/// The key fields of a list, each with the JSON text that an item has which leaves the field out.
+pub(crate) struct Keys<'s>(Vec<(&'s str, &'s str)>);
+
+/// What an item is known by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Id {
+    /// The JSON texts of its key fields, which no other item of its list has.
+    Key(Vec<String>),
+    /// The whole item and how many equal ones are before it: for items that share their keys, or have none. What a side changes in
+    /// such an item makes another one, so that no item is lost.
+    Content(String, usize),
+}
+
+/// What an item has that leaves a key out for which there is no default.
+const NONE: &str = "null";
+
+impl<'s> Keys<'s> {
+    /// Of one field without a default.
+    pub(crate) fn named(name: &'s str) -> Self {
+        Self(vec![(name, NONE)])
+    }
+
+    /// Of a map list; `None` if it is none.
+    pub(crate) fn of(node: Node<'s>) -> Option<Self> {
+        let Some(ListKind::Map(keys)) = node.list() else { return None };
+        Some(Self(keys.iter().map(|key| (&**key, node.key_default(key).unwrap_or(NONE))).collect()))
+    }
+
+    /// Whether this is the only one.
+    pub(crate) fn are(&self, name: &str) -> bool {
+        matches!(&self.0[..], [(only, _)] if *only == name)
+    }
+
+    /// The JSON texts of the keys of an item. A key that is absent, `null` or an empty string is the default. `None` if the item is no
+    /// object, or a key no scalar.
+    pub(crate) fn key(&self, item: &Value) -> Option<Vec<String>> {
+        let map = item.as_map()?;
+        let text = |(name, default): &(&str, &str)| match map.get(name) {
+            None => Some((*default).to_owned()),
+            Some(Value::Scalar(text)) if matches!(&**text, "null" | "\"\"") => Some((*default).to_owned()),
+            Some(Value::Scalar(text)) if text.starts_with('"') => {
+                // However it is spelled.
+                Some(serde_json::Value::from(&*value::text(text)).to_string())
+            }
+            Some(Value::Scalar(text)) => Some(text.to_string()),
+            Some(_) => None,
+        };
+        self.0.iter().map(text).collect()
+    }
+
+    /// Whether every item has keys, and no other has the same.
+    pub(super) fn are_distinct(&self, items: &[Value]) -> bool {
+        let mut seen = HashSet::with_capacity(items.len());
+        items.iter().all(|item| self.key(item).is_some_and(|key| seen.insert(key)))
+    }
+
+    /// The ids of the items of three versions of a list. No version has an id twice.
+    pub(super) fn ids(&self, versions: [&[Value]; 3]) -> [Vec<Id>; 3] {
+        let keys = versions.map(|items| items.iter().map(|item| self.key(item)).collect::<Vec<_>>());
+        let mut repeated: HashSet<Vec<String>> = HashSet::new();
+        for keys in &keys {
+            let mut seen = HashSet::with_capacity(keys.len());
+            repeated.extend(keys.iter().flatten().filter(|key| !seen.insert(*key)).cloned());
+        }
+        let mut keys = keys.into_iter();
+        versions.map(|items| {
+            let mut numbers = Numbers::default();
+            let id = |(item, key): (&Value, Option<Vec<String>>)| match key {
+                Some(key) if !repeated.contains(&key) => Id::Key(key),
+                _ => numbers.next(canonical(item)),
+            };
+            items.iter().zip(keys.next().unwrap_or_default()).map(id).collect()
+        })
+    }
+
+    /// The keys by their names, as `managedFields` and conflicts have them.
+    pub(super) fn step(&self, id: &Id) -> Vec<(String, String)> {
+        match id {
+            Id::Key(texts) => self.named_texts(texts),
+            Id::Content(..) => Vec::new(),
+        }
+    }
+
+    /// The names and texts of keys, sorted by name.
+    pub(crate) fn named_texts(&self, texts: &[String]) -> Vec<(String, String)> {
+        let named = self.0.iter().zip(texts).map(|((name, _), text)| ((*name).to_owned(), text.clone()));
+        let mut step: Vec<_> = named.collect();
+        step.sort();
+        step
+    }
+}
+
+/// Counts equal items.
+#[derive(Default)]
+pub(super) struct Numbers(HashMap<String, usize>);
+
+impl Numbers {
+    /// The id of the next item with this content.
+    pub(super) fn next(&mut self, content: String) -> Id {
+        let number = self.0.entry(content.clone()).and_modify(|number| *number += 1).or_default();
+        Id::Content(content, *number)
+    }
+}
+
+/// The same text for all values that are equal.
+pub(crate) fn canonical(value: &Value) -> String {
+    match value {
+        Value::Scalar(scalar) if scalar.starts_with('"') => serde_json::Value::from(&*value::text(scalar)).to_string(),
+        Value::Scalar(scalar) => scalar.to_string(),
+        Value::List(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(",")),
+        Value::Map(map) => {
+            let mut fields: Vec<(Cow<'_, str>, &Value)> = map.iter().collect();
+            fields.sort_by(|(one, _), (other, _)| one.cmp(other));
+            let field = |(name, value): &(Cow<'_, str>, &Value)| {
+                format!("{}:{}", serde_json::Value::from(&**name), canonical(value))
+            };
+            format!("{{{}}}", fields.iter().map(field).collect::<Vec<_>>().join(","))
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What of an object may be printed.
+//!
+//! Commit messages, answers to pushes, statuses, diffs and logs have other readers than the objects themselves. Whatever prints the
+//! content of objects asks here first. Of a Secret the names of its fields are printed and what identifies it, never a value: not
+//! from `data`, and not from an annotation, which may have a copy of all of it. Of kinds that the operator lists, not even the names
+//! of fields.
+//!
+//! ```
+//! use gitcd_merge::secrecy::{Exposure, SecretKinds};
+//!
+//! let kinds: SecretKinds = "example.org/Vault".parse()?;
+//! assert_eq!(kinds.of_value(br#"{"apiVersion":"v1","kind":"Secret"}"#), Exposure::Names);
+//! assert_eq!(kinds.of_value(br#"{"apiVersion":"example.org/v1","kind":"Vault"}"#), Exposure::Identity);
+//! assert_eq!(kinds.of_value(br#"{"apiVersion":"v1","kind":"ConfigMap"}"#), Exposure::Open);
+//! assert!(!Exposure::Names.shows("data.password") && Exposure::Names.shows("metadata.finalizers"));
+//! # Ok::<(), String>(())
+//! ```
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::protobuf;
+use crate::value::Value;
+
+/// Stands for a value that is not printed.
+pub const HIDDEN: &str = "(secret)";
+
+/// How much of an object may be printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exposure {
+    /// Everything.
+    #[default]
+    Open,
+    /// The names of its fields, and the values of those that identify it.
+    Names,
+    /// What identifies it, and which of its fields at the top differ.
+    Identity,
+}
+
+/// Kinds whose objects are hidden like Secrets, besides Secrets. Cheap to clone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecretKinds(Arc<[(String, String)]>);
+
+/// Metadata that says which object it is and what becomes of it.
+const METADATA: [&str; 11] = [
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "finalizers",
+    "ownerReferences",
+];
+/// The kind that is hidden by default.
+const SECRET: &str = "Secret";
+/// Helm keeps a release with all its values in a Secret, or in a `ConfigMap` that is called so.
+const HELM: &str = "sh.helm.release.v1.";
+
+impl FromStr for SecretKinds {
+    type Err = String;
+
+    /// Reads `example.org/Vault,ConfigMap,corp.example/*`: group and kind, or the kind alone in the core group; `*` for all of a
+    /// group.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let kind = |name: &str| {
+            let (group, kind) = name.rsplit_once('/').unwrap_or(("", name));
+            let is_word = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'));
+            if !is_word(group) || kind != "*" && !is_word(kind) || kind.is_empty() {
+                return Err(format!("{name:?} is no kind: write GROUP/KIND, such as example.org/Vault"));
+            }
+            Ok((group.to_ascii_lowercase(), kind.to_owned()))
+        };
+        Ok(Self(names.map(kind).collect::<Result<_, _>>()?))
+    }
+}
+
+impl SecretKinds {
+    /// How much of a kind may be printed. `api_version` as in objects: `v1`, `apps/v1`.
+    pub fn of_kind(&self, api_version: &str, kind: &str) -> Exposure {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        self.of(Some(group), kind)
+    }
+
+    /// The same; of any group if that is not known.
+    fn of(&self, group: Option<&str>, kind: &str) -> Exposure {
+        let is_listed = |(known, name): &(String, String)| {
+            group.is_none_or(|group| group.eq_ignore_ascii_case(known))
+                && (name == "*" || name.eq_ignore_ascii_case(kind))
+        };
+        if self.0.iter().any(is_listed) {
+            Exposure::Identity
+        } else if kind == SECRET {
+            Exposure::Names
+        } else {
+            Exposure::Open
+        }
+    }
+
+    /// How much of an object may be printed.
+    pub fn of_object(&self, object: &Value) -> Exposure {
+        let text = |path: &[&str]| object.at(path).and_then(Value::as_text).unwrap_or_default();
+        let kind = text(&["kind"]);
+        let of_helm = kind == "ConfigMap" && text(&["metadata", "name"]).starts_with(HELM);
+        let of_kind = self.of_kind(&text(&["apiVersion"]), &kind);
+        let of_own = if of_helm { of_kind.max(Exposure::Names) } else { of_kind };
+        // A list is printed as its most secret item.
+        let Some(of_items) = kind.strip_suffix("List") else { return of_own };
+        let items = object.at(&["items"]).and_then(Value::as_list).unwrap_or_default();
+        let of_items =
+            items.iter().map(|item| self.of_object(item)).chain([self.of_kind(&text(&["apiVersion"]), of_items)]);
+        of_items.fold(of_own, Exposure::max)
+    }
+
+    /// How much of a stored value may be printed, whatever it is: one that cannot be read is hidden if it says that it is of a hidden
+    /// kind, or is encrypted.
+    pub fn of_value(&self, value: &[u8]) -> Exposure {
+        if let Some((object, _)) = Value::parse(value) {
+            return self.of_object(&object);
+        }
+        if value.starts_with(protobuf::ENCRYPTED) {
+            return Exposure::Identity;
+        }
+        if value.starts_with(protobuf::PREFIX) {
+            return match protobuf::type_meta(value) {
+                Some((api_version, kind)) => self.of_kind(api_version, kind),
+                None => Exposure::Identity,
+            };
+        }
+        let text = String::from_utf8_lossy(value);
+        kinds_in(&text).map(|kind| self.of(None, kind)).max().unwrap_or_default()
+    }
+
+    /// How much may be printed of what is at a key, by what follows the prefix of all keys.
+    pub fn of_key(&self, relative: &[u8]) -> Exposure {
+        let relative = relative.strip_prefix(b"registry/").unwrap_or(relative);
+        if relative.starts_with(b"secrets/") { Exposure::Names } else { Exposure::Open }
+    }
+
+    /// How much may be printed of a key and of what is, or was, its value.
+    pub fn of_change(&self, relative: &[u8], values: [Option<&[u8]>; 2]) -> Exposure {
+        let values = values.into_iter().flatten().map(|value| self.of_value(value));
+        values.fold(self.of_key(relative), Exposure::max)
+    }
+}
+
+impl Exposure {
+    /// Whether the value of a field may be printed, by its path, such as `metadata.finalizers` or `data[a.b]`.
+    pub fn shows(self, path: &str) -> bool {
+        if self == Self::Open {
+            return true;
+        }
+        let (first, rest) = split(path);
+        match first {
+            "apiVersion" | "kind" => rest.is_empty(),
+            "type" | "immutable" => rest.is_empty() && self == Self::Names,
+            "metadata" => METADATA.contains(&split(rest.strip_prefix('.').unwrap_or_default()).0),
+            _ => false,
+        }
+    }
+
+    /// What may be printed of the path of a field.
+    pub fn path(self, path: &str) -> &str {
+        if self == Self::Identity && !path.starts_with("metadata.") { split(path).0 } else { path }
+    }
+
+    /// What may be printed of the value of a field.
+    pub fn value(self, path: &str, value: Option<String>) -> Option<String> {
+        value.map(|value| if self.shows(path) { value } else { HIDDEN.to_owned() })
+    }
+}
+
+/// A field at the top, and what is behind it.
+fn split(path: &str) -> (&str, &str) {
+    path.split_at(path.find(['.', '[']).unwrap_or(path.len()))
+}
+
+/// What a text that cannot be read may mean as the kind of an object.
+fn kinds_in(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices("kind").filter_map(|(at, name)| {
+        let rest = text[at + name.len()..].trim_start_matches(['"', '\'', ' ', '\t']).strip_prefix(':')?;
+        let rest = rest.trim_start_matches(['"', '\'', ' ', '\t', '\r', '\n']);
+        Some(&rest[..rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len())])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_secrets_are_hidden_wherever_they_are_and_names_are_not() {
+        let exposure = SecretKinds::default().of_value(b"kind: Secret\napiVersion: v1\n");
+        for path in [
+            "",
+            "data",
+            "data.password",
+            "data[a.b]",
+            "stringData.x",
+            "metadata",
+            "metadata.annotations",
+            "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]",
+            "metadata.annotations[\"kubectl.kubernetes.io/last-applied-configuration\"]",
+            "metadata.labels.x",
+            "metadata[name]",
+            "[metadata.name]",
+            "kind.x",
+        ] {
+            assert_eq!(exposure.value(path, Some("x".into())).unwrap(), HIDDEN, "{path}");
+            assert_eq!(exposure.path(path), path);
+        }
+        for path in ["type", "metadata.finalizers", "metadata.ownerReferences[uid=u].name", "metadata.uid", "kind"] {
+            assert_eq!(exposure.value(path, Some("x".into())).unwrap(), "x", "{path}");
+        }
+        assert_eq!(exposure.value("data", None), None);
+        assert!(Exposure::Open.shows("data.password"));
+    }
+
+    #[test]
+    fn a_list_is_as_secret_as_its_items() {
+        let kinds: SecretKinds = "example.org/Vault".parse().unwrap();
+        for (text, expected) in [
+            ("kind: List\napiVersion: v1\nitems: [{kind: ConfigMap, apiVersion: v1}]\n", Exposure::Open),
+            (
+                "kind: List\napiVersion: v1\nitems: [{kind: ConfigMap}, {kind: Secret, apiVersion: v1}]\n",
+                Exposure::Names,
+            ),
+            ("kind: SecretList\napiVersion: v1\nitems: [{data: {a: b}}]\n", Exposure::Names),
+            ("kind: VaultList\napiVersion: example.org/v1\nitems: []\n", Exposure::Identity),
+        ] {
+            assert_eq!(kinds.of_value(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn kinds_that_are_listed_do_not_even_show_their_fields() {
+        let kinds: SecretKinds = "example.org/Vault, ConfigMap,corp.example/*".parse().unwrap();
+        let of = |api_version: &str, kind: &str| kinds.of_kind(api_version, kind);
+        for (api_version, kind) in [("example.org/v1", "Vault"), ("v1", "ConfigMap"), ("corp.example/v1beta1", "Any")] {
+            assert_eq!(of(api_version, kind), Exposure::Identity, "{kind}");
+        }
+        assert_eq!([of("other.org/v1", "Vault"), of("apps/v1", "ConfigMap")], [Exposure::Open; 2]);
+        assert_eq!(of("v1", "Secret"), Exposure::Names);
+        assert_eq!(Exposure::Identity.path("spec.users[name=ann].password"), "spec");
+        assert_eq!(Exposure::Identity.path("metadata.labels.x"), "metadata.labels.x");
+        assert!(!Exposure::Identity.shows("spec") && !Exposure::Identity.shows("type"));
+        for wrong in ["a b", "example.org/", "x/y/z"] {
+            assert!(wrong.parse::<SecretKinds>().is_err(), "{wrong}");
+        }
+        assert_eq!("".parse(), Ok(SecretKinds::default()));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_hidden_if_it_says_that_it_is_secret() {
+        let kinds: SecretKinds = "example.org/Vault".parse().unwrap();
+        let protobuf = |api_version: &str, kind: &str| {
+            let string = |tag: u8, text: &str| [&[tag, text.len() as u8][..], text.as_bytes()].concat();
+            let meta = [string(0x0a, api_version), string(0x12, kind)].concat();
+            [b"k8s\0\x0a", &[meta.len() as u8][..], &meta, b"\x12\x03abc"].concat()
+        };
+        for (value, exposure) in [
+            (protobuf("v1", "Secret"), Exposure::Names),
+            (protobuf("example.org/v1", "Vault"), Exposure::Identity),
+            (protobuf("v1", "ConfigMap"), Exposure::Open),
+            (b"k8s\0\xff".to_vec(), Exposure::Identity),
+            (b"k8s:enc:aescbc:v1:key1:\xfe".to_vec(), Exposure::Identity),
+            (b"{\"kind\" : \"Secret\", \"data\": {".to_vec(), Exposure::Names),
+            (b"data: [\nkind:   'Secret'\n".to_vec(), Exposure::Names),
+            (b"kind: Vault\n\t- [".to_vec(), Exposure::Identity),
+            (b"some text of any kind: no".to_vec(), Exposure::Open),
+        ] {
+            assert_eq!(kinds.of_value(&value), exposure, "{}", value.escape_ascii());
+        }
+        assert_eq!(kinds.of_key(b"secrets/n/s"), Exposure::Names);
+        assert_eq!(kinds.of_key(b"configmaps/secrets/s"), Exposure::Open);
+        let release = br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"sh.helm.release.v1.a.v1"}}"#;
+        assert_eq!(kinds.of_value(release), Exposure::Names);
+    }
+}
