@@ -18,6 +18,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gitcd_core::error::chain;
 use gitcd_core::revision::Revision;
+use gitcd_repo::branch::{Branch, CommitError, Config, FlushError, OpenError, Revisions, State};
+use gitcd_repo::object;
+use gitcd_repo::refs::RefError;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::watch;
 
@@ -25,9 +28,6 @@ use self::budget::{Budget, MIN_FLUSH_INTERVAL};
 pub use self::pace::Granularity;
 use self::pace::Pace;
 use self::trace::Trace;
-use crate::git::branch::{Branch, CommitError, Config, FlushError, OpenError, Revisions, State};
-use crate::git::object;
-use crate::git::refs::RefError;
 use crate::metrics::disk_seconds;
 use crate::snapshot::{Incarnation, hex};
 use crate::store::Store;

@@ -6,10 +6,8 @@ use std::path::PathBuf;
 
 use gitcd_core::keyspace::KeySpace;
 
-use crate::git::branch;
-
-/// The branch that flags without a name mean.
-pub const DEFAULT_NAME: &str = "default";
+use gitcd_repo::branch;
+pub use gitcd_repo::branch::DEFAULT_NAME;
 
 /// A flag's value that cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -176,21 +174,18 @@ impl Branches {
 
     /// One branch; what no flag says follows from its name.
     pub fn branch(&self, name: &str) -> branch::Config {
-        let leaf = if name == DEFAULT_NAME { "main" } else { name };
-        let reference = |given: Option<&str>, folder: &str| match given {
-            Some(given) => given.to_owned(),
-            None => format!("{folder}/{leaf}"),
-        };
+        let usual = branch::Config::named(self.repository.clone(), name);
+        let reference = |given: Option<&str>, usual: String| given.map_or(usual, str::to_owned);
         let prefix = self.prefixes.of(name).unwrap_or("/");
         let ephemeral = self.ephemeral.of(name).unwrap_or_default().split(':').filter(|prefix| !prefix.is_empty());
         branch::Config {
-            repository: self.repository.clone(),
-            name: name.to_owned(),
-            data_reference: reference(self.data.of(name), "refs/heads"),
-            metadata_reference: reference(self.metadata.of(name), "refs/gitcd/metadata"),
+            data_reference: reference(self.data.of(name), usual.data_reference),
+            metadata_reference: reference(self.metadata.of(name), usual.metadata_reference),
             keys: KeySpace::new(prefix, ephemeral),
             committer_name: self.committer_name.clone(),
             committer_email: self.committer_email.clone(),
+            repository: usual.repository,
+            name: usual.name,
         }
     }
 

@@ -10,7 +10,15 @@
 //! Start with [`server::Server`] to embed a server, with `main.rs` for the program.
 
 pub use gitcd_core::{durable, fence, keyspace, scope};
+pub use gitcd_journal as journal;
 pub use gitcd_merge::{self as merge, secrecy};
+
+/// What gitcd keeps in Git: paths, forms of values, references, and the objects of a branch.
+pub mod git {
+    pub use gitcd_core::path;
+    pub use gitcd_merge::form;
+    pub use gitcd_repo::*;
+}
 
 pub mod api;
 pub mod backup;
@@ -19,11 +27,9 @@ pub mod committer;
 pub mod compactor;
 pub mod config;
 pub mod gateway;
-pub mod git;
 pub mod history;
 pub mod host;
 pub mod http;
-pub mod journal;
 pub mod listener;
 pub mod maintenance;
 pub mod metrics;

@@ -14,17 +14,18 @@ use std::time::Instant;
 use git2::Oid;
 use gitcd_core::durable;
 use gitcd_core::revision::Revision;
+use gitcd_journal as journal;
+use gitcd_journal::recovery::recover;
+use gitcd_repo::branch::{self, Branch, Config, State};
+use gitcd_repo::git_dir;
+use gitcd_repo::object;
+use gitcd_repo::refs::{RefError, Refs};
 
 pub use self::begin::{Beginning, Initialized, init, init_with};
 pub use self::error::OpenError;
 pub use self::lock::StateLock;
 use self::replay::Replay;
 pub use self::restore::restore;
-use crate::git::branch::{self, Branch, Config, State};
-use crate::git::object;
-use crate::git::refs::{RefError, Refs};
-use crate::journal;
-use crate::journal::recovery::recover;
 use crate::snapshot::{Incarnation, Snapshot, hex};
 use crate::store::Start;
 use crate::store::alarms::Alarms;
@@ -54,11 +55,6 @@ pub struct Opened {
 /// The folder inside the repository that holds a branch's local state.
 pub fn state_folder(config: &Config) -> PathBuf {
     git_dir(&config.repository).join("gitcd").join(&config.name)
-}
-
-pub(crate) fn git_dir(repository: &Path) -> PathBuf {
-    let inner = repository.join(".git");
-    if inner.is_dir() { inner } else { repository.to_owned() }
 }
 
 fn first_snapshot(incarnation: Incarnation, revision: Revision, metadata: Oid) -> Snapshot {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gitcd_repo::branch;
 use tokio::sync::watch;
 
 mod face;
@@ -15,7 +16,6 @@ use crate::committer::{self, Committer};
 use crate::compactor::{self, Retention};
 use crate::config::Listen;
 use crate::gateway::Origins;
-use crate::git::branch;
 use crate::listener::{ListenError, Ports};
 use crate::maintenance::{self, Maintenance};
 use crate::pull::lease::{self, Lease, LeaseError};
@@ -163,7 +163,8 @@ impl Server {
             .with_secret_kinds(&config.pull.secret_kinds)
             .with_api_server(config.pull.api_server.clone());
         let puller = Arc::new(Puller::new(Arc::new(joiner), config.pull.clone()));
-        let maintenance = Arc::new(Maintenance::new(recovery::git_dir(&config.branch.repository), config.prune_expire));
+        let maintenance =
+            Arc::new(Maintenance::new(gitcd_repo::git_dir(&config.branch.repository), config.prune_expire));
         let reporter = Reporter::new(puller.clone(), lease.clone());
         let face = Face::new(&config, &store, &addresses, &maintenance, counters, reporter);
         let (stop, stopped) = watch::channel(false);
@@ -292,7 +293,7 @@ async fn open(branch: &branch::Config, segment_bytes: u64) -> Result<Opened, Ser
     let branch = branch.clone();
     let opened = tokio::task::spawn_blocking(move || {
         let opened = recovery::open(&branch, segment_bytes).map_err(Box::new)?;
-        maintenance::graph::mend(&recovery::git_dir(&branch.repository));
+        maintenance::graph::mend(&gitcd_repo::git_dir(&branch.repository));
         Ok::<_, Box<recovery::OpenError>>(opened)
     });
     Ok(opened.await.expect("recovery does not panic")?)

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use gitcd_core::durable;
 use gitcd_core::revision::Revision;
+use gitcd_journal::record::{Change, DecodeError, Put, Record, Write};
 
-use crate::journal::record::{Change, DecodeError, Put, Record, Write};
 use crate::store::version::Version;
 
 const MAGIC: &[u8; 8] = b"gitcdsn1";

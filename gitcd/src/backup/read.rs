@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use gitcd_core::revision::Revision;
+use gitcd_journal::record::{Change, Put, Record, Write};
 use sha2::{Digest, Sha256};
 
 use super::{DIGEST, Header, MAGIC};
-use crate::journal::record::{Change, Put, Record, Write};
 
 /// What a file says, checked.
 #[derive(Clone, Debug)]

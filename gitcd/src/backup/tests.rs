@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use gitcd_core::revision::Revision;
+use gitcd_journal::record::{Change, Put, Record, Write};
 use sha2::{Digest, Sha256};
 
 use super::*;
-use crate::journal::record::{Change, Put, Record, Write};
 
 fn put(key: &'static str, revision: i64, value: &'static str) -> Write {
     let put =

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gitcd_core::revision::Revision;
+use gitcd_journal::record::{Change, Put, Record, Write as Written};
 use sha2::{Digest, Sha256};
 
 use super::{BLOCK, FRAME_BYTES, Header, MAGIC};
-use crate::journal::record::{Change, Put, Record, Write as Written};
 use crate::snapshot::write_of;
 use crate::store::Store;
 use crate::store::index::{Index, KeyRange};

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use gitcd_core::revision::Revision;
+use gitcd_repo::branch::Progress;
 
 use super::{Common, boolean, per_branch};
-use crate::git::branch::Progress;
 use crate::recovery::{self, Beginning, Initialized};
 
 #[derive(Debug, clap::Args)]

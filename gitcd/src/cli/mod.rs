@@ -22,6 +22,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use gitcd_repo::branch;
+use gitcd_repo::git_dir;
 use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -29,8 +31,6 @@ use tracing_subscriber::util::SubscriberInitExt;
 use self::certificates::Certificates;
 use self::origin::Origins;
 use crate::config::{Branches, ConfigError, PerBranch};
-use crate::git::branch;
-use crate::recovery::git_dir;
 use crate::telemetry;
 
 /// An etcd v3 server whose store is a branch of a Git repository.

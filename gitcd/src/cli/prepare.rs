@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use gitcd_core::error::chain;
+use gitcd_repo::branch::Config;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinError;
 
 use super::pull::Access;
 use super::{Common, boolean, duration, per_branch};
-use crate::git::branch::Config;
 use crate::pull::prepare::{Preparation, PrepareError, Prepared, prepare};
 use crate::pull::remote::Remote;
 use crate::pull::status::Condition;

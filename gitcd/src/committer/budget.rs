@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::git::branch::Pending;
+use gitcd_repo::branch::Pending;
 
 /// The shortest time between two packs.
 pub(super) const MIN_FLUSH_INTERVAL: Duration = Duration::from_secs(1);

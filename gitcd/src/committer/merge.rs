@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use gitcd_core::error::chain;
 use gitcd_core::keyspace::Placement;
+use gitcd_repo::branch::{Action, Change, CommitError, Merging, Record, Revisions};
 
 use super::{Committer, Failure};
-use crate::git::branch::{Action, Change, CommitError, Merging, Record, Revisions};
 use crate::store::log::Entry;
 use crate::store::merge::Merge;
 

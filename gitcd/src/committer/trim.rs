@@ -93,10 +93,10 @@ fn ephemeral(store: &Store, keys: &KeySpace, at: Revision, chunk: usize) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal;
     use crate::store::index::Index;
     use crate::store::lease::Leases;
     use crate::store::{self, Start};
+    use gitcd_journal as journal;
 
     #[tokio::test]
     async fn ephemeral_pairs_are_collected_in_chunks_as_they_were_at_the_compact_revision() {

@@ -3,10 +3,10 @@
 use git2::Oid;
 use gitcd_core::scope::{escape, unescape};
 use gitcd_merge::Conflict;
+use gitcd_repo::join::Join;
 
 use super::moment::When;
 use super::{CommitInfo, History, HistoryError};
-use crate::git::join::Join;
 
 /// A merge commit of the branch that names conflicts of a key.
 #[derive(Clone, Debug)]

@@ -1,11 +1,11 @@
 //! Commits, as far as a history needs to know them.
 
 use git2::{ObjectType, Odb, Oid};
+use gitcd_repo::join::Join;
+use gitcd_repo::object;
 
 use super::moment::When;
 use super::{History, HistoryError};
-use crate::git::join::Join;
-use crate::git::object;
 
 /// A metadata commit: what was written to Git at once.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ impl History {
 /// The revision that the metadata itself says.
 fn in_state(odb: &Odb<'_>, tree: Oid) -> Result<i64, HistoryError> {
     let wrong = || HistoryError::object(tree, "it is not the tree of a metadata commit");
-    let (_, state) = crate::git::changes::any_entry(odb, tree, b"state")?.ok_or_else(wrong)?;
+    let (_, state) = gitcd_repo::changes::any_entry(odb, tree, b"state")?.ok_or_else(wrong)?;
     let object = object::read(odb, state).map_err(|error| HistoryError::object(state, error.message()))?;
     let text = String::from_utf8_lossy(object.data());
     let number = text.lines().find_map(|line| line.strip_prefix("revision "));

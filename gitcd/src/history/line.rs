@@ -4,11 +4,11 @@
 //! another store, whose revisions are other ones here.
 
 use git2::{Odb, Oid};
+use gitcd_repo::join::Join;
 
 use super::flush::Flush;
 use super::named::Named;
 use super::{CommitInfo, History, HistoryError, Revisions};
-use crate::git::join::Join;
 
 /// A commit of the branch.
 #[derive(Clone, Debug)]

@@ -19,15 +19,15 @@ use git2::{Odb, Oid, Repository};
 use gitcd_core::keyspace::{COMPACT_REVISION_KEY, KeySpace};
 use gitcd_merge::form::{self, Form};
 
-use crate::git::branch::Config;
-use crate::git::changes::{self, TreeError};
-use crate::git::go;
-use crate::git::lookup::{self, Known, Lookup};
-use crate::git::object;
-use crate::git::reader::LoadError;
-use crate::git::refs::{RefError, Refs};
-use crate::git::verify::{Verified, verify};
-use crate::recovery::git_dir;
+use gitcd_repo::branch::Config;
+use gitcd_repo::changes::{self, TreeError};
+use gitcd_repo::git_dir;
+use gitcd_repo::go;
+use gitcd_repo::lookup::{self, Known, Lookup};
+use gitcd_repo::object;
+use gitcd_repo::reader::LoadError;
+use gitcd_repo::refs::{RefError, Refs};
+use gitcd_repo::verify::{Verified, verify};
 
 pub use self::conflicts::Decision;
 use self::flush::Flush;

@@ -3,14 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use git2::Odb;
+use gitcd_repo::changes::{self, Changes};
+pub use gitcd_repo::join::Join;
+use gitcd_repo::lookup::{Known, Lookup};
 
 use super::flush::Flush;
 use super::line::Step;
 use super::versions::local;
 use super::{CommitInfo, History, HistoryError, Revisions};
-use crate::git::changes::{self, Changes};
-use crate::git::join::Join;
-use crate::git::lookup::{Known, Lookup};
 
 /// When.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

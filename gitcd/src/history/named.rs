@@ -38,7 +38,7 @@ impl Named {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::git::message::{Subject, Verb};
+    use gitcd_repo::message::{Subject, Verb};
 
     #[test]
     fn a_key_that_was_changed_is_never_ruled_out_and_most_others_are() {

@@ -8,14 +8,14 @@
 use git2::{Odb, Oid};
 use gitcd_core::path;
 use gitcd_merge::form::Form;
+use gitcd_repo::changes::{self, Finder};
+use gitcd_repo::lookup::{Known, Lookup};
 
 use super::flush::Flush;
 use super::line::Step;
 use super::moment::When;
 use super::named::Named;
 use super::{CommitInfo, History, HistoryError, Revisions};
-use crate::git::changes::{self, Finder};
-use crate::git::lookup::{Known, Lookup};
 
 /// What became of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
 use futures::stream;
+use gitcd_repo::watch::{Changes, RefChange, RefWatcher, Snapshot, WatchError};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -19,7 +20,6 @@ use super::Inner;
 use super::name::Name;
 use super::problem::Problem;
 use super::route::answer;
-use crate::git::watch::{Changes, RefChange, RefWatcher, Snapshot, WatchError};
 use crate::listener::Peer;
 
 /// A sign of life, and the time in which a withdrawn right ends a stream.

@@ -12,6 +12,7 @@ use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream};
 use gitcd_core::program::{Program, Running, complaint};
+use gitcd_repo::pkt_line;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -21,7 +22,6 @@ use super::Inner;
 use super::input::Input;
 use super::problem::Problem;
 use super::route::{Service, answer};
-use crate::git::pkt_line;
 
 /// A negotiation names references and commits that both sides have.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;

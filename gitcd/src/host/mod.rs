@@ -2,7 +2,7 @@
 //!
 //! [`Host::start`] looks at the root folder; [`Host::router`] gives routes that can be mounted anywhere;
 //! [`server::Server`] listens. Fetches are answered by `git upload-pack` (`fetch`). Pushes are not handed to `git`: what they
-//! bring is checked in a quarantine, and references are moved by [`crate::git::refs::Refs`] or by their [`Owner`] (`push`).
+//! bring is checked in a quarantine, and references are moved by [`gitcd_repo::refs::Refs`] or by their [`Owner`] (`push`).
 //! `docs/design/host.md` has the rules and the argument for crashes.
 //!
 //! ```no_run

@@ -19,6 +19,8 @@ use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use gitcd_core::error::chain;
+use gitcd_repo::pkt_line;
+use gitcd_repo::refs::{RefError, Refs};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(super) use self::create::{Created, PREFIX as NEW_REPOSITORY};
@@ -35,8 +37,6 @@ use super::name::Name;
 use super::problem::Problem;
 use super::route::{Service, answer};
 use super::upkeep;
-use crate::git::pkt_line;
-use crate::git::refs::{RefError, Refs};
 use crate::pull::lease;
 
 /// The commands of a push, which are read into memory.

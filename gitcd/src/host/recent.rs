@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use self::step::Pushed;
 pub(super) use self::step::{History, Step};
-use crate::git::received::Received;
+use gitcd_repo::received::Received;
 
 /// Bytes that are kept.
 const MOST_BYTES: usize = 32 << 20;
@@ -54,7 +54,7 @@ impl Recent {
         let mut all = self.0.lock();
         all.push_front(push);
         all.truncate(MOST);
-        while all.iter().map(|push| push.received.len()).sum::<usize>() > MOST_BYTES {
+        while all.iter().map(|push| push.received.bytes()).sum::<usize>() > MOST_BYTES {
             all.pop_back();
         }
     }
@@ -83,7 +83,7 @@ mod tests {
     use git2::{ObjectType, Odb, Oid, Repository};
 
     use super::*;
-    use crate::git::received::{Bounds, read};
+    use gitcd_repo::received::{Bounds, read};
 
     /// A push of one blob of so many bytes.
     fn push(bytes: usize, fill: u8) -> (Oid, Received) {

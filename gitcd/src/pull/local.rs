@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use git2::{Odb, OdbLookupFlags, Oid, Repository};
 
-use crate::git::graph::Graph;
-use crate::git::refs::Refs;
-use crate::git::transfer::{self, TransferError};
+use gitcd_repo::graph::Graph;
+use gitcd_repo::refs::Refs;
+use gitcd_repo::transfer::{self, TransferError};
 
 /// What one repository gets from another, again and again.
 #[derive(Debug, Default)]

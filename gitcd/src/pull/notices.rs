@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use git2::Oid;
+use gitcd_repo::branch;
+use gitcd_repo::git_dir;
+use gitcd_repo::watch::{Changes, RefWatcher};
 use tokio::time::Instant;
 
 use super::pace::Known;
 use super::remote::{Link, Place, Remote};
 use super::smart::Events;
-use crate::git::branch;
-use crate::git::watch::{Changes, RefWatcher};
-use crate::recovery::git_dir;
 
 /// Tells of changes in a remote that is a folder of this machine, or a host that tells of them.
 #[derive(Debug, Default)]

@@ -61,7 +61,7 @@ impl Served {
 
 /// A repository as its folder and as the `.git` in it are the same one.
 fn canonical(repository: &Path) -> PathBuf {
-    let folder = crate::recovery::git_dir(repository);
+    let folder = gitcd_repo::git_dir(repository);
     folder.canonicalize().unwrap_or(folder)
 }
 

@@ -8,14 +8,14 @@ use git2::Oid;
 use gitcd_core::error::chain;
 use gitcd_core::scope::Scope;
 use gitcd_merge::Policy;
+use gitcd_repo::git_dir;
+use gitcd_repo::refs::{RefError, Refs};
+use gitcd_repo::watch::RefWatcher;
 use tokio::sync::watch;
 
 use super::join::{DryRun, Histories, How, Joined, Joiner};
 use super::owner::FOR;
 use super::status::Statuses;
-use crate::git::refs::{RefError, Refs};
-use crate::git::watch::RefWatcher;
-use crate::recovery::git_dir;
 
 /// After a failure.
 const RETRY: Duration = Duration::from_secs(2);

@@ -27,14 +27,14 @@ use gitcd_merge::form;
 use gitcd_merge::schema::Schemas;
 use gitcd_merge::secrecy::SecretKinds;
 use gitcd_merge::{Outcome, Policy, Side, merge};
+use gitcd_repo::changes::{self, Changes, TreeError};
+use gitcd_repo::graph::{Commit, Graph, GraphError, Meeting};
+use gitcd_repo::object;
 
 use self::bases::Base;
 use self::edits::{Edits, Meant, Then};
 use self::origins::{Brought, Origins};
 use super::dry_run::{Trial, Verdicts};
-use crate::git::changes::{self, Changes, TreeError};
-use crate::git::graph::{Commit, Graph, GraphError, Meeting};
-use crate::git::object;
 use crate::store::merge::Key;
 
 /// How to merge.

@@ -12,6 +12,7 @@ use gitcd_core::error::chain;
 use gitcd_core::scope::Scope;
 use gitcd_merge::Policy;
 use gitcd_merge::secrecy::SecretKinds;
+use gitcd_repo::git_dir;
 use rand::Rng as _;
 
 use self::together::Together;
@@ -21,7 +22,6 @@ use super::pace::Exchanged;
 use super::plan::PlanError;
 use super::remote::{Fetched, Link, Remote, RemoteError};
 use super::status::{Condition, Statuses, now};
-use crate::recovery::git_dir;
 use crate::store;
 
 /// What to follow, and how often.

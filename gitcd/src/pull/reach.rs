@@ -4,6 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use git2::{Oid, Repository};
+use gitcd_repo::refs::Refs;
+use gitcd_repo::transfer::{self, Bounds, TransferError};
 use tokio::runtime::Handle;
 
 use super::credentials::Credentials;
@@ -12,8 +14,6 @@ use super::program::{self, Failed};
 use super::remedy;
 use super::smart::{self, Exchange, Service, Session, Update};
 use super::status::Condition;
-use crate::git::refs::Refs;
-use crate::git::transfer::{self, Bounds, TransferError};
 
 /// Longest time that an exchange may take if nobody says otherwise.
 pub(super) const LIMIT: Duration = Duration::from_mins(5);
@@ -175,7 +175,7 @@ fn taken(error: &TransferError) -> Failed {
     let condition = match error {
         TransferError::Read { .. } | TransferError::TooLarge => Condition::Damaged,
         TransferError::Write(_) if said.contains("space") => Condition::NoSpace,
-        TransferError::Write(_) => Condition::Failed,
+        _ => Condition::Failed,
     };
     Failed { condition, said }
 }

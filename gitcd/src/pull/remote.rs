@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 use git2::{Oid, Repository};
 use gitcd_core::scope::Scope;
 use gitcd_merge::Policy;
+use gitcd_repo::git_dir;
+use gitcd_repo::refs::{RefError, Refs};
+use gitcd_repo::transfer::TransferError;
+use gitcd_repo::{branch, object};
 use parking_lot::Mutex;
 
 use super::credentials::Credentials;
@@ -13,10 +17,6 @@ use super::program::{self, Failed};
 use super::reach::{LIMIT, Reach};
 use super::smart::{Events, Service, Session};
 use super::status::Condition;
-use crate::git::refs::{RefError, Refs};
-use crate::git::transfer::TransferError;
-use crate::git::{branch, object};
-use crate::recovery::git_dir;
 
 /// A remote of a branch.
 #[derive(Clone, Debug)]

@@ -6,16 +6,18 @@ use std::sync::Arc;
 use gitcd_core::durable;
 use gitcd_core::revision::Revision;
 use gitcd_merge::admit::{self, Admission};
+use gitcd_merge::form;
 use gitcd_merge::schema::Schemas;
 use gitcd_merge::secrecy::SecretKinds;
+use gitcd_repo::branch::{self, Branch, Config, Converted, Progress, State, Takeover};
+use gitcd_repo::go;
+use gitcd_repo::object;
+use gitcd_repo::refs::Refs;
 
-use super::{OpenError, StateLock, first_snapshot, git_dir, set_aside, start_journal, state_folder};
-use crate::config::{Branches, DEFAULT_NAME};
-use crate::git::branch::{self, Branch, Config, Converted, Progress, State, Takeover};
-use crate::git::object;
-use crate::git::refs::Refs;
-use crate::git::{form, go};
+use super::{OpenError, StateLock, first_snapshot, set_aside, start_journal, state_folder};
 use crate::snapshot::{Incarnation, hex};
+use gitcd_repo::branch::DEFAULT_NAME;
+use gitcd_repo::git_dir;
 
 /// How a branch begins.
 #[derive(Clone, Copy, Debug)]
@@ -177,7 +179,7 @@ fn convert(
 pub(super) fn command(config: &Config) -> String {
     let name = &config.name;
     // What the flags need not say, since it follows from the name.
-    let usual = Branches { repository: config.repository.clone(), ..Branches::default() }.branch(name);
+    let usual = Config::named(config.repository.clone(), name);
     let mut flags = vec![format!("--repo={}", config.repository.display())];
     let mut add = |flag: &str, value: &str| flags.push(format!("--{flag}={name}={value}"));
     if config.data_reference != usual.data_reference || name != DEFAULT_NAME {

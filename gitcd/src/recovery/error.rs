@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use git2::Oid;
 use gitcd_core::durable;
 use gitcd_core::revision::Revision;
+use gitcd_journal::recovery::RecoverError;
+use gitcd_repo::branch::{self, CreateError, LoadError};
+use gitcd_repo::refs::RefError;
 
-use crate::git::branch::{self, CreateError, LoadError};
-use crate::git::refs::RefError;
-use crate::journal::recovery::RecoverError;
 use crate::snapshot::SnapshotError;
 
 /// Why a branch cannot be served. Nothing of it was changed.

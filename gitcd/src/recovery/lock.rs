@@ -4,10 +4,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use gitcd_core::durable;
+use gitcd_repo::branch::Config;
 use rustix::fs::FlockOperation;
 
-use super::{OpenError, git_dir, state_folder};
-use crate::git::branch::Config;
+use super::{OpenError, state_folder};
+use gitcd_repo::git_dir;
 
 /// The right to write a branch: a lock that the system drops with the process.
 #[derive(Debug)]

@@ -5,9 +5,9 @@ use std::io;
 use std::path::Path;
 
 use gitcd_core::durable;
+use gitcd_repo::branch::Config;
 
 use super::OpenError;
-use crate::git::branch::Config;
 
 /// Refuses to serve with other prefixes than before: where a key lives depends on them, and so does what is in Git.
 pub(super) fn check(config: &Config, folder: &Path) -> Result<(), OpenError> {

@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use gitcd_core::keyspace::Placement;
 use gitcd_core::revision::Revision;
+use gitcd_journal::Segments;
+use gitcd_journal::record::{Record, Write};
+use gitcd_journal::recovery::Replayed;
+use gitcd_repo::branch::Config;
 
-use crate::git::branch::Config;
-use crate::journal::Segments;
-use crate::journal::record::{Record, Write};
-use crate::journal::recovery::Replayed;
 use crate::snapshot::Snapshot;
 use crate::store::index::Index;
 use crate::store::lease::Leases;
@@ -156,12 +156,12 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::config::{Branches, DEFAULT_NAME};
-    use crate::journal::record::{Change, Put};
-    use crate::journal::recovery::recover;
-    use crate::journal::{self, record};
     use crate::store::index::KeyRange;
     use crate::store::log::Entry;
+    use gitcd_journal::record::{Change, Put};
+    use gitcd_journal::recovery::recover;
+    use gitcd_journal::{self as journal, record};
+    use gitcd_repo::branch::DEFAULT_NAME;
 
     const SEGMENT_BYTES: u64 = 8 << 10;
     const VALUE_BYTES: usize = 1 << 10;
@@ -198,7 +198,7 @@ mod tests {
         }
         drop(journal);
 
-        let config = Branches::default().branch(DEFAULT_NAME);
+        let config = Config::named(std::path::PathBuf::new(), DEFAULT_NAME);
         let snapshot = Snapshot {
             incarnation: [7; 16],
             revision: Revision::new(1),

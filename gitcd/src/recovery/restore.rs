@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use gitcd_core::durable;
 use gitcd_core::keyspace::Placement;
 use gitcd_core::revision::Revision;
+use gitcd_journal::record::{Record, Write};
+use gitcd_repo::branch::{self, Action, Branch, Config, Revisions, State};
 
 use super::{OpenError, StateLock, first_snapshot, start_journal, state_folder};
 use crate::backup::Backup;
-use crate::git::branch::{self, Action, Branch, Config, Revisions, State};
-use crate::journal::record::{Record, Write};
 use crate::snapshot::{Incarnation, hex};
 
 /// What a frame of the journal is filled to.
@@ -44,7 +44,7 @@ pub fn restore(config: &Config, backup: &Backup, bump: Option<i64>) -> Result<Re
                 revision,
                 time_ms: 0,
                 client: String::new(),
-                changes: vec![crate::journal::record::Change { key, put: Some(put) }],
+                changes: vec![gitcd_journal::record::Change { key, put: Some(put) }],
             };
             (revision, revision, backup.newest().into_iter().map(pair).collect(), &[][..])
         }
@@ -103,7 +103,7 @@ fn change(write: &Write) -> Option<branch::Change> {
 }
 
 fn write_journal(folder: &std::path::Path, incarnation: Incarnation, writes: &[Write]) -> Result<(), OpenError> {
-    let failed = |source: crate::journal::AppendError| OpenError::Folder {
+    let failed = |source: gitcd_journal::AppendError| OpenError::Folder {
         action: "write",
         path: folder.to_owned(),
         source: std::io::Error::other(source),

@@ -17,7 +17,6 @@ use crate::http;
 use crate::listener::{Bound, Incoming};
 use crate::maintenance::Maintenance;
 use crate::metrics::{Network, Requests, Scrapes, Source};
-use crate::recovery;
 use crate::status::Reporter;
 use crate::store::Store;
 use crate::telemetry;
@@ -42,7 +41,7 @@ impl Face {
         let requests = Requests::default();
         let source = Arc::new(Source {
             member: backend.member.clone(),
-            packs: recovery::git_dir(&config.branch.repository).join("objects/pack"),
+            packs: gitcd_repo::git_dir(&config.branch.repository).join("objects/pack"),
             quota: config.limits.quota_backend_bytes,
             store: store.clone(),
             committer,

@@ -10,6 +10,9 @@ use std::sync::Arc;
 use git2::Oid;
 use gitcd_core::error::chain;
 use gitcd_core::revision::Revision;
+use gitcd_repo::branch::Loaded;
+use gitcd_repo::follow::{Follower, Step};
+use gitcd_repo::reader::LoadError;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -17,9 +20,6 @@ use tokio::task::{JoinSet, spawn_blocking};
 use super::face::{Face, serve, show};
 use super::{Config, ServeError};
 use crate::committer::Head;
-use crate::git::branch::Loaded;
-use crate::git::follow::{Follower, Step};
-use crate::git::reader::LoadError;
 use crate::listener::{Bound, Ports};
 use crate::maintenance::{self, Maintenance};
 use crate::pull::lease::{self, Lease, Settings};
@@ -78,7 +78,7 @@ async fn open(
     // The lock first: who has it is the only one here.
     let lock = spawn_blocking(move || {
         let lock = recovery::lock(&branch).map_err(Box::new)?;
-        maintenance::graph::mend(&recovery::git_dir(&branch.repository));
+        maintenance::graph::mend(&gitcd_repo::git_dir(&branch.repository));
         Ok::<_, Box<recovery::OpenError>>(lock)
     });
     let lock = lock.await;
@@ -226,7 +226,8 @@ impl View {
         let joiner = Joiner::new(store.clone(), head, config.branch.clone())?;
         // Nobody is pulled from: what comes, comes by way of who waits for the lease.
         let puller = Arc::new(Puller::new(Arc::new(joiner), pull::Config::default()));
-        let maintenance = Arc::new(Maintenance::new(recovery::git_dir(&config.branch.repository), config.prune_expire));
+        let maintenance =
+            Arc::new(Maintenance::new(gitcd_repo::git_dir(&config.branch.repository), config.prune_expire));
         let reporter = Reporter::new(puller, None);
         let face = Face::new(config, &store, &addresses, &maintenance, Arc::default(), reporter);
         let (stop, stopped) = watch::channel(false);

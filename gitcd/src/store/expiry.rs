@@ -49,9 +49,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::journal::fault::{self, Fault};
     use crate::store::lease::Lease;
     use crate::store::writer::tests::{Disk, Step};
+    use gitcd_journal::fault::{self, Fault};
 
     /// A store with a lease that has run out, and the task that is to end it. The test is its writer.
     fn overdue(pauses: [Duration; 2]) -> (Disk, Arc<Store>, tokio::task::JoinHandle<()>) {

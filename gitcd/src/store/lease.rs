@@ -7,8 +7,7 @@ use bytes::Bytes;
 
 use gitcd_core::revision::Revision;
 
-/// The longest time to live that etcd grants, in seconds.
-pub const MAX_TTL: i64 = 9_000_000_000;
+pub use gitcd_core::lease::MAX_TTL;
 /// The shortest, in seconds: one and a half of etcd's default election time-out, rounded up.
 pub const MIN_TTL: i64 = 2;
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gitcd_core::revision::Revision;
 use gitcd_core::scope::escape;
+use gitcd_journal::record;
 use gitcd_merge::schema::Schemas;
 use gitcd_merge::{Conflict, Outcome, Policy, Side, blob_hash, merge, uid};
 
@@ -17,7 +18,6 @@ use super::index::Index;
 use super::query::View;
 use super::version::Version;
 use super::{Error, Store, writer};
-use crate::journal::record;
 
 /// A merge that was computed from a commit of this branch.
 #[derive(Clone, Debug)]
@@ -65,18 +65,6 @@ pub struct Key {
 
 /// A merge that is durable.
 pub type Merge = record::Merge;
-
-impl Merge {
-    /// The revision before it.
-    pub fn before(&self) -> Revision {
-        Revision::new(self.first.get() - 1)
-    }
-
-    /// The revision of its last write; that before it if there is none.
-    pub fn last(&self) -> Revision {
-        Revision::new(self.first.get() + self.writes - 1)
-    }
-}
 
 /// Commits with the same tree as ours, whose histories other branches are to join with it. A write that comes first knows of them: if it took back what all
 /// had changed alike, and did not have them as ancestors, it would lose against their change.

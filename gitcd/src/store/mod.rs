@@ -30,6 +30,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use gitcd_core::fence::Gate;
 use gitcd_core::revision::Revision;
+use gitcd_journal::{self as journal, Segments};
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::{mpsc, oneshot};
 
@@ -42,7 +43,6 @@ use self::query::{Found, Range, View};
 use self::standby::Standby;
 use self::txn::{Done, Op};
 use self::version::Version;
-use crate::journal::{self, Segments};
 use crate::watch::Hub;
 
 pub use counters::Counters;

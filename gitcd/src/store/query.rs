@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use gitcd_core::revision::Revision;
+use gitcd_journal::Segments;
 
 use super::Error;
 use super::index::{Index, KeyRange};
 use super::version::Version;
-use crate::journal::Segments;
 
 /// What an operation reads: the index as it was at a revision, with the values that have left memory.
 #[derive(Clone, Copy)]

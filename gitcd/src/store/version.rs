@@ -6,7 +6,7 @@ use bytes::Bytes;
 use gitcd_core::revision::Revision;
 use parking_lot::Mutex;
 
-use crate::journal::{Position, Segments};
+use gitcd_journal::{Position, Segments};
 
 /// Revisions, version and lease of a stored pair, and what keeps it findable.
 pub const OVERHEAD_BYTES: usize = 128;

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gitcd_core::error::chain;
 use gitcd_core::revision::Revision;
+use gitcd_journal::record::Record;
+use gitcd_journal::{self as journal, AppendError, Position};
 use tokio::sync::{mpsc, oneshot};
 
 use self::answer::Answer;
@@ -18,8 +20,6 @@ use super::merge;
 use super::txn::{Done, Op};
 use super::version::Version;
 use super::{Error, Store};
-use crate::journal::record::Record;
-use crate::journal::{self, AppendError, Position};
 use crate::metrics::Applied;
 
 mod answer;

@@ -6,6 +6,7 @@ pub mod durable;
 pub mod error;
 pub mod fence;
 pub mod keyspace;
+pub mod lease;
 pub mod path;
 pub mod program;
 pub mod revision;

@@ -16,8 +16,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let [base, ours, theirs] = &paths[..] else { return Err("give three files: BASE OURS THEIRS".into()) };
     let read = |path: &String| std::fs::read(path).map_err(|error| format!("{path}: {error}"));
     let (base, ours, theirs) = (read(base)?, read(ours)?, read(theirs)?);
-    let merged =
-        merge(&Schemas::builtin(), Policy::Later, Some(&base), Some(Side::of(&ours)), Some(Side::of(&theirs)));
+    let merged = merge(&Schemas::builtin(), Policy::Later, Some(&base), Some(Side::of(&ours)), Some(Side::of(&theirs)));
     let text = match merged.outcome {
         Outcome::Ours => ours,
         Outcome::Theirs => theirs,

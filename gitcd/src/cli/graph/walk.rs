@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use git2::{Oid, Repository};
 
-use crate::git::graph::{Commit, Graph, GraphError};
+use gitcd_repo::graph::{Commit, Graph, GraphError};
 
 /// So many commits are read, the newest.
 const MOST: usize = 50_000;

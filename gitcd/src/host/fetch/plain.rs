@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use git2::{Oid, Repository};
+use gitcd_repo::pkt_line::{self, Head};
+use gitcd_repo::received::Received;
+use gitcd_repo::refs::Refs;
+use gitcd_repo::transfer;
 
 use super::super::Inner;
 use super::super::input::Input;
 use super::super::problem::Problem;
-use crate::git::pkt_line::{self, Head};
-use crate::git::received::Received;
-use crate::git::refs::Refs;
-use crate::git::transfer;
 
 /// Longer requests are negotiations, not questions for what is new.
 const MAX_REQUEST_BYTES: usize = 16 << 10;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use gitcd_core::error::chain;
+use gitcd_repo::refs::{Change, RefError, Refs};
 
 use super::super::Inner;
 use super::super::owner::Update;
@@ -11,7 +12,6 @@ use super::commands::Push;
 use super::create::Created;
 use super::decide::FOR;
 use super::report::Report;
-use crate::git::refs::{Change, RefError, Refs};
 
 /// Carries out what has not been refused. Owners are asked first; what belongs to nobody is moved by compare-and-swap.
 pub(super) async fn apply(

@@ -1,10 +1,10 @@
 //! What a push asks for: lines of old id, new id and reference, the first with the client's capabilities.
 
 use git2::Oid;
+use gitcd_repo::pkt_line::{self, Head};
 
 use super::super::input::Input;
 use super::super::problem::Problem;
-use crate::git::pkt_line::{self, Head};
 
 /// A wish for one reference.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use gitcd_repo::refs::Refs;
+
 use super::super::access::Access;
 use super::By;
 use super::commands::Push;
 use super::report::Report;
-use crate::git::refs::Refs;
 
 /// Asks for a merge into the branch that follows.
 pub(super) const FOR: &str = "refs/for/";

@@ -9,6 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use git2::{ObjectType, Oid, Repository};
+use gitcd_repo::changes;
+use gitcd_repo::received::{self, Bounds, Received};
 
 use self::check::Check;
 use super::super::Inner;
@@ -16,8 +18,6 @@ use super::super::input::Input;
 use super::super::problem::Problem;
 use super::super::recent::{History, Step};
 use super::quarantine::Quarantine;
-use crate::git::changes;
-use crate::git::received::{self, Bounds, Received};
 
 /// A larger pack is Git's.
 const MAX_BYTES: usize = 4 << 20;

@@ -1,8 +1,9 @@
 //! What becomes of each command, and how the client is told.
 
+use gitcd_repo::pkt_line;
+
 use super::super::owner::{Refusal, Remarks};
 use super::commands::Push;
-use crate::git::pkt_line;
 
 /// Data in a line with a side band: its length and the band take five bytes.
 const BAND_BYTES: usize = pkt_line::MAX_BYTES - 5;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use git2::Oid;
 
-use crate::git::received::{self, Received};
+use gitcd_repo::received::{self, Received};
 
 /// A commit that came with a push, and what of the push it needs: with the histories of some commits that were there before, this is
 /// everything that it leads to.

@@ -2,10 +2,10 @@ use std::time::SystemTime;
 
 use git2::Signature;
 use gitcd_core::keyspace::KeySpace;
+use gitcd_repo::branch::{Action, Branch, Change, Record, Revisions, State};
 
 use super::*;
 use crate::committer::{Committer, Settings};
-use crate::git::branch::{Action, Branch, Change, Record, Revisions, State};
 use crate::recovery;
 
 const KEY: &str = "/registry/k";

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 
 use git2::Oid;
+use gitcd_repo::branch::WriteError;
+use gitcd_repo::countdown::{self, Form};
+use gitcd_repo::git_dir;
 
 use super::place::Place;
 use super::record::Record;
-use crate::git::branch::WriteError;
-use crate::git::countdown::{self, Form};
-use crate::recovery::git_dir;
 
 /// So many renewals are sent at once: one pack for all of them.
 const LENGTH: usize = 1000;

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use git2::{Oid, Repository};
+use gitcd_repo::branch;
+use gitcd_repo::git_dir;
+use gitcd_repo::graph::Graph;
+use gitcd_repo::refs::{RefError, Refs};
 
-use crate::git::branch;
-use crate::git::graph::Graph;
-use crate::git::refs::{RefError, Refs};
 use crate::pull::local::Copier;
 use crate::pull::reach::{LIMIT, Reach};
 use crate::pull::remote::{Link, Place as Where, Push, Remote, RemoteError};
 use crate::pull::status::Condition;
-use crate::recovery::git_dir;
 
 /// A reference, what it shall be, and what it is expected to be.
 pub(super) type Update = (String, Oid, Option<Oid>);

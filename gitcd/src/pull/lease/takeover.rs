@@ -6,13 +6,13 @@ use std::time::Duration;
 use git2::Oid;
 use gitcd_core::durable;
 use gitcd_core::error::chain;
+use gitcd_repo::branch::{Branch, FlushError};
+use gitcd_repo::refs::Refs;
 use tokio::task::spawn_blocking;
 
 use super::place::{LONG, Place, Update};
 use super::{Lease, LeaseError, side};
 use crate::committer::{self, Committer};
-use crate::git::branch::{Branch, FlushError};
-use crate::git::refs::Refs;
 use crate::pull::remote::RemoteError;
 use crate::pull::status::Condition;
 use crate::recovery::{self, OpenError, Opened, StateLock};
@@ -203,7 +203,7 @@ async fn leave(
 }
 
 /// A metadata commit that says what the last one said.
-fn touch(config: crate::git::branch::Config) -> Result<(), LeaseError> {
+fn touch(config: gitcd_repo::branch::Config) -> Result<(), LeaseError> {
     if let Some(mut branch) = Branch::open(config).map_err(|error| Box::new(OpenError::from(Box::new(error))))? {
         let state = branch.state().clone();
         branch.flush(&state).map_err(|error: FlushError| Box::new(OpenError::from(error)))?;

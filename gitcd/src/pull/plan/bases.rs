@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use git2::Oid;
 use gitcd_merge::{Outcome, Policy, Side, differ_in_spelling_only, merge};
+use gitcd_repo::changes;
 
 use super::edits::Meant;
 use super::{PlanError, Planner};
-use crate::git::changes;
 
 /// Deepest criss-cross of merges whose bases are merged with one another. Below it there is no base, and what both sides have is
 /// compared as if both had made it: deterministic, and it ends. With ever deeper ones, branches in a ring that each decide for
@@ -146,12 +146,12 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::git::graph::Graph;
     use crate::pull::plan::{Plan, Rules, plan};
     use git2::{Repository, Signature, Time};
     use gitcd_core::keyspace::KeySpace;
     use gitcd_core::scope::Scope;
     use gitcd_merge::secrecy::SecretKinds;
+    use gitcd_repo::graph::Graph;
 
     const KEY: &str = "/registry/configmaps/n/k";
 

@@ -17,14 +17,14 @@ use git2::Oid;
 use gitcd_merge::secrecy::Exposure;
 use gitcd_merge::value::{Map, Syntax, Value};
 use gitcd_merge::{Conflict, Merged, Outcome, identity as uid, is_terminating};
+use gitcd_repo::changes::{self, Changes, Trees};
+use gitcd_repo::graph::{Edit, Meeting};
 
 use self::fields::{Asked, From, Last, Point};
 use self::known::Known;
 use super::bases::Base;
 use super::origins::is_merge_of_a_store;
 use super::{PlanError, Planner};
-use crate::git::changes::{self, Changes, Trees};
-use crate::git::graph::{Edit, Meeting};
 
 /// Looking for edits ends after so many commits, and then none counts: it takes time for each.
 const LOOKED_AT: usize = 4096;

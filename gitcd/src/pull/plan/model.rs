@@ -7,11 +7,11 @@ use gitcd_core::keyspace::KeySpace;
 use gitcd_core::scope::Scope;
 use gitcd_merge::secrecy::SecretKinds;
 use gitcd_merge::{Outcome, Policy};
+use gitcd_repo::graph::Graph;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Plan, Rules, plan};
-use crate::git::graph::Graph;
 
 /// The fields of an object: `a`, which all write, and maybe one that each branch has for itself.
 type Fields = BTreeMap<String, String>;

@@ -7,12 +7,12 @@ use gitcd_core::keyspace::KeySpace;
 use gitcd_core::scope::Scope;
 use gitcd_merge::secrecy::SecretKinds;
 use gitcd_merge::{Outcome, Policy};
+use gitcd_repo::graph::Graph;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::model::{commit, join};
 use super::{Plan, Rules, plan};
-use crate::git::graph::Graph;
 
 #[derive(Clone, Debug)]
 struct Branch {

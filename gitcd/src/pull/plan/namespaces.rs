@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use gitcd_merge::admit;
 use gitcd_merge::schema::Schemas;
 use gitcd_merge::{Conflict, Outcome, has_edit_of_a_person, protobuf};
+use gitcd_repo::changes::Changes;
 
 use super::{PlanError, Planner};
-use crate::git::changes::Changes;
 use crate::store::merge::Key;
 
 impl Planner<'_, '_> {

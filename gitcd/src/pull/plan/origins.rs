@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashMap};
 use git2::{Commit, Oid, Repository};
 use gitcd_merge::admit::Origin;
 
-use crate::git::changes;
-use crate::git::graph::{self, Graph};
-use crate::git::object;
+use gitcd_repo::changes;
+use gitcd_repo::graph::{self, Graph};
+use gitcd_repo::object;
 
 /// What brought a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

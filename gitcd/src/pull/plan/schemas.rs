@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use git2::{Oid, Repository};
 use gitcd_merge::schema::Schemas;
 use gitcd_merge::value::{Syntax, Value};
+use gitcd_repo::changes::{self, TreeError};
+use gitcd_repo::object;
 
 use super::{PlanError, Planner};
-use crate::git::changes::{self, TreeError};
-use crate::git::object;
 
 impl Planner<'_, '_> {
     /// The built-in kinds and those that either side defines; of different definitions the one with the greater id, so that both

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use bytes::Bytes;
 use git2::{Indexer, Odb, Oid, Repository};
+use gitcd_repo::pkt_line;
+use gitcd_repo::received::{self, Bounds, Received, Refused};
 use tempfile::TempDir;
 
 use super::Exchange;
 use super::lines::{Line, Lines};
-use crate::git::pkt_line;
-use crate::git::received::{self, Bounds, Received, Refused};
 use crate::pull::program::Failed;
 use crate::pull::status::Condition;
 

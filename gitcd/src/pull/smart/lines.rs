@@ -1,9 +1,9 @@
 //! The lines of an answer.
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use gitcd_repo::pkt_line::{self, Head};
 
 use super::{SILENCE, error};
-use crate::git::pkt_line::{self, Head};
 use crate::pull::program::Failed;
 use crate::pull::status::Condition;
 

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use git2::Oid;
+use gitcd_repo::pkt_line;
 use parking_lot::Mutex;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::{Action, Attempt, Policy};
@@ -30,7 +31,6 @@ use self::settings::Settings;
 use super::credentials::{Credentials, decoded};
 use super::program::Failed;
 use super::status::Condition;
-use crate::git::pkt_line;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(20);
 /// Silence in an answer that ends an exchange.

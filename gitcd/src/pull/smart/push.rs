@@ -1,10 +1,10 @@
 //! What others get.
 
 use git2::Oid;
+use gitcd_repo::pkt_line;
 
 use super::Exchange;
 use super::lines::Lines;
-use crate::git::pkt_line;
 use crate::pull::program::Failed;
 use crate::pull::status::Condition;
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use gitcd_journal::Segments;
 use proptest::prelude::*;
 
 use super::*;
-use crate::journal::Segments;
 
 fn name(number: usize) -> Bytes {
     Bytes::from(format!("k{number:06}"))

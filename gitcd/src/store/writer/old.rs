@@ -9,7 +9,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-use crate::journal::Segments;
+use gitcd_journal::Segments;
+
 use crate::store::version::Version;
 
 /// Superseded versions.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gitcd_core::revision::Revision;
+use gitcd_journal::record::{PutRef, Record, encode_write};
+use gitcd_journal::{Position, Segments};
 
 use super::{Answer, Batch, Command, LeaseChange};
-use crate::journal::record::{PutRef, Record, encode_write};
-use crate::journal::{Position, Segments};
 use crate::store::Error;
 use crate::store::index::Index;
 use crate::store::lease::{Leases, MIN_TTL};

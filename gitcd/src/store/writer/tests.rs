@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use gitcd_core::fence::Gate;
+use gitcd_journal::Segments;
+use gitcd_journal::fault::{self, Fault};
+use gitcd_journal::recovery::recover;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::journal::Segments;
-use crate::journal::fault::{self, Fault};
-use crate::journal::recovery::recover;
 use crate::store::Start;
 use crate::store::index::{Index, KeyRange};
 use crate::store::log::Entry;

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use git2::{ObjectType, Odb, Oid, Repository};
+use gitcd_repo::changes;
+use gitcd_repo::graph::{self, Commit, Graph};
+use gitcd_repo::object;
+use gitcd_repo::received::Received;
 
 use super::super::super::recent::{History, Step};
 use super::Wanted;
-use crate::git::changes;
-use crate::git::graph::{self, Commit, Graph};
-use crate::git::object;
-use crate::git::received::Received;
 
 /// Directories below one another. A stack has room for more, and keys of this depth are rare.
 const MAX_DEPTH: usize = 128;

@@ -57,8 +57,8 @@ fn packed(all: &Repository, tip: Oid, before: Oid, by_git: bool) -> Vec<u8> {
         let wanted = format!("{tip}\n^{before}\n");
         return git(all.path(), &["pack-objects", "--revs", "--stdout", "-q", "--thin"], wanted.as_bytes());
     }
-    let bounds = crate::git::transfer::Bounds { commits: 100, bytes: 1 << 20 };
-    crate::git::transfer::thin(all, &[tip], &[before], Vec::new(), bounds).unwrap().unwrap()
+    let bounds = gitcd_repo::transfer::Bounds { commits: 100, bytes: 1 << 20 };
+    gitcd_repo::transfer::thin(all, &[tip], &[before], Vec::new(), bounds).unwrap().unwrap()
 }
 
 /// A push to `main`, as the host takes it; `None` if it leaves that to Git.

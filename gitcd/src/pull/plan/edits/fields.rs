@@ -267,7 +267,7 @@ mod tests {
     use git2::{Repository, Signature, Time};
 
     use super::*;
-    use crate::git::graph::Graph;
+    use gitcd_repo::graph::Graph;
 
     /// A chain of commits: each has those before it in its history.
     fn chain() -> (Known, Vec<Oid>, tempfile::TempDir) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use git2::{Oid, Repository};
 
-use crate::git::graph::{Graph, GraphError};
+use gitcd_repo::graph::{Graph, GraphError};
 
 /// Costs a bit for each pair of them.
 #[derive(Debug, Default)]

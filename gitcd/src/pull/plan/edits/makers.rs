@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use git2::Oid;
 use gitcd_merge::value::Value;
+use gitcd_repo::changes;
 
-use crate::git::changes;
 use crate::pull::plan::{PlanError, Planner};
 
 /// Looking for them ends after so many commits, or where a shallow clone does; then the value is taken for one that nobody has seen.

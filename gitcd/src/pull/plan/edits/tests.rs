@@ -3,9 +3,9 @@ use gitcd_core::keyspace::KeySpace;
 use gitcd_core::scope::Scope;
 use gitcd_merge::secrecy::SecretKinds;
 use gitcd_merge::{Outcome, Policy};
+use gitcd_repo::graph::Graph;
 use serde_json::{Value, json};
 
-use crate::git::graph::Graph;
 use crate::pull::plan::{Plan, Rules, plan};
 
 struct History {

@@ -1,0 +1,277 @@
+//! Appends frames: one write, one fsync, for all records that came together.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gitcd_core::durable;
+use gitcd_core::error::chain;
+use gitcd_core::revision::Revision;
+use rustix::fs::FallocateFlags;
+
+use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Segments, file_name, frame_crc};
+
+/// What went wrong with an append, and so what may be done next.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// Nothing was made durable and the journal is as before: the caller undoes the batch and may go on.
+    #[error("journal {path:?}: no space left on the device; free some, writes then work again")]
+    NoSpace {
+        /// The segment.
+        path: PathBuf,
+    },
+    /// It is unknown what is on disk. The journal takes nothing more until it is opened again: an fsync
+    /// that failed must not be retried, the kernel may have dropped the data and would report success.
+    #[error("journal {path:?}: {action} failed; writes are refused until gitcd is restarted")]
+    Broken {
+        /// The segment.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+/// The end of a branch's journal. One owner, the store's writer thread.
+#[derive(Debug)]
+pub struct Writer {
+    folder: PathBuf,
+    incarnation: [u8; 16],
+    segment_bytes: u64,
+    segments: Arc<Segments>,
+    current: Current,
+    broken: bool,
+    write_took: Duration,
+    frame: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Current {
+    header: Header,
+    path: PathBuf,
+    file: File,
+    /// End of the last good frame.
+    end: u64,
+    /// Last revision in it, for trimming.
+    last: Revision,
+}
+
+/// A segment that is full, and the last revision in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// The segment.
+    pub sequence: u64,
+    /// Nothing above this revision is in it.
+    pub last: Revision,
+}
+
+impl Writer {
+    /// Starts a new segment after `previous` (0 if there is none): what recovery has read is never written to again.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn create(
+        folder: &Path,
+        incarnation: [u8; 16],
+        previous: u64,
+        segment_bytes: u64,
+        segments: Arc<Segments>,
+    ) -> Result<Self, durable::Error> {
+        let current = start_segment(folder, incarnation, previous + 1, segment_bytes, &segments)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            incarnation,
+            segment_bytes,
+            segments,
+            current,
+            broken: false,
+            write_took: Duration::ZERO,
+            frame: Vec::with_capacity(256 << 10),
+        })
+    }
+
+    /// Starts the next frame and gives the buffer for its payload, with room for the frame's header in front.
+    /// Byte 0 of the buffer is where [`Writer::value_base`] says.
+    pub fn begin(&mut self) -> &mut Vec<u8> {
+        self.frame.clear();
+        self.frame.resize(FRAME_HEADER, 0);
+        &mut self.frame
+    }
+
+    /// The buffer of the frame that was begun.
+    pub fn frame(&mut self) -> &mut Vec<u8> {
+        &mut self.frame
+    }
+
+    /// Whether nothing was put into the frame that was begun, so that there is nothing to commit.
+    pub fn is_empty(&self) -> bool {
+        self.frame.len() <= FRAME_HEADER
+    }
+
+    /// The segment and the file offset at which byte 0 of the buffer given by [`Writer::begin`] will be.
+    pub fn value_base(&self) -> (u64, u64) {
+        (self.current.header.sequence, self.current.end)
+    }
+
+    /// How long the last frame took to write, without the fdatasync.
+    pub fn write_took(&self) -> Duration {
+        self.write_took
+    }
+
+    /// Makes the frame in the buffer durable: one write and one fdatasync. `last` is the highest revision in
+    /// it. Returns the segment that was sealed, if the frame filled it.
+    ///
+    /// # Errors
+    /// [`AppendError`]; it says whether the caller may go on.
+    pub fn commit(&mut self, last: Revision) -> Result<Option<Sealed>, AppendError> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let Ok(payload) = u32::try_from(self.frame.len() - FRAME_HEADER) else {
+            self.broken = true;
+            return Err(self.broken_by("writing", io::Error::other("a frame is larger than its length can say")));
+        };
+        if self.broken {
+            return Err(self.broken_by("writing", io::Error::other("an earlier fsync failed")));
+        }
+        let offset = self.current.end;
+        let crc = frame_crc(&self.current.header.id, offset, &self.frame[FRAME_HEADER..]);
+        self.frame[..4].copy_from_slice(&FRAME_MAGIC);
+        self.frame[4..8].copy_from_slice(&payload.to_le_bytes());
+        self.frame[8..12].copy_from_slice(&crc.to_le_bytes());
+        let started = Instant::now();
+        let written = self.current.file.write_all_at(&self.frame, offset);
+        self.write_took = started.elapsed();
+        let written = written.and_then(|()| fault::strikes(fault::Fault::Full));
+        if let Err(error) = written {
+            return Err(self.undo(error));
+        }
+        let synced = self.current.file.sync_data();
+        let synced = synced.and_then(|()| fault::strikes(fault::Fault::Fsync));
+        if let Err(error) = synced {
+            self.broken = true;
+            return Err(self.broken_by("fsync", error));
+        }
+        self.current.end += self.frame.len() as u64;
+        self.current.last = self.current.last.max(last);
+        if self.current.end < self.segment_bytes {
+            return Ok(None);
+        }
+        Ok(self.rotate())
+    }
+
+    /// Ends the current segment and starts the next. A full disk is no reason to stop: the old segment just
+    /// grows until there is room.
+    fn rotate(&mut self) -> Option<Sealed> {
+        let sealed = Sealed { sequence: self.current.header.sequence, last: self.current.last };
+        let next =
+            start_segment(&self.folder, self.incarnation, sealed.sequence + 1, self.segment_bytes, &self.segments);
+        match next {
+            Ok(mut next) => {
+                next.last = sealed.last;
+                self.current = next;
+                self.segments.seal(sealed);
+                Some(sealed)
+            }
+            Err(error) => {
+                tracing::warn!(error = chain(&error), folder = %self.folder.display(), "cannot start a journal segment; the last one grows");
+                None
+            }
+        }
+    }
+
+    /// A write that failed half-way left bytes behind the last good frame. They must go before anything else
+    /// is appended, or recovery would take them for damage.
+    fn undo(&mut self, error: io::Error) -> AppendError {
+        let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let cut = self.current.file.set_len(self.current.end);
+        if full && cut.is_ok() {
+            return AppendError::NoSpace { path: self.current.path.clone() };
+        }
+        self.broken = true;
+        self.broken_by("writing", cut.err().unwrap_or(error))
+    }
+
+    fn broken_by(&self, action: &'static str, source: io::Error) -> AppendError {
+        AppendError::Broken { path: self.current.path.clone(), action, source }
+    }
+}
+
+fn start_segment(
+    folder: &Path,
+    incarnation: [u8; 16],
+    sequence: u64,
+    segment_bytes: u64,
+    segments: &Segments,
+) -> Result<Current, durable::Error> {
+    let header = Header { sequence, id: rand::random(), incarnation };
+    let path = folder.join(file_name(sequence));
+    let failed = |source| durable::Error::of("create", &path)(source);
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
+    let prepared = prepare(&file, &header, segment_bytes).map_err(failed).and_then(|()| durable::sync(folder));
+    let prepared = prepared.and_then(|()| file.try_clone().map_err(failed));
+    let reading = match prepared {
+        Ok(reading) => reading,
+        Err(error) => {
+            // Nothing refers to it yet; a left-over would only be a torn last segment.
+            let _ = std::fs::remove_file(&path);
+            return Err(error);
+        }
+    };
+    segments.add(sequence, path.clone(), reading);
+    Ok(Current { header, path, file, end: HEADER as u64, last: Revision::ZERO })
+}
+
+fn prepare(file: &File, header: &Header, segment_bytes: u64) -> io::Result<()> {
+    // Space is set aside first, so that an append changes no file size and its fsync no inode: a fifth less
+    // time for a small write. Not every file system can; then it is just slower.
+    let _ = rustix::fs::fallocate(file, FallocateFlags::empty(), 0, segment_bytes);
+    file.write_all_at(&header.encode(), 0)?;
+    file.sync_all()
+}
+
+/// A sick disk, for tests of what stands on a journal: no file system can be told to be one. One look at a variable of the thread for
+/// each fsync.
+#[doc(hidden)]
+pub mod fault {
+    use std::cell::Cell;
+    use std::io;
+
+    /// What goes wrong.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Fault {
+        /// The disk is full once the frame is written.
+        Full,
+        /// The fsync fails.
+        Fsync,
+    }
+
+    thread_local! {
+        static NEXT: Cell<Option<Fault>> = const { Cell::new(None) };
+    }
+
+    /// Lets the next append to a journal on this thread fail.
+    pub fn fail_next(fault: Fault) {
+        NEXT.set(Some(fault));
+    }
+
+    /// Lets it succeed after all; tells whether there was none since.
+    pub fn heal() -> bool {
+        NEXT.take().is_some()
+    }
+
+    pub(super) fn strikes(fault: Fault) -> io::Result<()> {
+        if NEXT.get() != Some(fault) {
+            return Ok(());
+        }
+        NEXT.set(None);
+        Err(match fault {
+            Fault::Full => io::ErrorKind::StorageFull.into(),
+            Fault::Fsync => io::Error::from_raw_os_error(5),
+        })
+    }
+}

@@ -1,0 +1,280 @@
+//! What can go wrong with a branch, by operation.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use git2::Oid;
+use gitcd_core::durable;
+use gitcd_core::path;
+
+use super::super::changes::TreeError;
+use super::super::pack_file::WriteError;
+use super::super::pair::PairError;
+use super::super::refs::RefError;
+use super::LoadError;
+
+/// Why revisions could not be committed.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CommitError {
+    /// An ephemeral key never enters Git.
+    #[error("the key {key:?} is ephemeral and is never committed")]
+    Ephemeral {
+        /// The key.
+        key: String,
+    },
+    /// Git gives up on deeper trees.
+    #[error("the key {key:?} has more components than a Git tree may have levels ({})", path::MAX_DEPTH)]
+    TooDeep {
+        /// The key.
+        key: String,
+    },
+    /// The commit that was merged, or one before it, cannot be read.
+    #[error("what was merged cannot be read any more: {said}")]
+    Theirs {
+        /// What is wrong.
+        said: String,
+    },
+    /// An earlier flush failed.
+    #[error("an earlier flush failed; the branch must be opened again")]
+    Failed,
+}
+
+/// Why a flush failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FlushError {
+    /// Somebody else moved the data reference.
+    #[error(
+        "{reference} is at {found}, but gitcd left it at {expected}: somebody else changed it; save what is to be kept of \
+         the change on another branch, move it back with `git update-ref {reference} {expected}` and restart gitcd"
+    )]
+    ForeignChange {
+        /// The data reference.
+        reference: String,
+        /// Where it should be.
+        expected: Oid,
+        /// Where it is.
+        found: String,
+    },
+    /// The pack could not be written.
+    #[error(transparent)]
+    Pack(#[from] WriteError),
+    /// A reference could not be read or moved.
+    #[error(transparent)]
+    Reference(#[from] RefError),
+    /// The pair could not be recorded.
+    #[error(transparent)]
+    Pair(#[from] PairError),
+    /// An earlier flush failed.
+    #[error("an earlier flush failed; the branch must be opened again")]
+    Failed,
+}
+
+/// Why a branch could not be opened. Nothing has been changed, unless a half-done move could not be completed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is a file, or a folder with something else than a repository in it.
+    #[error("{path:?} is not a Git repository: {problem}")]
+    NotARepository {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// The folder cannot be looked at.
+    #[error("cannot read {path:?}")]
+    Io {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The data reference is neither where the metadata says nor where gitcd left it.
+    #[error(
+        "{reference} is at {found}, but the metadata describes {expected}: somebody else changed it; move it back with \
+         `git update-ref {reference} {expected}` after saving what is to be kept of the change on another branch"
+    )]
+    ForeignChange {
+        /// The data reference.
+        reference: String,
+        /// Where it should be.
+        expected: Oid,
+        /// Where it is.
+        found: String,
+    },
+    /// The metadata describes a commit that a shallow repository does not have.
+    #[error(
+        "{reference} is at {found}, but the metadata describes {expected}, and this shallow repository has too little of the \
+         history to tell what lies between them; get more with `git fetch --deepen=1000 REMOTE`, or all with \
+         `git fetch --unshallow REMOTE`"
+    )]
+    Shallow {
+        /// The data reference.
+        reference: String,
+        /// What the metadata describes.
+        expected: Oid,
+        /// Where it is.
+        found: String,
+    },
+    /// The data reference has history, but there is no metadata.
+    #[error("{reference} has history, but {metadata_reference} does not exist; run `gitcd init` to derive it")]
+    NoMetadata {
+        /// The data reference.
+        reference: String,
+        /// The missing reference.
+        metadata_reference: String,
+    },
+    /// The metadata is the Go implementation's.
+    #[error(
+        "{reference} was written by the Go implementation of gitcd, which keeps its metadata in another way; run `gitcd init` to convert it: \
+         keys, revisions and history stay"
+    )]
+    OfGo {
+        /// The metadata reference.
+        reference: String,
+    },
+    /// Both references are gone.
+    #[error(
+        "{reference} and {metadata_reference} are gone, but gitcd recorded them at {} and {}; restore them with `git update-ref`, or \
+         delete {file:?} to begin anew", pair.data, pair.metadata
+    )]
+    Vanished {
+        /// The data reference.
+        reference: String,
+        /// The metadata reference.
+        metadata_reference: String,
+        /// Where they were.
+        pair: super::Pair,
+        /// Where that is recorded.
+        file: PathBuf,
+    },
+    /// The commits cannot be read.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A reference cannot be read, or a half-done move not completed.
+    #[error(transparent)]
+    Reference(#[from] RefError),
+    /// The recorded pair cannot be read or written.
+    #[error(transparent)]
+    Pair(#[from] PairError),
+}
+
+impl OpenError {
+    /// What libgit2 cannot open as a repository.
+    pub fn not_a_repository(path: &Path, said: &git2::Error) -> Self {
+        let problem = if path.is_file() {
+            "it is a file; --repo takes the folder of a repository".to_owned()
+        } else if !path.exists() {
+            "there is no such folder; make it with `gitcd init`".to_owned()
+        } else if said.code() == git2::ErrorCode::NotFound {
+            "it has something else in it; name a repository with --repo, or an empty or a new folder for `gitcd init`"
+                .to_owned()
+        } else {
+            said.message().to_owned()
+        };
+        Self::NotARepository { path: path.to_owned(), problem }
+    }
+}
+
+/// Why a branch could not be created.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// It is there already.
+    #[error(
+        "{reference} exists already; name another repository with --repo, or another branch with \
+         --data-reference-names=NAME=refs/heads/NAME"
+    )]
+    Exists {
+        /// The reference.
+        reference: String,
+    },
+    /// The repository cannot be made.
+    #[error("cannot create a repository in {path:?}: {}", said.message())]
+    Repository {
+        /// The folder.
+        path: PathBuf,
+        /// What libgit2 said.
+        said: git2::Error,
+    },
+    /// The file system refused.
+    #[error(transparent)]
+    Io(#[from] durable::Error),
+    /// Some of the keys cannot be committed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The repository that is there cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The first commits cannot be written.
+    #[error(transparent)]
+    Flush(#[from] FlushError),
+}
+
+fn counted(files: usize) -> String {
+    if files == 1 { "a file".into() } else { format!("{files} files") }
+}
+
+fn listed(files: &[(String, String)], more: usize) -> String {
+    let mut lines: Vec<String> = files.iter().map(|(path, reason)| format!("\n  {path}: {reason}")).collect();
+    if more > 0 {
+        lines.push(format!("\n  and {more} more"));
+    }
+    lines.concat()
+}
+
+/// Why the metadata could not be derived from a data reference with history.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdoptError {
+    /// There is nothing to derive it from.
+    #[error("{reference} does not exist")]
+    NoData {
+        /// The data reference.
+        reference: String,
+    },
+    /// There is metadata already.
+    #[error("{reference} exists already; delete it with `git update-ref -d {reference}` to derive it anew")]
+    Exists {
+        /// The metadata reference.
+        reference: String,
+    },
+    /// Files that cannot be keys.
+    #[error(
+        "{} of {reference} (commit {commit}) cannot be {}: change, rename or remove {}, and commit that:{}",
+        counted(files.len() + more), if files.len() + more == 1 { "a key" } else { "keys" },
+        if files.len() + more == 1 { "it" } else { "them" }, listed(files, *more)
+    )]
+    Files {
+        /// The data reference.
+        reference: String,
+        /// The data commit.
+        commit: Oid,
+        /// Their paths, and what is wrong with each.
+        files: Vec<(String, String)>,
+        /// So many others are not named.
+        more: usize,
+    },
+    /// There would be no revisions left.
+    #[error("{commits} commits from revision {revision} on leave no room for writes to come; start with a lower one")]
+    Start {
+        /// What was asked for.
+        revision: i64,
+        /// The length of the history.
+        commits: usize,
+    },
+    /// The history cannot be read.
+    #[error(transparent)]
+    History(#[from] TreeError),
+    /// The data cannot be read.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The repository cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The metadata cannot be written.
+    #[error(transparent)]
+    Flush(#[from] FlushError),
+}

@@ -1,0 +1,132 @@
+//! From a merge to a commit with two parents, or to theirs.
+
+use std::collections::HashMap;
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
+use git2::Oid;
+use gitcd_core::scope::Scope;
+
+use super::super::graph::Graph;
+use super::super::join::Join;
+use super::super::line::{Home, Line};
+use super::super::load;
+use super::super::message::{self, Subject, Verb};
+use super::repository::open_repository;
+use super::{Action, Branch, CommitError, Record, Revisions};
+use gitcd_merge::form;
+
+/// What another branch brought, to be committed.
+#[derive(Debug, Clone)]
+pub struct Merging {
+    /// The revisions that it made here.
+    pub revisions: Revisions,
+    /// The commit that was merged.
+    pub theirs: Oid,
+    /// Blobs of theirs that are taken as they are, by key.
+    pub blobs: HashMap<Bytes, Oid>,
+    /// Whether theirs becomes ours if it follows ours and has the same tree.
+    pub fast_forward: bool,
+    /// What the merge commit says below its subject.
+    pub notes: String,
+}
+
+/// What became of a merge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Joined {
+    /// Their commit is ours now.
+    FastForward,
+    /// A commit with both as parents.
+    Merged,
+    /// Their commit was in our history already: an ordinary commit if there was anything to commit.
+    Contained,
+}
+
+impl Branch {
+    /// Joins the histories. A merge commit depends on nothing but its parents: these are sorted, author and time come from them.
+    /// So two branches that merge one another make the same commit.
+    ///
+    /// Takes what [`Branch::commit`] takes, and a walk over the commits that only one side has.
+    ///
+    /// # Errors
+    /// [`CommitError`]; nothing has been added then.
+    pub fn merge(&mut self, merging: &Merging) -> Result<Joined, CommitError> {
+        let Merging { revisions, theirs, blobs, fast_forward, notes } = merging;
+        self.check(revisions)?;
+        let (ours, visible) = (self.data_commit, self.head.data);
+        // Their packs come and go, and a repository that stays open keeps those that are gone.
+        if let Ok(Some(repository)) = open_repository(&self.config.repository) {
+            self.repository = repository;
+        }
+        let mut graph = Graph::default();
+        let unreadable = |error: super::super::graph::GraphError| CommitError::Theirs { said: error.to_string() };
+        let their_commit = graph.commit(&self.repository, *theirs).map_err(unreadable)?;
+        // What is in the open pack follows the last visible commit, and nobody else can have it.
+        // Merges on the way to it may have left out what is now taken: their edges do not count.
+        let scope = Scope::parse::<Oid>(notes.as_bytes()).map(|(_, scope)| scope);
+        let skip = |left_out: &Scope| scope.as_ref() != Some(left_out);
+        let meeting = graph.meet(&self.repository, *theirs, visible, skip).map_err(unreadable)?;
+        let is_joined = meeting.bases == [*theirs];
+        if is_joined {
+            self.commit(revisions)?;
+            return Ok(Joined::Contained);
+        }
+        let follows = ours == visible && graph.is_ancestor(&self.repository, ours, *theirs).map_err(unreadable)?;
+        let mut subject = Subject::default();
+        for change in &revisions.changes {
+            match &change.action {
+                Action::Put { value, record } => match blobs.get(&change.key) {
+                    Some(blob) => self.put_blob(&change.key, value, *blob, *record, &mut subject),
+                    None => self.put(&change.key, value, *record, &mut subject),
+                },
+                Action::Delete => self.delete(&change.key, &mut subject),
+            }
+        }
+        let our_time = match self.time.filter(|_| ours != visible) {
+            Some(time) => time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64),
+            None => graph.commit(&self.repository, ours).map_err(unreadable)?.time,
+        };
+        self.time = Some(revisions.time);
+        let tree = self.data.write(&mut self.pack);
+        self.overhead += self.data.take_overhead();
+        if *fast_forward && follows && tree == their_commit.tree {
+            self.data_commit = *theirs;
+            self.joins.push(Join::FastForward { ours, theirs: *theirs });
+            return Ok(Joined::FastForward);
+        }
+        let mut parents = [ours, *theirs];
+        parents.sort();
+        let (time, later) = (our_time, ours).max((their_commit.time, *theirs));
+        let short = parents.map(|parent| parent.to_string()[..10].to_owned());
+        let text = format!("merge {} and {}\n\n{notes}", short[0], short[1]);
+        let text = text.trim_end_matches('\n').to_owned() + "\n";
+        let identity = self.identity_of(later);
+        let own = std::mem::replace(&mut self.identity, identity);
+        let at = UNIX_EPOCH + Duration::from_secs(time.max(0) as u64);
+        self.data_commit = self.write_commit(tree, &parents, at, &text);
+        self.identity = own;
+        self.commits += 1;
+        self.joins.push(Join::Merged { ours, theirs: *theirs });
+        Ok(Joined::Merged)
+    }
+
+    /// Takes a blob that is in the repository as it is.
+    fn put_blob(&mut self, key: &Bytes, value: &Bytes, blob: Oid, record: Record, subject: &mut Subject) {
+        let form = self.repository.find_blob(blob).ok().map(|found| form::guess(found.content()));
+        let Some(form) = form else { return self.put(key, value, record, subject) };
+        let line = Line { key: key.clone(), record, form, home: Home::Data };
+        load::place(&self.config.keys, &line, &mut self.path);
+        let is_new = self.trie.put(line);
+        self.values.remove(key);
+        self.data.put(&self.path, blob);
+        self.describe(if is_new { Verb::Create } else { Verb::Update }, subject);
+    }
+
+    /// Who committed it, as a commit names people.
+    fn identity_of(&self, commit: Oid) -> String {
+        let Ok(commit) = self.repository.find_commit(commit) else { return self.identity.clone() };
+        let committer = commit.committer();
+        let text = |bytes: &[u8]| message::identity(&String::from_utf8_lossy(bytes));
+        format!("{} <{}> ", text(committer.name_bytes()), text(committer.email_bytes()))
+    }
+}

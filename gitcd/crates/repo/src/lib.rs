@@ -1,0 +1,43 @@
+//! What gitcd keeps in Git: paths, value forms, references, and the objects of a branch.
+//!
+//! Start with [`branch::Branch`]. It edits the `tree` of values and the `trie` of metadata in memory, writes what
+//! changed into a `pack`, and moves the [`refs`]; `load` reads a branch back. The bytes are described in
+//! `docs/design/git.md`.
+
+pub mod branch;
+pub mod changes;
+pub mod countdown;
+mod delta;
+pub mod derive;
+mod entries;
+pub mod follow;
+pub mod go;
+pub mod graph;
+pub mod join;
+mod line;
+mod load;
+pub mod lookup;
+pub(crate) mod loose;
+pub mod message;
+pub mod object;
+mod pack;
+mod pack_file;
+mod pair;
+pub mod pkt_line;
+pub mod reader;
+pub mod received;
+pub mod refs;
+mod state;
+pub mod transfer;
+mod tree;
+mod trie;
+pub mod verify;
+pub mod watch;
+
+use std::path::{Path, PathBuf};
+
+/// The folder with the objects and references of a repository: the given one, or `.git` in it.
+pub fn git_dir(repository: &Path) -> PathBuf {
+    let inner = repository.join(".git");
+    if inner.is_dir() { inner } else { repository.to_owned() }
+}

@@ -1,0 +1,470 @@
+//! A pack that somebody sent, read whole in memory.
+//!
+//! Source: `gitformat-pack(5)`. What is read here is as sound as what `git index-pack --fix-thin` takes: the checksum, every length, every
+//! delta and its base; the ids are computed, not believed. Whatever is large, or has tags, is left to Git ([`Refused::Elsewhere`]).
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use flate2::{Decompress, FlushDecompress, Status};
+use git2::{ObjectType, Odb, OdbLookupFlags, Oid, Repository};
+use sha1::{Digest as _, Sha1};
+
+use super::object;
+use super::pack::{self, Kind};
+use super::pack_file::WriteError;
+
+/// What is read at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Objects.
+    pub objects: u32,
+    /// Bytes of all of them, and of their deltas.
+    pub bytes: usize,
+}
+
+/// Why a pack was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// It is beyond the bounds, or has something that only Git knows.
+    #[error("it is for Git")]
+    Elsewhere,
+    /// It is damaged.
+    #[error("{0}")]
+    Damaged(&'static str),
+    /// A delta's base is neither in the pack nor here.
+    #[error("the base {0} of a delta is missing")]
+    NoBase(Oid),
+}
+
+/// The objects of a pack, in its order.
+#[derive(Debug)]
+pub struct Received {
+    objects: Vec<Object>,
+    by_id: HashMap<Oid, usize>,
+    /// The pack as it came.
+    pack: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Object {
+    kind: Kind,
+    oid: Oid,
+    content: Vec<u8>,
+    /// The delta and the one in this pack that it is against.
+    delta: Option<(Vec<u8>, usize)>,
+    /// What its entry is against, wherever that is.
+    base: Option<Oid>,
+    packed: Packed,
+}
+
+/// Where the content of an entry is in the pack, deflated, and how many bytes it has when it is not.
+#[derive(Clone, Debug)]
+struct Packed {
+    deflated: Range<usize>,
+    size: usize,
+}
+
+/// An entry as it is in the pack.
+struct Entry {
+    form: Form,
+    content: Vec<u8>,
+    packed: Packed,
+}
+
+enum Form {
+    Whole(Kind),
+    /// Against the entry of this number.
+    Near(usize),
+    Against(Oid),
+}
+
+/// Bases may be read whose bytes are so many times those of the objects.
+const READ_FACTOR: usize = 8;
+const HEADER: usize = 12;
+/// Programs put bases before what is against them; whoever does not, is Git's.
+const MOST_PASSES: usize = 64;
+const TAG: u8 = 4;
+const OFS_DELTA: u8 = 6;
+const REF_DELTA: u8 = 7;
+const TOO_SHORT: Refused = Refused::Damaged("the pack ends too early");
+
+/// Reads a pack; `odb` has the bases that a thin one leaves out, and what is `recent` is a part of it that needs not be read again.
+///
+/// # Errors
+/// [`Refused`].
+pub fn read(pack: &[u8], odb: &Odb<'_>, recent: &[Arc<Received>], bounds: Bounds) -> Result<Received, Refused> {
+    let (content, checksum) = pack.split_last_chunk::<20>().ok_or(TOO_SHORT)?;
+    let (head, entries) = content.split_first_chunk::<HEADER>().ok_or(TOO_SHORT)?;
+    let count = u32::from_be_bytes([head[8], head[9], head[10], head[11]]);
+    if &head[..8] != b"PACK\0\0\0\x02" || count > bounds.objects {
+        return Err(Refused::Elsewhere);
+    }
+    if Sha1::digest(content)[..] != checksum[..] {
+        return Err(Refused::Damaged("the pack's checksum is another one"));
+    }
+    let mut room = bounds.bytes;
+    let entries = unpack(entries, count, &mut room)?;
+    let done = entries.iter().map(|_| None).collect();
+    let reading = bounds.bytes.saturating_mul(READ_FACTOR);
+    let resolver =
+        Resolver { odb, recent, room, reading, done, by_id: HashMap::new(), missing: HashSet::new(), is_twice: false };
+    let (objects, by_id) = resolver.resolve(entries)?;
+    Ok(Received { objects, by_id, pack: pack.to_vec() })
+}
+
+/// A pack of so many entries, as [`Received::entry`] gives them.
+pub fn pack_of(count: u32, entries: &[u8]) -> Vec<u8> {
+    let mut bytes = [&b"PACK\0\0\0\x02"[..], &count.to_be_bytes(), entries].concat();
+    let checksum = Sha1::digest(&bytes);
+    bytes.extend_from_slice(&checksum);
+    bytes
+}
+
+fn unpack(mut rest: &[u8], count: u32, room: &mut usize) -> Result<Vec<Entry>, Refused> {
+    let whole = rest.len();
+    let (mut entries, mut numbers): (Vec<Entry>, HashMap<usize, usize>) = (Vec::new(), HashMap::new());
+    let mut inflater = Decompress::new(true);
+    for number in 0..count as usize {
+        let offset = whole - rest.len();
+        let (kind, size) = head(&mut rest)?;
+        *room = room.checked_sub(size).ok_or(Refused::Elsewhere)?;
+        let form = match kind {
+            1 => Form::Whole(Kind::Commit),
+            2 => Form::Whole(Kind::Tree),
+            3 => Form::Whole(Kind::Blob),
+            TAG => return Err(Refused::Elsewhere),
+            OFS_DELTA => {
+                let base = offset.checked_sub(distance(&mut rest)?).and_then(|base| numbers.get(&base));
+                Form::Near(*base.ok_or(Refused::Damaged("a delta is against no object"))?)
+            }
+            REF_DELTA => {
+                let (id, after) = rest.split_first_chunk::<20>().ok_or(TOO_SHORT)?;
+                rest = after;
+                Form::Against(Oid::from_bytes(id).map_err(|_| TOO_SHORT)?)
+            }
+            _ => return Err(Refused::Damaged("an object is of no known kind")),
+        };
+        // One more, so that the end is found.
+        let mut content = vec![0; size + 1];
+        inflater.reset(true);
+        let status = inflater.decompress(rest, &mut content, FlushDecompress::Finish);
+        if !matches!(status, Ok(Status::StreamEnd)) || inflater.total_out() != size as u64 {
+            return Err(Refused::Damaged("an object cannot be inflated"));
+        }
+        content.truncate(size);
+        let start = HEADER + whole - rest.len();
+        rest = rest.get(inflater.total_in() as usize..).ok_or(TOO_SHORT)?;
+        numbers.insert(offset, number);
+        let packed = Packed { deflated: start..HEADER + whole - rest.len(), size };
+        entries.push(Entry { form, content, packed });
+    }
+    if rest.is_empty() { Ok(entries) } else { Err(Refused::Damaged("something follows the last object")) }
+}
+
+struct Resolver<'o, 'r> {
+    odb: &'o Odb<'r>,
+    recent: &'o [Arc<Received>],
+    room: usize,
+    /// Bytes of bases that may still be read.
+    reading: usize,
+    done: Vec<Option<Object>>,
+    by_id: HashMap<Oid, usize>,
+    /// Bases that are not here: nothing brings them but the pack.
+    missing: HashSet<Oid>,
+    /// Whether an object came twice, which no program does.
+    is_twice: bool,
+}
+
+impl<'o> Resolver<'o, '_> {
+    fn resolve(mut self, entries: Vec<Entry>) -> Result<(Vec<Object>, HashMap<Oid, usize>), Refused> {
+        let mut waiting: Vec<(usize, Entry)> = entries.into_iter().enumerate().collect();
+        for _ in 0..MOST_PASSES {
+            let before = waiting.len();
+            let mut later = Vec::new();
+            for (number, entry) in waiting {
+                if let Some(entry) = self.one(number, entry)? {
+                    later.push((number, entry));
+                }
+            }
+            // Bases may come later in a pack, but not in a circle.
+            if later.len() == before && before > 0 {
+                let base = later.iter().find_map(|(_, entry)| match entry.form {
+                    Form::Against(base) => Some(base),
+                    _ => None,
+                });
+                return Err(base.map_or(Refused::Damaged("deltas are against one another"), Refused::NoBase));
+            }
+            waiting = later;
+            if self.is_twice {
+                return Err(Refused::Elsewhere);
+            }
+            if waiting.is_empty() {
+                return Ok((self.done.into_iter().flatten().collect(), self.by_id));
+            }
+        }
+        Err(Refused::Elsewhere)
+    }
+
+    /// Resolves an entry; gives it back if its base is not known yet.
+    fn one(&mut self, number: usize, entry: Entry) -> Result<Option<Entry>, Refused> {
+        let (kind, content, near, base) = match &entry.form {
+            Form::Whole(kind) => {
+                self.put(number, *kind, entry.content, None, None, entry.packed);
+                return Ok(None);
+            }
+            Form::Near(near) => match &self.done[*near] {
+                Some(object) => {
+                    let content = patched(&object.content, &entry.content, &mut self.room)?;
+                    (object.kind, content, Some(*near), object.oid)
+                }
+                None => return Ok(Some(entry)),
+            },
+            Form::Against(id) => match self.by_id.get(id) {
+                Some(near) => {
+                    let object = self.done[*near].as_ref().expect("those with ids are done");
+                    let content = patched(&object.content, &entry.content, &mut self.room)?;
+                    (object.kind, content, Some(*near), *id)
+                }
+                None if self.missing.contains(id) => return Ok(Some(entry)),
+                None => {
+                    let Some(base) = self.elsewhere(*id) else {
+                        self.missing.insert(*id);
+                        return Ok(Some(entry));
+                    };
+                    let (kind, data) = base.get(*id);
+                    self.reading = self.reading.checked_sub(data.len()).ok_or(Refused::Elsewhere)?;
+                    let kind = self::kind(kind).ok_or(Refused::Elsewhere)?;
+                    (kind, patched(data, &entry.content, &mut self.room)?, None, *id)
+                }
+            },
+        };
+        self.put(number, kind, content, near.map(|near| (entry.content, near)), Some(base), entry.packed);
+        Ok(None)
+    }
+
+    /// An object that is not in the pack.
+    fn elsewhere(&self, id: Oid) -> Option<Elsewhere<'o>> {
+        if let Some(received) = self.recent.iter().find(|received| received.get(id).is_some()) {
+            return Some(Elsewhere::Recent(received));
+        }
+        // Where many are missing the folders are not read anew for each.
+        if !self.missing.is_empty() && !self.odb.exists_ext(id, OdbLookupFlags::NO_REFRESH) {
+            return None;
+        }
+        object::read(self.odb, id).ok().map(Elsewhere::Stored)
+    }
+
+    fn put(
+        &mut self,
+        number: usize,
+        kind: Kind,
+        content: Vec<u8>,
+        delta: Option<(Vec<u8>, usize)>,
+        base: Option<Oid>,
+        packed: Packed,
+    ) {
+        let oid = pack::id(kind, &content);
+        self.is_twice |= self.by_id.insert(oid, number).is_some();
+        self.done[number] = Some(Object { kind, oid, content, delta, base, packed });
+    }
+}
+
+enum Elsewhere<'o> {
+    Recent(&'o Received),
+    Stored(git2::OdbObject<'o>),
+}
+
+impl Elsewhere<'_> {
+    fn get(&self, id: Oid) -> (ObjectType, &[u8]) {
+        match self {
+            Self::Recent(received) => received.get(id).expect("it was found there"),
+            Self::Stored(object) => (object.kind(), object.data()),
+        }
+    }
+}
+
+impl Received {
+    /// Kind, id and content of each.
+    pub fn objects(&self) -> impl Iterator<Item = (ObjectType, Oid, &[u8])> {
+        self.objects.iter().map(|object| (object_type(object.kind), object.oid, &*object.content))
+    }
+
+    /// Kind and content of one.
+    pub fn get(&self, oid: Oid) -> Option<(ObjectType, &[u8])> {
+        let object = &self.objects[*self.by_id.get(&oid)?];
+        Some((object_type(object.kind), &object.content))
+    }
+
+    /// Bytes that it takes in memory, about.
+    pub fn bytes(&self) -> usize {
+        let contents = self.objects.iter().map(|object| object.content.len());
+        let deltas = self.objects.iter().filter_map(|object| Some(object.delta.as_ref()?.0.len()));
+        contents.chain(deltas).sum::<usize>() + self.pack.len()
+    }
+
+    /// Its number in the pack.
+    pub fn position(&self, oid: Oid) -> Option<usize> {
+        self.by_id.get(&oid).copied()
+    }
+
+    /// What an object's entry is against: in the pack, or elsewhere.
+    pub fn base(&self, oid: Oid) -> Option<Oid> {
+        self.objects[*self.by_id.get(&oid)?].base
+    }
+
+    /// The entry of an object as it came, for another pack. Its base, if it has one, is named by its id.
+    pub fn entry(&self, oid: Oid, out: &mut Vec<u8>) {
+        let Some(object) = self.by_id.get(&oid).map(|number| &self.objects[*number]) else { return };
+        let kind = if object.base.is_some() { REF_DELTA } else { object.kind as u8 };
+        pack::entry_head(out, kind, object.packed.size);
+        out.extend(object.base.iter().flat_map(Oid::as_bytes));
+        out.extend_from_slice(&self.pack[object.packed.deflated.clone()]);
+    }
+
+    /// Lets an opened repository's readers find them, without writing anything.
+    ///
+    /// # Errors
+    /// libgit2's.
+    pub fn show(&self, repository: &Repository) -> Result<(), git2::Error> {
+        let odb = Odb::new()?;
+        let _memory = odb.add_new_mempack_backend(1000)?;
+        // While nothing else is in it: before a write every other place is looked at, and read anew when it is not there.
+        self.objects().try_for_each(|(kind, _, content)| odb.write(kind, content).map(drop))?;
+        odb.add_disk_alternate(&repository.commondir().join("objects").to_string_lossy())?;
+        repository.set_odb(&odb)
+    }
+
+    /// Writes them as a pack of their own into a folder that nobody reads yet; the caller makes it durable. Nothing in it refers to
+    /// what is elsewhere.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub fn draft(&self, folder: &Path) -> Result<(), WriteError> {
+        let mut writer = pack::Writer::default();
+        let mut placed = HashMap::new();
+        // A base may come after what is against it.
+        let mut waiting: Vec<usize> = (0..self.objects.len()).collect();
+        while !waiting.is_empty() {
+            waiting.retain(|number| {
+                let object = &self.objects[*number];
+                let base = object.delta.as_ref().map(|(delta, base)| (delta, placed.get(base)));
+                let place = match base {
+                    Some((_, None)) => return true,
+                    Some((delta, Some(base))) => writer.delta(object.oid, delta, *base),
+                    None => None,
+                };
+                let place = place.unwrap_or_else(|| writer.whole(object.kind, object.oid, &object.content));
+                placed.insert(*number, place);
+                false
+            });
+        }
+        writer.draft(folder)
+    }
+}
+
+fn kind(of: ObjectType) -> Option<Kind> {
+    match of {
+        ObjectType::Commit => Some(Kind::Commit),
+        ObjectType::Tree => Some(Kind::Tree),
+        ObjectType::Blob => Some(Kind::Blob),
+        _ => None,
+    }
+}
+
+fn object_type(kind: Kind) -> ObjectType {
+    match kind {
+        Kind::Commit => ObjectType::Commit,
+        Kind::Tree => ObjectType::Tree,
+        Kind::Blob => ObjectType::Blob,
+    }
+}
+
+fn take(rest: &mut &[u8]) -> Result<u8, Refused> {
+    let (first, after) = rest.split_first().ok_or(TOO_SHORT)?;
+    *rest = after;
+    Ok(*first)
+}
+
+/// Kind and size of an entry.
+fn head(rest: &mut &[u8]) -> Result<(u8, usize), Refused> {
+    let first = take(rest)?;
+    let size = if first & 0x80 == 0 { 0 } else { number(rest)? };
+    let size = size.checked_mul(16).and_then(|size| size.checked_add(usize::from(first & 0xf)));
+    Ok((first >> 4 & 7, size.ok_or(Refused::Elsewhere)?))
+}
+
+/// A number in groups of seven bits, the lowest first.
+fn number(rest: &mut &[u8]) -> Result<usize, Refused> {
+    let (mut number, mut shift) = (0_usize, 0_u32);
+    loop {
+        let byte = take(rest)?;
+        // No size of a pack that is read here has so many bits.
+        if shift > 49 {
+            return Err(Refused::Elsewhere);
+        }
+        number |= usize::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok(number);
+        }
+        shift += 7;
+    }
+}
+
+/// How far back a base lies: the highest group first, and each that follows counts from one.
+fn distance(rest: &mut &[u8]) -> Result<usize, Refused> {
+    let mut byte = take(rest)?;
+    let mut back = usize::from(byte & 0x7f);
+    while byte & 0x80 != 0 {
+        byte = take(rest)?;
+        back = back.checked_add(1).and_then(|back| back.checked_mul(128)).ok_or(TOO_SHORT)? + usize::from(byte & 0x7f);
+    }
+    Ok(back)
+}
+
+/// What a delta makes of its base.
+fn patched(base: &[u8], mut delta: &[u8], room: &mut usize) -> Result<Vec<u8>, Refused> {
+    const WRONG: Refused = Refused::Damaged("a delta does not fit its base");
+    if number(&mut delta)? != base.len() {
+        return Err(WRONG);
+    }
+    let size = number(&mut delta)?;
+    *room = room.checked_sub(size).ok_or(Refused::Elsewhere)?;
+    let mut new = Vec::with_capacity(size);
+    while let Some((command, after)) = delta.split_first() {
+        delta = after;
+        let part = if command & 0x80 == 0 {
+            let (part, after) = delta.split_at_checked(usize::from(*command)).ok_or(WRONG)?;
+            delta = after;
+            // Zero is reserved.
+            if part.is_empty() {
+                return Err(WRONG);
+            }
+            part
+        } else {
+            let (mut from, mut length) = (0_usize, 0_usize);
+            for bit in 0..4 {
+                if command >> bit & 1 != 0 {
+                    from |= usize::from(take(&mut delta)?) << (8 * bit);
+                }
+            }
+            for bit in 0..3 {
+                if command >> (4 + bit) & 1 != 0 {
+                    length |= usize::from(take(&mut delta)?) << (8 * bit);
+                }
+            }
+            let length = if length == 0 { 0x1_0000 } else { length };
+            base.get(from..).and_then(|rest| rest.get(..length)).ok_or(WRONG)?
+        };
+        if new.len() + part.len() > size {
+            return Err(WRONG);
+        }
+        new.extend_from_slice(part);
+    }
+    if new.len() == size { Ok(new) } else { Err(WRONG) }
+}
+
+#[cfg(test)]
+mod tests;

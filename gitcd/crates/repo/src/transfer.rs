@@ -1,0 +1,420 @@
+//! Objects of one repository in a pack of another.
+//!
+//! Like a flush, a transfer is one pack, or goes on with the pack of the one before: it becomes visible, durably, with everything
+//! in it. A directory or value that changes from commit to commit is a delta against its version before, as in a flush.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use git2::{ObjectType, Odb, Oid, Repository, Sort};
+
+use super::changes::{self, Entry as TreeEntry};
+use super::delta;
+use super::loose::Loose;
+use super::object;
+use super::pack::{self, Kind, Placed};
+use super::pack_file::WriteError;
+use super::received::Received;
+
+/// Objects could not be copied.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// An object is missing or damaged.
+    #[error("cannot read object {oid}: {said}")]
+    Read {
+        /// The object.
+        oid: Oid,
+        /// What is wrong.
+        said: String,
+    },
+    /// There is more than was allowed for.
+    #[error("it is too large to be sent at once")]
+    TooLarge,
+    /// The pack could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+/// A pack for another repository.
+#[derive(Debug, Default)]
+pub struct Pack {
+    writer: pack::Writer,
+    /// Whether deltas may refer to directories that are not in the pack, since the other repository has them.
+    is_thin: bool,
+    /// Bytes of content that may still be added, if there is a bound.
+    room: Option<usize>,
+    seen: HashSet<Oid>,
+    /// Directories elsewhere that deltas refer to. One that comes again is sent whole: it might be a delta against what is one against it.
+    bases: HashSet<Oid>,
+    /// The last version of a directory or file in this pack, by its path.
+    last: HashMap<Vec<u8>, Version>,
+    path: Vec<u8>,
+    depth: usize,
+    scratch: Vec<u8>,
+    /// Those of a repository to which not only gitcd writes, where a file may be cut.
+    loose: Option<Loose>,
+    /// What needs not be read from files.
+    recent: Vec<Arc<Received>>,
+}
+
+/// An object, wherever it was found.
+enum Found<'o> {
+    Stored(git2::OdbObject<'o>),
+    Recent(Arc<Received>, Oid),
+}
+
+impl Found<'_> {
+    fn data(&self) -> &[u8] {
+        match self {
+            Self::Stored(object) => object.data(),
+            Self::Recent(received, oid) => received.get(*oid).expect("it was found there").1,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Version {
+    oid: Oid,
+    placed: Placed,
+    content: Vec<u8>,
+}
+
+/// Larger directories and values are not kept for deltas.
+const KEPT: usize = 8 << 20;
+/// Directories below one another: Git's own bound (`core.maxTreeDepth`). Deeper ones would need more than a thread's stack.
+const MAX_DEPTH: usize = 2048;
+/// A pack goes on up to this size.
+const OPEN_BELOW: usize = 512 << 10;
+
+impl Pack {
+    /// One to be sent to a repository that completes it, with so many bytes of content.
+    pub fn thin(bytes: usize) -> Self {
+        Self { is_thin: true, room: Some(bytes), ..Self::default() }
+    }
+
+    /// Looks at objects that are files of their own in this folder before they are read.
+    pub fn distrust(&mut self, objects: PathBuf) {
+        self.loose = Some(Loose::of(objects));
+    }
+
+    fn read<'o>(&self, odb: &'o Odb<'_>, oid: Oid, kind: ObjectType) -> Result<Found<'o>, TransferError> {
+        let is_recent = |received: &&Arc<Received>| received.get(oid).is_some_and(|(found, _)| found == kind);
+        if let Some(received) = self.recent.iter().find(is_recent) {
+            return Ok(Found::Recent(received.clone(), oid));
+        }
+        self.check(oid)?;
+        read(odb, oid, kind).map(Found::Stored)
+    }
+
+    /// Whether an object may be read.
+    ///
+    /// # Errors
+    /// [`TransferError::Read`].
+    pub fn check(&self, oid: Oid) -> Result<(), TransferError> {
+        let problem = self.loose.as_ref().and_then(|loose| loose.problem(oid));
+        problem.map_or(Ok(()), |said| Err(TransferError::Read { oid, said }))
+    }
+
+    /// Adds a tree and what is in it, as far as none of the trees `before` has it, which the other repository has or gets.
+    ///
+    /// # Errors
+    /// [`TransferError::Read`].
+    pub fn tree(&mut self, odb: &Odb<'_>, before: &[Oid], tree: Oid) -> Result<(), TransferError> {
+        if before.contains(&tree) || self.seen.contains(&tree) {
+            return Ok(());
+        }
+        if self.depth > MAX_DEPTH {
+            let said = format!("it lies below more than {MAX_DEPTH} directories");
+            return Err(TransferError::Read { oid: tree, said });
+        }
+        let (content, entries, base) = {
+            let object = self.read(odb, tree, ObjectType::Tree)?;
+            // From one commit to the next, a directory before is the one that was added last.
+            let kept = self.last.get(&self.path).filter(|last| before.contains(&last.oid));
+            let mut distinct = HashSet::new();
+            let read: Vec<_> = before
+                .iter()
+                .filter(|before| distinct.insert(**before))
+                .filter(|before| kept.is_none_or(|kept| kept.oid != **before))
+                .filter_map(|before| Some((*before, self.read(odb, *before, ObjectType::Tree).ok()?)))
+                .collect();
+            let old: Vec<_> = kept
+                .map(|kept| (kept.oid, &*kept.content))
+                .into_iter()
+                .chain(read.iter().map(|(oid, object)| (*oid, object.data())))
+                .collect();
+            let entries = changes::added(tree, object.data(), &old)
+                .map_err(|error| TransferError::Read { oid: error.oid, said: error.problem })?;
+            // What is in the pack already is no base from elsewhere.
+            let mut elsewhere = old.iter().filter(|(oid, _)| self.is_thin && !self.seen.contains(oid));
+            let base = elsewhere.next().map(|(oid, content)| (*oid, content.to_vec()));
+            (object.data().to_vec(), entries, base)
+        };
+        let len = self.path.len();
+        for TreeEntry { is_directory, name, oid, before } in entries {
+            self.path.push(b'/');
+            self.path.extend_from_slice(&name);
+            if is_directory {
+                self.depth += 1;
+                self.tree(odb, &before, oid)?;
+                self.depth -= 1;
+            } else if !self.seen.contains(&oid) {
+                if self.room.is_some() {
+                    // Before it is read: it may be larger than what there is room for in memory.
+                    self.check(oid)?;
+                    let header = odb.read_header(oid);
+                    let (bytes, _) =
+                        header.map_err(|error| TransferError::Read { oid, said: error.message().to_owned() })?;
+                    self.take_room(bytes)?;
+                }
+                let blob = self.read(odb, oid, ObjectType::Blob)?.data().to_vec();
+                self.add(Kind::Blob, oid, blob, None);
+            }
+            self.path.truncate(len);
+        }
+        // A directory is a small delta, as a rule.
+        self.take_room(if base.is_some() { content.len() / 16 } else { content.len() })?;
+        self.add(Kind::Tree, tree, content, base);
+        Ok(())
+    }
+
+    fn take_room(&mut self, bytes: usize) -> Result<(), TransferError> {
+        if let Some(room) = &mut self.room {
+            *room = room.checked_sub(bytes).ok_or(TransferError::TooLarge)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a commit.
+    ///
+    /// # Errors
+    /// [`TransferError::Read`].
+    pub fn commit(&mut self, odb: &Odb<'_>, oid: Oid) -> Result<(), TransferError> {
+        let object = self.read(odb, oid, ObjectType::Commit)?;
+        self.writer.whole(Kind::Commit, oid, object.data());
+        Ok(())
+    }
+
+    fn add(&mut self, kind: Kind, oid: Oid, content: Vec<u8>, elsewhere: Option<(Oid, Vec<u8>)>) {
+        self.seen.insert(oid);
+        let mut placed = None;
+        let is_base = self.bases.contains(&oid);
+        if let Some(last) = self.last.get(&self.path).filter(|last| !is_base && !last.placed.ends_chain()) {
+            self.scratch.clear();
+            between(kind, &last.content, &content, &mut self.scratch);
+            if self.scratch.len() < content.len() / 2 {
+                placed = self.writer.delta(oid, &self.scratch, last.placed);
+            }
+        } else if let Some((base, before)) = elsewhere.filter(|_| !is_base) {
+            self.scratch.clear();
+            between(kind, &before, &content, &mut self.scratch);
+            if self.scratch.len() < content.len() / 2 {
+                placed = Some(self.writer.thin(oid, &self.scratch, base));
+                self.bases.insert(base);
+            }
+        }
+        let placed = placed.unwrap_or_else(|| self.writer.whole(kind, oid, &content));
+        if content.len() <= KEPT {
+            self.last.insert(self.path.clone(), Version { oid, placed, content });
+        }
+    }
+
+    /// Puts the pack into a repository, durably; returns the bytes written. A small pack goes on: what is added next is written
+    /// together with it, and takes its place.
+    ///
+    /// # Errors
+    /// [`TransferError::Write`], with nothing new visible.
+    pub fn publish(&mut self, repository: &Repository) -> Result<u64, TransferError> {
+        let published = self.writer.publish(&repository.commondir().join("objects/pack"), OPEN_BELOW);
+        if !self.writer.is_open() {
+            self.seen.clear();
+            self.last.clear();
+        }
+        let published = published?;
+        Ok(published.pack_bytes + published.index_bytes)
+    }
+
+    /// What is to be sent; begins anew.
+    pub fn take(&mut self) -> Vec<u8> {
+        let bytes = self.writer.seal().bytes.to_vec();
+        self.restart();
+        bytes
+    }
+
+    /// Begins anew, after an error or for another repository.
+    pub fn restart(&mut self) {
+        self.writer.restart();
+        self.seen.clear();
+        self.bases.clear();
+        self.last.clear();
+        self.path.clear();
+        self.depth = 0;
+    }
+}
+
+/// What is built at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Commits in the pack.
+    pub commits: usize,
+    /// Bytes of content, about.
+    pub bytes: usize,
+}
+
+/// A thin pack, in memory, with what `wanted` needs, for a repository that has what is in the history of those `there` that are here;
+/// `None` if it would be larger than `bounds`. What is `recent` is a part of the repository that needs not be read again.
+///
+/// # Errors
+/// [`TransferError::Read`].
+pub fn thin(
+    here: &Repository,
+    wanted: &[Oid],
+    there: &[Oid],
+    recent: Vec<Arc<Received>>,
+    bounds: Bounds,
+) -> Result<Option<Vec<u8>>, TransferError> {
+    let failed = |error: git2::Error| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.message().to_owned() };
+    let odb = here.odb().map_err(failed)?;
+    let mut pack = Pack { recent, ..Pack::thin(bounds.bytes) };
+    pack.distrust(here.commondir().join("objects"));
+    wanted.iter().chain(there).try_for_each(|oid| pack.check(*oid))?;
+    let mut walk = here.revwalk().map_err(failed)?;
+    walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE).map_err(failed)?;
+    for oid in wanted {
+        walk.push(*oid).map_err(failed)?;
+    }
+    // What is there and not here says nothing.
+    for oid in there.iter().filter(|oid| here.find_commit(**oid).is_ok()) {
+        walk.hide(*oid).map_err(failed)?;
+    }
+    for (count, oid) in walk.enumerate() {
+        let oid = oid.map_err(failed)?;
+        let commit = here.find_commit(oid).map_err(failed)?;
+        let before: Vec<Oid> = commit.parents().map(|parent| parent.tree_id()).collect();
+        match pack.tree(&odb, &before, commit.tree_id()) {
+            Err(TransferError::TooLarge) => return Ok(None),
+            added => added?,
+        }
+        pack.commit(&odb, oid)?;
+        if count >= bounds.commits {
+            return Ok(None);
+        }
+    }
+    Ok(Some(pack.take()))
+}
+
+fn between(kind: Kind, old: &[u8], new: &[u8], out: &mut Vec<u8>) {
+    match kind {
+        Kind::Tree => delta::trees(old, new, out),
+        Kind::Blob | Kind::Commit => delta::between(old, new, out),
+    }
+}
+
+fn read<'o>(odb: &'o Odb<'_>, oid: Oid, kind: ObjectType) -> Result<git2::OdbObject<'o>, TransferError> {
+    let object =
+        object::read(odb, oid).map_err(|error| TransferError::Read { oid, said: error.message().to_owned() })?;
+    if object.kind() != kind {
+        return Err(TransferError::Read { oid, said: format!("it is a {}, not a {kind}", object.kind().str()) });
+    }
+    Ok(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use git2::{Indexer, Signature, Time};
+
+    use super::*;
+
+    /// What it was is a base then, and must not be a delta against what is one against it: Git before 2.50 takes that for damage.
+    #[test]
+    fn a_directory_that_is_again_what_it_was_is_no_delta_in_a_circle() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = Repository::init_bare(folder.path()).unwrap();
+        let author = Signature::new("a", "a@b", &Time::new(1000, 0)).unwrap();
+        let mut commits: Vec<Oid> = Vec::new();
+        for extra in [false, true, false] {
+            let mut below = from.treebuilder(None).unwrap();
+            for name in 0..50 {
+                below.insert(format!("{name:03}"), from.blob(b"x").unwrap(), 0o100_644).unwrap();
+            }
+            if extra {
+                below.insert("extra", from.blob(b"y").unwrap(), 0o100_644).unwrap();
+            }
+            let mut tree = from.treebuilder(None).unwrap();
+            tree.insert("d", below.write().unwrap(), 0o040_000).unwrap();
+            let tree = from.find_tree(tree.write().unwrap()).unwrap();
+            let parents: Vec<_> = commits.last().map(|oid| from.find_commit(*oid).unwrap()).into_iter().collect();
+            let message = format!("{}", commits.len());
+            let parents: Vec<_> = parents.iter().collect();
+            commits.push(from.commit(None, &author, &author, &message, &tree, &parents).unwrap());
+        }
+        let bounds = Bounds { commits: 10, bytes: 1 << 20 };
+        let pack = thin(&from, &commits[2..], &commits[..1], Vec::new(), bounds).unwrap().unwrap();
+        let to = tempfile::tempdir().unwrap();
+        let git = |folder: &std::path::Path, arguments: &[&str], input: &[u8]| {
+            let mut command = std::process::Command::new("git");
+            command.arg("-C").arg(folder).args(arguments);
+            let piped = std::process::Stdio::piped;
+            let mut child = command.stdin(piped()).stdout(piped()).spawn().unwrap();
+            child.stdin.take().unwrap().write_all(input).unwrap();
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success(), "{arguments:?}");
+            output.stdout
+        };
+        git(to.path(), &["init", "-q", "--bare"], b"");
+        let arguments = ["pack-objects", "--revs", "--stdout", "-q"];
+        let whole = git(folder.path(), &arguments, format!("{}\n", commits[0]).as_bytes());
+        git(to.path(), &["index-pack", "--stdin"], &whole);
+        git(to.path(), &["index-pack", "--stdin", "--fix-thin", "--strict"], &pack);
+        git(to.path(), &["rev-list", "--objects", "--quiet", &commits[2].to_string()], b"");
+    }
+
+    /// Where a chain of deltas ends, the next one begins.
+    #[test]
+    fn a_thin_pack_of_more_commits_than_deltas_in_a_row_is_understood_by_libgit2() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = Repository::init_bare(folder.path().join("from")).unwrap();
+        let to = Repository::init_bare(folder.path().join("to")).unwrap();
+        let author = Signature::new("a", "a@b", &Time::new(1000, 0)).unwrap();
+        let mut commits: Vec<Oid> = Vec::new();
+        let mut tree = None;
+        for number in 0..200 {
+            let before = tree.map(|tree| from.find_tree(tree).unwrap());
+            let mut builder = from.treebuilder(before.as_ref()).unwrap();
+            for name in 0..100 {
+                if number == 0 || name == number % 100 {
+                    let blob = from.blob(format!("{name} {number}").as_bytes()).unwrap();
+                    builder.insert(format!("file-{name}"), blob, 0o100_644).unwrap();
+                }
+            }
+            let next = builder.write().unwrap();
+            tree = Some(next);
+            let parents: Vec<_> = commits.last().map(|oid| from.find_commit(*oid).unwrap()).into_iter().collect();
+            let parents: Vec<_> = parents.iter().collect();
+            let next = from.find_tree(next).unwrap();
+            commits.push(from.commit(None, &author, &author, "a commit", &next, &parents).unwrap());
+            if number == 0 {
+                let mut first = Pack::default();
+                first.tree(&from.odb().unwrap(), &[], next.id()).unwrap();
+                first.commit(&from.odb().unwrap(), commits[0]).unwrap();
+                first.publish(&to).unwrap();
+            }
+        }
+        let last = *commits.last().unwrap();
+        let bounds = Bounds { commits: 1000, bytes: 32 << 20 };
+        let pack = thin(&from, &[last], &commits[..1], Vec::new(), bounds).unwrap().unwrap();
+        let odb = to.odb().unwrap();
+        let mut indexer = Indexer::new(Some(&odb), &to.path().join("objects/pack"), 0, true).unwrap();
+        indexer.write_all(&pack).unwrap();
+        indexer.commit().unwrap();
+        let to = Repository::open(to.path()).unwrap();
+        for oid in commits {
+            let tree = to.find_commit(oid).unwrap().tree().unwrap();
+            assert!(tree.iter().all(|entry| to.find_blob(entry.id()).is_ok()), "{oid}");
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Follows the references of a repository on this file system, whoever moves them.
+//!
+//! A thread of its own listens to the system's word of changed files, reads again what is in doubt and compares. What it tells are
+//! states, not events: whoever is slow gets the difference between what it saw last and what there is now, and never a queue.
+//! Changes within a few milliseconds are told together. Where the system tells nothing (a network file system, too many watches) it
+//! looks by itself: every ten seconds, and several times a second if it hears nothing at all.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use gitcd_repo::refs::Refs;
+//! use gitcd_repo::watch::RefWatcher;
+//!
+//! let folder = tempfile::tempdir()?;
+//! git2::Repository::init_bare(folder.path())?;
+//! let watcher = RefWatcher::new(folder.path(), |name| name.starts_with("refs/heads/"))?;
+//! let mut changes = watcher.changes();
+//!
+//! let commit = git2::Oid::from_str("c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00")?;
+//! Refs::open(folder.path())?.update("refs/heads/main", commit, None)?;
+//! let seen = changes.next().await.expect("the repository is there");
+//! assert_eq!((seen[0].reference.as_str(), seen[0].new), ("refs/heads/main", Some(commit)));
+//! # Ok(()) }
+//! ```
+
+#[cfg(target_os = "linux")]
+mod inotify;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Debug};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::Stream;
+use git2::Oid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::sync::watch;
+
+use super::refs::{Listing, RefError, Refs};
+
+#[cfg(not(target_os = "linux"))]
+use self::deaf::Notifier;
+#[cfg(target_os = "linux")]
+use self::inotify::Notifier;
+
+/// How often to look even though nothing was heard.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// The same where nothing can be heard.
+const DEAF_LOOK_EVERY: Duration = Duration::from_millis(200);
+/// A burst of changes has ended when nothing is heard for so long …
+const QUIET: Duration = Duration::from_millis(2);
+/// … or after this time in any case.
+const BURST: Duration = Duration::from_millis(20);
+
+/// References and what they refer to.
+pub type Snapshot = Arc<BTreeMap<String, Oid>>;
+
+/// A reference that is no longer what it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefChange {
+    /// Its full name.
+    pub reference: String,
+    /// What it referred to; `None`: it did not exist.
+    pub old: Option<Oid>,
+    /// What it refers to; `None`: it does not exist any more.
+    pub new: Option<Oid>,
+}
+
+/// Why references cannot be followed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WatchError {
+    /// They cannot be read.
+    #[error(transparent)]
+    Refs(#[from] RefError),
+    /// No thread or pipe can be had.
+    #[error("cannot follow the references of {path:?}")]
+    System {
+        /// The repository.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Follows references until it and all of its [`Changes`] are dropped.
+#[derive(Clone, Debug)]
+pub struct RefWatcher {
+    latest: watch::Receiver<Snapshot>,
+    wake: Arc<UnixStream>,
+}
+
+impl RefWatcher {
+    /// Follows the references in the repository at `git_dir` that are `wanted`. Reads them all before it returns: not for a thread
+    /// that must not wait. Costs a thread, and a watch of the system for every folder of references.
+    ///
+    /// # Errors
+    /// [`WatchError`].
+    pub fn new(git_dir: &Path, wanted: impl Fn(&str) -> bool + Send + 'static) -> Result<Self, WatchError> {
+        let refs = Refs::open(git_dir)?;
+        // Listening first: what changes while the references are read is heard.
+        let notifier = Notifier::new(refs.root());
+        Self::start(refs, notifier, Box::new(wanted))
+    }
+
+    fn start(refs: Refs, notifier: io::Result<Notifier>, wanted: Box<Wanted>) -> Result<Self, WatchError> {
+        let path = refs.root().to_owned();
+        let system = |source| WatchError::System { path: path.clone(), source };
+        if let Err(error) = &notifier {
+            tracing::warn!(%error, "the system does not tell of changed references: looking for them again and again");
+        }
+        let mut follower = Follower { refs, listing: Listing::default(), notifier: notifier.ok(), wanted };
+        follower.listing.read_all(&follower.refs)?;
+        let (sender, latest) = watch::channel(follower.snapshot());
+        let (wake, woken) = UnixStream::pair().map_err(system)?;
+        for end in [&wake, &woken] {
+            end.set_nonblocking(true).map_err(system)?;
+        }
+        let thread = std::thread::Builder::new().name("references".to_owned());
+        // It ends by itself when the other end of the pair is closed.
+        thread.spawn(move || follower.run(&woken, &sender)).map_err(system)?;
+        Ok(Self { latest, wake: Arc::new(wake) })
+    }
+
+    /// The references as they were found last.
+    pub fn latest(&self) -> Snapshot {
+        self.latest.borrow().clone()
+    }
+
+    /// What changes from now on, compared with [`RefWatcher::latest`] at this moment.
+    pub fn changes(&self) -> Changes {
+        let mut latest = self.latest.clone();
+        let seen = latest.borrow_and_update().clone();
+        Changes { latest, seen, _wake: self.wake.clone() }
+    }
+
+    /// Whether it still follows; it gives up when the repository is gone.
+    pub fn is_alive(&self) -> bool {
+        self.latest.has_changed().is_ok()
+    }
+
+    /// Lets it look at once, for those who know of a change that the system may not tell.
+    pub fn look(&self) {
+        // Full means that it has been asked already.
+        let _asked = (&*self.wake).write(&[0]);
+    }
+}
+
+/// What changes, as seen by one reader.
+#[derive(Debug)]
+pub struct Changes {
+    latest: watch::Receiver<Snapshot>,
+    seen: Snapshot,
+    /// As long as somebody reads, the thread lives.
+    _wake: Arc<UnixStream>,
+}
+
+impl Changes {
+    /// The references as this reader knows them.
+    pub fn seen(&self) -> &Snapshot {
+        &self.seen
+    }
+
+    /// Waits for the next changes, sorted by name: from [`Changes::seen`] to the latest state. Nothing is lost if the future is
+    /// dropped. `None` if the references cannot be followed any more, as when the repository is gone.
+    pub async fn next(&mut self) -> Option<Vec<RefChange>> {
+        loop {
+            self.latest.changed().await.ok()?;
+            let latest = self.latest.borrow_and_update().clone();
+            let changes = difference(&self.seen, &latest);
+            self.seen = latest;
+            if !changes.is_empty() {
+                return Some(changes);
+            }
+        }
+    }
+
+    /// The same as a stream.
+    pub fn into_stream(self) -> impl Stream<Item = Vec<RefChange>> {
+        futures::stream::unfold(self, async |mut changes| Some((changes.next().await?, changes)))
+    }
+}
+
+fn difference(old: &BTreeMap<String, Oid>, new: &BTreeMap<String, Oid>) -> Vec<RefChange> {
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let change =
+        |name: &String| RefChange { reference: name.clone(), old: old.get(name).copied(), new: new.get(name).copied() };
+    names.into_iter().map(change).filter(|change| change.old != change.new).collect()
+}
+
+/// Which references to follow.
+type Wanted = dyn Fn(&str) -> bool + Send;
+
+/// What has to be read again.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Doubt {
+    files: BTreeSet<String>,
+    folders: BTreeSet<String>,
+    packed: bool,
+    everything: bool,
+}
+
+impl Doubt {
+    fn is_any(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
+struct Follower {
+    refs: Refs,
+    listing: Listing,
+    notifier: Option<Notifier>,
+    wanted: Box<Wanted>,
+}
+
+impl Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follower").field("refs", &self.refs).finish_non_exhaustive()
+    }
+}
+
+impl Follower {
+    fn snapshot(&self) -> Snapshot {
+        let mut references = self.listing.resolved();
+        references.retain(|name, _| (self.wanted)(name));
+        Arc::new(references)
+    }
+
+    fn run(mut self, woken: &UnixStream, sender: &watch::Sender<Snapshot>) {
+        let every = if self.notifier.is_some() { LOOK_EVERY } else { DEAF_LOOK_EVERY };
+        let mut next_look = Instant::now() + every;
+        loop {
+            let mut doubt = Doubt::default();
+            self.wait(woken, next_look.saturating_duration_since(Instant::now()));
+            match (&*woken).read(&mut [0; 64]) {
+                Ok(0) => return,
+                Ok(_) => doubt.everything = true,
+                Err(_) => {}
+            }
+            self.hear(&mut doubt);
+            let burst_end = Instant::now() + BURST;
+            while doubt.is_any() && Instant::now() < burst_end && self.wait_for_more() {
+                self.hear(&mut doubt);
+            }
+            if Instant::now() >= next_look {
+                doubt.everything = true;
+            }
+            if doubt.everything {
+                next_look = Instant::now() + every;
+            }
+            if !doubt.is_any() {
+                continue;
+            }
+            if let Err(error) = self.read(&doubt) {
+                tracing::warn!(%error, "cannot follow references any more");
+                return;
+            }
+            let found = self.snapshot();
+            sender.send_if_modified(|latest| {
+                let is_new = *latest != found;
+                *latest = found;
+                is_new
+            });
+        }
+    }
+
+    /// Until something can be heard, somebody wakes us, or the time is over.
+    fn wait(&self, woken: &UnixStream, time: Duration) {
+        let mut sources = vec![PollFd::new(woken, PollFlags::IN)];
+        sources.extend(self.notifier.as_ref().map(|notifier| PollFd::new(notifier, PollFlags::IN)));
+        // An interruption is as good as a wake-up.
+        let _woken = poll(&mut sources, Timespec::try_from(time).ok().as_ref());
+    }
+
+    fn wait_for_more(&self) -> bool {
+        let Some(notifier) = &self.notifier else { return false };
+        let mut sources = [PollFd::new(notifier, PollFlags::IN)];
+        matches!(poll(&mut sources, Timespec::try_from(QUIET).ok().as_ref()), Ok(1..))
+    }
+
+    fn hear(&mut self, doubt: &mut Doubt) {
+        if let Some(notifier) = &mut self.notifier {
+            notifier.hear(doubt);
+        }
+    }
+
+    /// Reads again what is in doubt. Files before the packed ones: who packs references writes the pack before it deletes the files.
+    fn read(&mut self, doubt: &Doubt) -> Result<(), RefError> {
+        if doubt.everything {
+            if let Some(notifier) = &mut self.notifier {
+                notifier.watch_all();
+            }
+            self.refs.check_root()?;
+            return self.listing.read_all(&self.refs);
+        }
+        for folder in &doubt.folders {
+            self.listing.read_folder(&self.refs, folder)?;
+        }
+        for file in &doubt.files {
+            self.listing.read_file(&self.refs, file)?;
+        }
+        if doubt.packed { self.listing.read_packed(&self.refs) } else { Ok(()) }
+    }
+}
+
+/// Where the system tells nothing that is understood here.
+#[cfg(not(target_os = "linux"))]
+mod deaf {
+    use std::io;
+    use std::os::fd::{AsFd, BorrowedFd};
+    use std::path::Path;
+
+    use super::Doubt;
+
+    #[derive(Debug)]
+    pub(super) enum Notifier {}
+
+    impl Notifier {
+        pub(super) fn new(_root: &Path) -> io::Result<Self> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        pub(super) fn watch_all(&mut self) {
+            match *self {}
+        }
+
+        pub(super) fn hear(&mut self, _doubt: &mut Doubt) {
+            match *self {}
+        }
+    }
+
+    impl AsFd for Notifier {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            match *self {}
+        }
+    }
+}
