@@ -69,13 +69,15 @@ impl Fields<'_> {
         match (one, other) {
             (Some(Value::Map(one)), Some(Value::Map(other))) if !whole => {
                 let base = base.and_then(Value::as_map);
-                Some(Value::Map(self.maps(base, [one, other], node)))
+                let merged = Some(Value::Map(self.maps(base, [one, other], node)));
+                self.bounded(merged, sides, node)
             }
             (Some(Value::List(one)), Some(Value::List(other))) => {
                 let base = base.and_then(Value::as_list);
                 // An empty list that stands for an absent one is no value to choose.
                 let values = sides.map(|side| side.filter(|side| !absence::is_empty(side)));
-                self.lists(base, [one, other], node).or_else(|| self.choose(values))
+                let merged = self.lists(base, [one, other], node).or_else(|| self.choose(values));
+                self.bounded(merged, sides, node)
             }
             _ => self.choose(sides),
         }
@@ -91,6 +93,23 @@ impl Fields<'_> {
             Value::Map(_) if self.is_of_metadata() || node.is_some_and(|node| node.is_map()) => Some(&MAP),
             _ => None,
         }
+    }
+
+    /// Returns the merged list or map, or one side's if the definition allows the size of either side, but not that of the result.
+    fn bounded(&mut self, merged: Option<Value>, sides: [Option<&Value>; 2], node: Option<Node<'_>>) -> Option<Value> {
+        let size = |value: Option<&Value>| match value {
+            Some(Value::List(items)) => items.len(),
+            Some(Value::Map(map)) => map.len(),
+            _ => 0,
+        };
+        let [made, one, other] = [merged.as_ref(), sides[0], sides[1]].map(size);
+        // An empty side may stand for an absent one, to which no bound applies.
+        let is_valid = |size: usize| node.is_none_or(|node| node.allows(size));
+        let is_left_out = made == 0 && (one == 0 || other == 0);
+        if is_valid(made) || is_left_out || ![one, other].into_iter().all(|size| size == 0 || is_valid(size)) {
+            return merged;
+        }
+        self.choose(sides.map(|side| side.filter(|side| !absence::is_empty(side))))
     }
 
     /// Whether this is a field of `metadata`, of which all maps are maps of strings.

@@ -38,7 +38,7 @@ pub mod yaml;
 
 /// The version of the rules for what a merge makes of values, to the byte. Gitcds with the same number make the same bytes
 /// of the same commits.
-pub const RULES: u32 = 3;
+pub const RULES: u32 = 4;
 
 pub use deletion::is_terminating;
 pub use fields::taken_together;

@@ -172,6 +172,12 @@ impl<'s> Node<'s> {
         self.place().defaults.get(key).map(|text| &**text)
     }
 
+    /// Whether a list or a map here may have so many items: what `minItems`, `maxItems`, `minProperties` and `maxProperties` of a
+    /// definition say.
+    pub fn allows(&self, items: usize) -> bool {
+        self.place().bounds.is_none_or(|(least, most)| (least..=most).contains(&items))
+    }
+
     /// The JSON that may stand here.
     pub fn shape(&self) -> Shape {
         self.place().shape

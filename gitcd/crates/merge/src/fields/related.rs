@@ -44,6 +44,9 @@ impl Group {
 /// The groups of a type.
 fn groups(type_name: &str) -> &'static [Group] {
     match type_name {
+        "admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec" => {
+            &const { [Group::new(&["validationActions"], valid::actions)] }
+        }
         "apiextensions.v1.CustomResourceDefinition" => {
             &const { [Group::new(&["spec", "status"], valid::stored_versions)] }
         }

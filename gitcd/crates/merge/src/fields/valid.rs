@@ -4,7 +4,8 @@
 //! `validateContainerPorts`, `ValidateContainerResourceRequirements`, `ValidateSecurityContext`), `pkg/apis/apps/validation`
 //! (`ValidateDeploymentSpec`), `pkg/apis/autoscaling/validation` (`validateHorizontalPodAutoscalerSpec`),
 //! `pkg/apis/networking/validation` (`ValidateIngressSpec`), `pkg/apis/certificates/validation`
-//! (`validateCertificateSigningRequest`), `pkg/apis/batch/validation` (`validateJobSpec`), `apiextensions-apiserver`
+//! (`validateCertificateSigningRequest`), `pkg/apis/admissionregistration/validation` (`validateValidatingAdmissionPolicyBindingSpec`),
+//! `pkg/apis/batch/validation` (`validateJobSpec`), `apiextensions-apiserver`
 //! (`ValidateCustomResourceDefinitionStoredVersions`).
 
 use std::collections::HashSet;
@@ -87,6 +88,13 @@ pub(super) fn stored_versions(definition: &Map) -> bool {
     let stored = definition.get("status").and_then(|status| status.at(&["storedVersions"])?.as_list());
     let mut names = stored.unwrap_or_default().iter().filter_map(Value::as_text);
     names.all(|stored| texts(versions, "name").any(|name| name == stored))
+}
+
+/// Whether a `ValidatingAdmissionPolicyBinding` has an action, and does not both deny and warn.
+pub(super) fn actions(spec: &Map) -> bool {
+    let actions = list(spec, "validationActions");
+    let has = |name: &str| actions.iter().any(|action| action.as_text().is_some_and(|action| action == name));
+    !actions.is_empty() && !(has("Deny") && has("Warn"))
 }
 
 /// Whether a pod has a container.

@@ -1,6 +1,8 @@
 //! Items of lists, and keys of maps, of two writers.
 
 use proptest::prelude::*;
+use std::collections::HashMap;
+
 use serde_json::{Value as Json, json};
 
 use crate::schema::Schemas;
@@ -222,6 +224,72 @@ proptest! {
                 let is_alone = [&one, &other].into_iter().any(|side| count(side, &item["name"]) == 0);
                 let is_twice = [&one, &other].into_iter().any(|side| count(side, &item["name"]) > 1);
                 prop_assert!(!is_new || !(is_alone || is_twice) || found.contains(item), "{} of {} {} {}", item, base, one, other);
+            }
+        }
+    }
+}
+
+#[test]
+fn bounds_that_a_definition_sets_hold_for_what_both_sides_make() {
+    let list = |kind: &str| json!({"type": "array", "x-kubernetes-list-type": kind, "minItems": 1, "maxItems": 3, "items": {"type": "string"}});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "gates.example.com"},
+        "spec": {"group": "example.com", "names": {"kind": "Gate"}, "versions": [{"name": "v1", "schema": {"openAPIV3Schema": {
+            "type": "object", "properties": {"spec": {"type": "object", "properties": {
+                "keys": list("set"),
+                "labels": {"type": "object", "minProperties": 1, "maxProperties": 3, "additionalProperties": {"type": "string"}},
+            }}},
+        }}}]},
+    });
+    let (schemas, problems) = Schemas::builtin().with_crds([&definition]);
+    assert_eq!(problems, Vec::<String>::new());
+    let keys = |keys: &[&str]| json!({"keys": keys});
+    let labels =
+        |labels: &[&str]| json!({"labels": labels.iter().map(|label| (*label, "")).collect::<HashMap<_, _>>()});
+    for of in [&keys as &dyn Fn(&[&str]) -> Json, &labels] {
+        for (base, one, other, expected) in [
+            // Nothing, and four, would be left.
+            (of(&["a", "b"]), of(&["a"]), of(&["b"]), None),
+            (of(&["a", "b"]), of(&["a", "b", "c"]), of(&["a", "b", "d"]), None),
+            // The result has a valid size.
+            (of(&["a"]), of(&["a", "b"]), of(&["a", "c"]), Some(of(&["a", "b", "c"]))),
+            // A side that is invalid already.
+            (
+                of(&["a", "b", "c", "d"]),
+                of(&["a", "b", "c", "d", "e"]),
+                of(&["b", "c", "d"]),
+                Some(of(&["b", "c", "d", "e"])),
+            ),
+            // No list at all is valid.
+            (of(&["a", "b"]), json!({}), of(&["b"]), Some(json!({}))),
+        ] {
+            let gate = |spec: &Json| {
+                json!({"apiVersion": "example.com/v1", "kind": "Gate", "metadata": {"name": "a", "uid": "u"}, "spec": spec})
+                    .to_string()
+                    .into_bytes()
+            };
+            let run = |one: &Json, other: &Json| {
+                let (base, one, other) = (gate(&base), gate(one), gate(other));
+                let merged = merge(&schemas, Policy::Later, Some(&base), Some(Side::of(&one)), Some(Side::of(&other)));
+                let value = match &merged.outcome {
+                    Outcome::New(value) => value,
+                    Outcome::Ours => &one,
+                    _ => &other,
+                };
+                let mut value: Json = serde_json::from_slice(value).expect("JSON");
+                if let Some(keys) = value.pointer_mut("/spec/keys").and_then(Json::as_array_mut) {
+                    keys.sort_by_key(Json::to_string);
+                }
+                (value["spec"].clone(), merged.conflicts.len())
+            };
+            let (spec, conflicts) = run(&one, &other);
+            assert_eq!(run(&other, &one), (spec.clone(), conflicts), "the same with the sides swapped");
+            match expected {
+                Some(expected) => assert_eq!((spec, conflicts), (expected, 0), "{base} {one} {other}"),
+                None => {
+                    assert!([&one, &other].contains(&&spec), "{spec} of {one} and {other}");
+                    assert_eq!(conflicts, 1, "{base} {one} {other}");
+                }
             }
         }
     }

@@ -122,7 +122,7 @@ impl Walk<'_> {
             List::Map(keys) => defaults(schema, keys),
             List::Set | List::Atomic => BTreeMap::new(),
         };
-        Ok(Place { list: Some(list), items, defaults, ..Place::of(Shape::List) })
+        Ok(Place { list: Some(list), items, defaults, bounds: bounds(schema, "Items"), ..Place::of(Shape::List) })
     }
 
     /// An object or a map; `embedded`: with the metadata of a resource.
@@ -134,7 +134,8 @@ impl Walk<'_> {
         };
         let is_object = embedded || schema.get("type").is_some_and(|of| of == "object");
         let shape = if is_object { Shape::Object } else { Shape::Any };
-        let mut place = Place { unions: unions(schema), atomic, ..Place::of(shape) };
+        let mut place =
+            Place { unions: unions(schema), atomic, bounds: bounds(schema, "Properties"), ..Place::of(shape) };
         if let Some(properties) = given(schema, "properties") {
             for (name, of) in object(properties).map_err(|e| format!(".properties{e}"))? {
                 let below = self.place(of, depth + 1).map_err(|e| format!(".properties.{name}{e}"))?;
@@ -161,6 +162,13 @@ fn word<'v>(schema: &'v Map<String, Value>, name: &str) -> Result<Option<&'v str
 /// A keyword; `null` is like none.
 fn given<'v>(schema: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
     schema.get(name).filter(|value| !value.is_null())
+}
+
+/// How many items or properties there may be, if the schema says so.
+fn bounds(schema: &Map<String, Value>, of: &str) -> Option<(usize, usize)> {
+    let bound = |end: &str| schema.get(&format!("{end}{of}"))?.as_u64().and_then(|bound| usize::try_from(bound).ok());
+    let (least, most) = (bound("min"), bound("max"));
+    (least.is_some() || most.is_some()).then(|| (least.unwrap_or(0), most.unwrap_or(usize::MAX)))
 }
 
 /// The JSON texts of the defaults that the schema of the items has for the keys.

@@ -31,6 +31,8 @@ pub(super) struct Place {
     pub(super) whole: bool,
     pub(super) unions: Vec<Vec<String>>,
     pub(super) disjoint: Vec<Vec<String>>,
+    /// How many items or properties a definition allows: at least and at most.
+    pub(super) bounds: Option<(usize, usize)>,
 }
 
 impl Place {

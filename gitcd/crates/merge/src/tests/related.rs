@@ -290,3 +290,25 @@ fn thousands_of_keys_that_each_side_put_elsewhere_stay_in_one_field_each() {
     assert!(keys().all(|key| has("data", &key) != has("binaryData", &key)));
     assert_eq!(merged["data"]["kept"], "1");
 }
+
+#[test]
+fn a_binding_of_a_policy_keeps_actions_that_are_valid_together() {
+    let of = |actions: &[&str]| {
+        object(
+            "admissionregistration.k8s.io/v1",
+            "ValidatingAdmissionPolicyBinding",
+            &json!({"policyName": "p", "validationActions": actions}),
+        )
+    };
+    // Nothing would be left; a denial would also be a warning.
+    for (base, one, other) in
+        [(&["Audit", "Warn"][..], &["Audit"][..], &["Warn"][..]), (&["Audit"], &["Audit", "Warn"], &["Audit", "Deny"])]
+    {
+        let merged = both_ways(Policy::Later, &of(base), &of(one), &of(other));
+        let actions = result(&merged)["spec"]["validationActions"].clone();
+        assert!([&json!(one), &json!(other)].contains(&&actions), "{actions}");
+        assert_eq!(merged.conflicts.len(), 1);
+    }
+    let merged = clean(&of(&["Audit"]), &of(&["Audit", "Warn"]), &of(&["Audit"]));
+    assert_eq!(merged["spec"]["validationActions"], json!(["Audit", "Warn"]));
+}

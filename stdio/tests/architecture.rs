@@ -1,0 +1,248 @@
+//! The direction of dependencies: which crates of the workspace may use which, and that no crate's modules use each other in a circle.
+//!
+//! `docs/architecture.md` draws the same. What a test or a build script uses does not count.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Each crate, and the crates that it may depend on. A crate comes after those that it uses.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("trishanku-stdio", &[]),
+    // gitcd: storage below, network above.
+    ("gitcd-core", &[]),
+    ("gitcd-merge", &[]),
+    ("gitcd-journal", &["gitcd-core"]),
+    ("gitcd-repo", &["gitcd-core", "gitcd-merge"]),
+    ("gitcd", &["gitcd-core", "gitcd-journal", "gitcd-merge", "gitcd-repo", "trishanku-stdio"]),
+    ("gitcd-powerloss", &[]),
+    // Controllers: the framework knows no kind of Trishanku and no Git; reconcilers never use each other.
+    ("trishanku-framework", &[]),
+    ("trishanku-api", &["trishanku-framework"]),
+    ("trishanku-sidecars", &["trishanku-api", "trishanku-framework"]),
+    ("trishanku-observe", &["trishanku-api", "trishanku-framework", "trishanku-sidecars"]),
+    ("trishanku-lint", &["trishanku-api", "trishanku-sidecars"]),
+    ("trishanku-heaven", &["trishanku-api", "trishanku-framework", "trishanku-observe", "trishanku-sidecars"]),
+    ("trishanku-automerge", &["trishanku-api", "trishanku-framework", "trishanku-observe", "trishanku-sidecars"]),
+    ("trishanku-github", &["trishanku-api", "trishanku-framework", "trishanku-sidecars"]),
+    // Programs.
+    (
+        "trishanku-manager",
+        &[
+            "trishanku-api",
+            "trishanku-automerge",
+            "trishanku-framework",
+            "trishanku-github",
+            "trishanku-heaven",
+            "trishanku-sidecars",
+            "trishanku-stdio",
+        ],
+    ),
+    (
+        "trishanku",
+        &["gitcd", "trishanku-api", "trishanku-heaven", "trishanku-lint", "trishanku-sidecars", "trishanku-stdio"],
+    ),
+    // Tests, benches and examples.
+    ("trishanku-testkit", &["gitcd"]),
+    ("trishanku-e2e", &["trishanku"]),
+    ("gitcd-bench", &["gitcd", "trishanku"]),
+    ("trishanku-framework-bench", &["gitcd-bench", "trishanku-framework", "trishanku-testkit"]),
+    ("watertank", &["trishanku-framework"]),
+    ("rain-gauge", &["trishanku-framework"]),
+    ("job-heaven", &["trishanku-api", "trishanku-framework", "trishanku-sidecars"]),
+];
+
+/// Circles of modules that are there: none may grow, and one that is gone is removed from this list.
+const CIRCLES: &[(&str, &[&str])] = &[
+    ("bench/src", &["args", "storage"]),
+    ("cli/src", &["headless", "heavens", "plane"]),
+    ("controllers/github/src", &["github", "servers"]),
+    ("framework/src", &["apply", "cache", "client", "error", "lease", "telemetry"]),
+    ("gitcd/crates/journal/src", &["segment", "writer"]),
+    ("gitcd/crates/merge/src", &["fields", "lists", "object"]),
+    ("gitcd/crates/merge/src", &["value", "yaml"]),
+    ("gitcd/powerloss/src", &["disk", "fuse", "mount"]),
+    (
+        "gitcd/src",
+        &[
+            "api",
+            "backup",
+            "committer",
+            "gateway",
+            "host",
+            "http",
+            "listener",
+            "metrics",
+            "pull",
+            "recovery",
+            "snapshot",
+            "status",
+            "store",
+            "transport",
+            "watch",
+        ],
+    ),
+    ("testkit/src", &["apiserver", "cluster", "garbage"]),
+];
+
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("this crate is in a folder of the workspace").to_owned()
+}
+
+/// The packages of the workspace, as cargo knows them.
+fn packages() -> Vec<Value> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs this test");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
+    metadata["packages"].as_array().expect("there are packages").clone()
+}
+
+fn name(of: &Value) -> &str {
+    of["name"].as_str().expect("it has a name")
+}
+
+#[test]
+fn crates_depend_only_on_crates_below_them() {
+    let packages = packages();
+    let names: BTreeSet<&str> = packages.iter().map(name).collect();
+    let allowed: BTreeMap<&str, &[&str]> = MAY_USE.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for package in &packages {
+        let Some(may_use) = allowed.get(name(package)) else {
+            wrong.push(format!("{}: say in this test, and in docs/architecture.md, what it may use", name(package)));
+            continue;
+        };
+        let dependencies = package["dependencies"].as_array().expect("a list");
+        let used: BTreeSet<&str> = dependencies.iter().filter(|found| found["kind"].is_null()).map(name).collect();
+        for used in used.intersection(&names).filter(|used| !may_use.contains(used)) {
+            wrong.push(format!("{} must not use {used}", name(package)));
+        }
+    }
+    let gone = MAY_USE.iter().map(|(package, _)| *package).filter(|package| !names.contains(package));
+    wrong.extend(gone.map(|package| format!("{package}: there is no such crate any more; remove it from this test")));
+    for (at, (package, may_use)) in MAY_USE.iter().enumerate() {
+        let below: BTreeSet<&str> = MAY_USE[..at].iter().map(|(package, _)| *package).collect();
+        let above = may_use.iter().filter(|used| !below.contains(*used));
+        wrong.extend(above.map(|used| format!("{package} comes before {used} in this test, which it may use")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn modules_do_not_use_each_other_in_a_circle() {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    for package in packages() {
+        let manifest = PathBuf::from(package["manifest_path"].as_str().expect("a path"));
+        let source = manifest.parent().expect("it is in a folder").join("src");
+        let shown = source.strip_prefix(root()).expect("it is in the workspace").display().to_string();
+        found.extend(circles(&modules(&source)).into_iter().map(|circle| (shown.clone(), circle)));
+    }
+    found.sort();
+    let known: Vec<(String, Vec<String>)> = CIRCLES
+        .iter()
+        .map(|(source, modules)| ((*source).to_owned(), modules.iter().map(|module| (*module).to_owned()).collect()))
+        .collect();
+    assert_eq!(found, known);
+}
+
+/// The modules at the top of a crate, each with the ones that it uses. Tests do not count.
+fn modules(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let mut uses = BTreeMap::<String, BTreeSet<String>>::new();
+    let mut folders = vec![source.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+            let path = entry.expect("it is listed").path();
+            let relative = path.strip_prefix(source).expect("it is in it").with_extension("");
+            let mut steps: Vec<&str> = relative.iter().map(|step| step.to_str().expect("a plain name")).collect();
+            if steps.contains(&"tests") || steps == ["lib"] || steps == ["main"] {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            if path.extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
+            if steps.last() == Some(&"mod") {
+                steps.pop();
+            }
+            let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            uses.entry(steps[0].to_owned()).or_default().extend(used(&text, steps.len()));
+        }
+    }
+    let all: BTreeSet<String> = uses.keys().cloned().collect();
+    for (module, used) in &mut uses {
+        used.retain(|used| used != module && all.contains(used));
+    }
+    uses
+}
+
+/// What follows `crate::`, or as many `super::` as lead to the crate.
+fn used(text: &str, depth: usize) -> Vec<String> {
+    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    let code = text[..end].lines().map(|line| line.split("//").next().unwrap_or_default());
+    let code = code.collect::<Vec<_>>().join("\n");
+    let starts = ["crate::".to_owned(), "super::".repeat(depth)];
+    let mut names = Vec::new();
+    for start in &starts {
+        for (at, _) in code.match_indices(start.as_str()) {
+            let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':');
+            if code[..at].ends_with(is_part) {
+                continue;
+            }
+            let rest = &code[at + start.len()..];
+            let listed = match rest.strip_prefix('{') {
+                Some(list) => list.split('}').next().unwrap_or_default(),
+                None => rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default(),
+            };
+            let first = |name: &str| name.trim().split([':', ' ']).next().unwrap_or_default().to_owned();
+            names.extend(listed.split(',').map(first));
+        }
+    }
+    names
+}
+
+/// The sets of modules of which each uses all others, if only by way of others.
+fn circles(uses: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
+    let reached = |from: &String| {
+        let mut reached = BTreeSet::new();
+        let mut waiting: Vec<&String> = uses[from].iter().collect();
+        while let Some(module) = waiting.pop() {
+            if reached.insert(module.clone()) {
+                waiting.extend(&uses[module]);
+            }
+        }
+        reached
+    };
+    let reach: BTreeMap<&String, BTreeSet<String>> = uses.keys().map(|module| (module, reached(module))).collect();
+    let circle = |module: &String| {
+        let circle = reach[module].iter().filter(|other| reach[other].contains(module));
+        circle.cloned().collect::<Vec<_>>()
+    };
+    let all: BTreeSet<Vec<String>> = uses.keys().map(circle).filter(|circle| circle.len() > 1).collect();
+    all.into_iter().collect()
+}
+
+#[test]
+fn a_circle_is_found_and_a_tree_is_none() {
+    let graph = |edges: &[(&str, &str)]| {
+        let mut uses = BTreeMap::<String, BTreeSet<String>>::new();
+        for (from, to) in edges {
+            uses.entry((*from).to_owned()).or_default().insert((*to).to_owned());
+            uses.entry((*to).to_owned()).or_default();
+        }
+        uses
+    };
+    assert!(circles(&graph(&[("a", "b"), ("a", "c"), ("b", "c")])).is_empty());
+    assert_eq!(circles(&graph(&[("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")])), [["a", "b", "c"]]);
+    assert_eq!(used("use crate::a::B;\nuse super::{b, c::D};\n// crate::x\nlet y = mycrate::z;", 1), ["a", "b", "c"]);
+    assert_eq!(used("use super::super::d;\n#[cfg(test)]\nmod tests {\nuse crate::e;", 2), ["d"]);
+}
