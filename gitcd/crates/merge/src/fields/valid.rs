@@ -94,7 +94,8 @@ pub(super) fn stored_versions(definition: &Map) -> bool {
 pub(super) fn actions(spec: &Map) -> bool {
     let actions = list(spec, "validationActions");
     let has = |name: &str| actions.iter().any(|action| action.as_text().is_some_and(|action| action == name));
-    !actions.is_empty() && !(has("Deny") && has("Warn"))
+    let is_contradiction = has("Deny") && has("Warn");
+    !actions.is_empty() && !is_contradiction
 }
 
 /// Whether a pod has a container.
