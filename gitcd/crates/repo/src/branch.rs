@@ -7,7 +7,7 @@
 //! ```
 //! use std::time::SystemTime;
 //! use gitcd_repo::branch::{Action, Branch, Change, Config, Record, Revisions, State};
-//! use gitcd::keyspace::KeySpace;
+//! use gitcd_core::keyspace::KeySpace;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
