@@ -18,6 +18,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gitcd_core::error::chain;
 use gitcd_core::revision::Revision;
+use gitcd_mvcc::Store;
+use gitcd_mvcc::log::Entry;
+use gitcd_mvcc::snapshot::{Incarnation, hex};
+use gitcd_mvcc::work::disk_seconds;
 use gitcd_repo::branch::{Branch, CommitError, Config, FlushError, OpenError, Revisions, State};
 use gitcd_repo::object;
 use gitcd_repo::refs::RefError;
@@ -28,10 +32,6 @@ use self::budget::{Budget, MIN_FLUSH_INTERVAL};
 pub use self::pace::Granularity;
 use self::pace::Pace;
 use self::trace::Trace;
-use crate::metrics::disk_seconds;
-use crate::snapshot::{Incarnation, hex};
-use crate::store::Store;
-use crate::store::log::Entry;
 
 /// Bounds of the committer.
 #[derive(Clone, Debug)]

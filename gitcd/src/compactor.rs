@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use gitcd_core::revision::Revision;
 
-use crate::store::{Error, Store};
+use gitcd_mvcc::{Error, Store};
 
 /// A long history is looked at, and shortened, this often.
 const HOUR: Duration = Duration::from_hours(1);

@@ -4,14 +4,21 @@
 //! commit through [`committer`] and [`git`]. Watchers ([`watch`]) and the committer follow the store's log; [`recovery`]
 //! brings a store back from Git, the [`snapshot`] and the journal. `docs/design/` has the formats on disk.
 //!
-//! To follow one `put`: `api/kv.rs`, `api/check.rs`, `store/mod.rs`, `store/writer.rs`, `store/txn.rs`,
-//! `journal/writer.rs`, `committer.rs`, `git/branch.rs`.
+//! To follow one `put`: `api/kv.rs` and `api/check.rs` here, `lib.rs`, `writer.rs` and `txn.rs` of `gitcd-mvcc`, `writer.rs` of
+//! `gitcd-journal`; then, in the background, `committer.rs` here and `branch.rs` of `gitcd-repo`.
 //!
 //! Start with [`server::Server`] to embed a server, with `main.rs` for the program.
 
 pub use gitcd_core::{durable, fence, keyspace, scope};
 pub use gitcd_journal as journal;
 pub use gitcd_merge::{self as merge, secrecy};
+
+/// The store of one branch.
+pub mod store {
+    pub use gitcd_core::revision;
+    pub use gitcd_mvcc::*;
+}
+pub use gitcd_mvcc::snapshot;
 
 /// What gitcd keeps in Git: paths, forms of values, references, and the objects of a branch.
 pub mod git {
@@ -37,9 +44,7 @@ pub mod proto;
 pub mod pull;
 pub mod recovery;
 pub mod server;
-pub mod snapshot;
 pub mod status;
-pub mod store;
 pub mod telemetry;
 pub mod tls;
 pub mod transport;

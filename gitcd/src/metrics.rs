@@ -1,7 +1,6 @@
 //! Figures for Prometheus, as `OpenMetrics` or in the older plain text: gitcd's own, and those of etcd under etcd's names, by
 //! which dashboards and alerts go.
 
-mod amounts;
 mod clients;
 mod codes;
 mod etcd;
@@ -13,12 +12,11 @@ mod process;
 mod remotes;
 mod requests;
 mod scrapes;
-mod work;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use prometheus_client::metrics::histogram::Histogram;
+use gitcd_mvcc::Store;
 use prometheus_client::registry::Registry;
 
 pub use self::health::Health;
@@ -27,13 +25,11 @@ pub(crate) use self::process::file_descriptor_limit;
 pub(crate) use self::requests::Request;
 pub use self::requests::Requests;
 pub use self::scrapes::Scrapes;
-pub use self::work::Work;
-pub(crate) use self::work::{Applied, Timed};
 use crate::api::Member;
 use crate::committer;
 use crate::maintenance;
 use crate::status::Reporter;
-use crate::store::Store;
+pub use gitcd_mvcc::work::Work;
 
 /// Bytes that went over the listeners' connections, those of TLS not counted.
 #[derive(Debug, Default)]
@@ -94,11 +90,6 @@ impl Source {
         registry.register_collector(Box::new(self.clone()));
         registry
     }
-}
-
-/// Buckets from 1 ms to 8 s, which are etcd's for its disk.
-pub(crate) fn disk_seconds() -> Histogram {
-    Histogram::new((0..14).map(|power| 0.001 * f64::from(1 << power)))
 }
 
 /// The figures as text.

@@ -26,12 +26,12 @@ pub use self::error::OpenError;
 pub use self::lock::StateLock;
 use self::replay::Replay;
 pub use self::restore::restore;
-use crate::snapshot::{Incarnation, Snapshot, hex};
-use crate::store::Start;
-use crate::store::alarms::Alarms;
-use crate::store::index::Index;
-use crate::store::lease::Leases;
-use crate::store::version::Version;
+use gitcd_mvcc::Start;
+use gitcd_mvcc::alarms::Alarms;
+use gitcd_mvcc::index::Index;
+use gitcd_mvcc::lease::Leases;
+use gitcd_mvcc::snapshot::{Incarnation, Snapshot, hex};
+use gitcd_mvcc::version::Version;
 
 /// A branch that resumes without its local state jumps ahead by so much: more than could have been acknowledged and
 /// never committed, since the journal is bounded.
@@ -42,7 +42,7 @@ pub const RESERVED_REVISIONS: i64 = 1 << 32;
 pub struct Opened {
     /// The branch in Git.
     pub branch: Branch,
-    /// For [`crate::store::Store::start`].
+    /// For [`gitcd_mvcc::Store::start`].
     pub start: Start,
     /// Pairs in Git from which replay can start, oldest first.
     pub bases: Vec<(Revision, [u8; 20])>,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gitcd_mvcc::{self as store, Store};
 use gitcd_repo::branch;
 use tokio::sync::watch;
 
@@ -23,7 +24,6 @@ use crate::pull::owner::Served;
 use crate::pull::{self, JoinError, Joiner, Puller};
 use crate::recovery::{self, OpenError, Opened, StateLock};
 use crate::status::Reporter;
-use crate::store::{self, Store};
 use crate::tls;
 pub use crate::transport::Transport;
 

@@ -15,9 +15,6 @@ mod otlp;
 mod request;
 mod settings;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use tracing::Span;
 use tracing_subscriber::Registry;
 
 pub use self::settings::{Settings, SetupError};
@@ -26,28 +23,15 @@ pub use otlp::{Traces, start};
 #[cfg(not(feature = "otlp"))]
 pub use without::{Traces, start};
 
-/// The target of all spans, which nothing else has.
-pub const TARGET: &str = "gitcd::telemetry";
+pub use gitcd_core::trace::TARGET;
 
 /// What a subscriber needs to bring spans to a collector; it belongs right on the registry.
 pub type Layer = Box<dyn tracing_subscriber::Layer<Registry> + Send + Sync>;
 
-static ON: AtomicBool = AtomicBool::new(false);
-
-/// Whether anybody wants spans.
-pub(crate) fn on() -> bool {
-    ON.load(Ordering::Relaxed)
-}
-
-/// The span of the request that this thread serves at the moment, if it is traced.
-pub(crate) fn current() -> Span {
-    if on() { Span::current() } else { Span::none() }
-}
-
 /// Gives every gRPC request of a branch a span, if anybody wants spans.
 pub(crate) fn traced(routes: axum::Router, branch: &str) -> axum::Router {
     #[cfg(feature = "otlp")]
-    if on() {
+    if gitcd_core::trace::on() {
         return request::traced(routes, branch.into());
     }
     let _ = branch;

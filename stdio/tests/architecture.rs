@@ -15,8 +15,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("gitcd-core", &[]),
     ("gitcd-merge", &[]),
     ("gitcd-journal", &["gitcd-core"]),
+    ("gitcd-mvcc", &["gitcd-core", "gitcd-journal", "gitcd-merge"]),
     ("gitcd-repo", &["gitcd-core", "gitcd-merge"]),
-    ("gitcd", &["gitcd-core", "gitcd-journal", "gitcd-merge", "gitcd-repo", "trishanku-stdio"]),
+    ("gitcd", &["gitcd-core", "gitcd-journal", "gitcd-merge", "gitcd-mvcc", "gitcd-repo", "trishanku-stdio"]),
     ("gitcd-powerloss", &[]),
     // Controllers: the framework knows no kind of Trishanku and no Git; reconcilers never use each other.
     ("trishanku-framework", &[]),

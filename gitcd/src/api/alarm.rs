@@ -1,9 +1,10 @@
 //! Alarms on the wire (etcd: `server/etcdserver/apply/backend.go`).
 
+use gitcd_mvcc::alarms::Alarm;
+
 use super::Backend;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::alarm_request::AlarmAction;
-use crate::store::alarms::Alarm;
 
 impl Backend {
     /// Lists, raises or clears alarms; what makes no sense does nothing, as in etcd.

@@ -5,6 +5,10 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use gitcd_core::path;
 use gitcd_core::revision::Revision;
+use gitcd_mvcc::index::KeyRange;
+use gitcd_mvcc::query::{Filter, Range, Sort, SortBy};
+use gitcd_mvcc::ranges::Ranges;
+use gitcd_mvcc::txn::{Compare, Delete, Op, Put, Relation, Target, Txn};
 use tonic::Status;
 
 use super::{Limits, status};
@@ -12,10 +16,6 @@ use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use crate::proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use crate::proto::etcdserverpb::request_op::Request;
-use crate::store::index::KeyRange;
-use crate::store::query::{Filter, Range, Sort, SortBy};
-use crate::store::ranges::Ranges;
-use crate::store::txn::{Compare, Delete, Op, Put, Relation, Target, Txn};
 
 /// Refuses a write that is larger than `--max-request-bytes`.
 pub(super) fn size(bytes: usize, limits: Limits) -> Result<(), Status> {

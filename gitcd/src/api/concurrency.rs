@@ -6,6 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gitcd_core::path;
 use gitcd_core::revision::Revision;
+use gitcd_mvcc::Store;
+use gitcd_mvcc::index::KeyRange;
+use gitcd_mvcc::query::{Filter, Found, Range, Sort, SortBy};
 use tonic::{Request, Status};
 
 use super::{Backend, status};
@@ -14,9 +17,6 @@ use crate::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUn
 use crate::proto::etcdserverpb::request_op::Request as Op;
 use crate::proto::etcdserverpb::response_op::Response as Answer;
 use crate::proto::mvccpb::KeyValue;
-use crate::store::Store;
-use crate::store::index::KeyRange;
-use crate::store::query::{Filter, Found, Range, Sort, SortBy};
 
 mod changes;
 mod give_up;

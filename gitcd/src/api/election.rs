@@ -5,13 +5,13 @@ use std::pin::Pin;
 use bytes::Bytes;
 use futures::{Stream, stream};
 use gitcd_core::revision::Revision;
+use gitcd_mvcc::index::KeyRange;
 use tonic::{Request, Response, Status};
 
 use super::concurrency::{self, Caller, Changes, GiveUp};
 use super::{Backend, status};
 use crate::proto::v3electionpb as pb;
 use crate::proto::v3electionpb::election_server::Election;
-use crate::store::index::KeyRange;
 
 #[tonic::async_trait]
 impl Election for Backend {

@@ -23,7 +23,6 @@ use crate::gateway::{self, Origins};
 use crate::http::access;
 use crate::metrics;
 use crate::metrics::Requests;
-use crate::telemetry;
 
 /// All services of a branch.
 #[derive(Clone, Debug)]
@@ -45,7 +44,7 @@ impl Front {
     pub fn new(backend: Backend, routes: Router, pages: Router, origins: Origins, requests: Requests) -> Arc<Self> {
         let message_limit = super::message_limit(&backend.limits);
         let pages = pages.fallback(async || access::not_found());
-        Arc::new(Self { backend, routes, pages, origins, requests, message_limit, is_traced: telemetry::on() })
+        Arc::new(Self { backend, routes, pages, origins, requests, message_limit, is_traced: gitcd_core::trace::on() })
     }
 
     /// Answers a request.

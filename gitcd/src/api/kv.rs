@@ -6,6 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{Stream, stream};
 use gitcd_core::revision::Revision;
+use gitcd_mvcc::query::Found;
+use gitcd_mvcc::txn::{Done, Op};
+use gitcd_mvcc::version::{ValueLost, Version};
 use prost::Message as _;
 use tonic::{Request, Response, Status};
 
@@ -15,9 +18,6 @@ use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::kv_server::Kv;
 use crate::proto::etcdserverpb::response_op::Response as Answer;
 use crate::proto::mvccpb::KeyValue;
-use crate::store::query::Found;
-use crate::store::txn::{Done, Op};
-use crate::store::version::{ValueLost, Version};
 
 /// Pairs in one part of a streamed range, at most.
 const PAIRS_PER_PART: usize = 1000;

@@ -4,13 +4,13 @@ use std::pin::Pin;
 use std::time::Instant;
 
 use futures::{Stream, StreamExt};
+use gitcd_mvcc::lease::MAX_TTL;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::kv::client;
 use super::{Backend, quota, status};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::lease_server::Lease;
-use crate::store::lease::MAX_TTL;
 
 #[tonic::async_trait]
 impl Lease for Backend {

@@ -25,6 +25,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gitcd_core::revision::Revision;
+use gitcd_mvcc::Store;
+use gitcd_mvcc::version::Version;
 
 pub use self::cluster::Member;
 pub use self::front::Front;
@@ -46,8 +48,6 @@ use crate::proto::etcdserverpb::watch_server::WatchServer;
 use crate::proto::mvccpb::KeyValue;
 use crate::proto::v3electionpb::election_server::ElectionServer;
 use crate::proto::v3lockpb::lock_server::LockServer;
-use crate::store::Store;
-use crate::store::version::Version;
 use crate::watch::stream::Settings;
 
 /// The version of etcd whose behaviour is served; clients compare it with what they need.

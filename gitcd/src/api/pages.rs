@@ -7,8 +7,8 @@ use bytes::Bytes;
 use gitcd_core::revision::Revision;
 use parking_lot::Mutex;
 
-use crate::store::index::KeyRange;
-use crate::store::query::{Found, Range};
+use gitcd_mvcc::index::KeyRange;
+use gitcd_mvcc::query::{Found, Range};
 
 /// Lists that are under way at the same time, about. What is forgotten is counted again.
 const REMEMBERED: usize = 256;
@@ -73,8 +73,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::store::query::Filter;
-    use crate::store::version::Version;
+    use gitcd_mvcc::query::Filter;
+    use gitcd_mvcc::version::Version;
 
     fn page(start: &'static str, revision: Option<i64>) -> Range {
         let keys = KeyRange::Span(start.into(), "z".into());
@@ -109,8 +109,7 @@ mod tests {
         let pages = Pages::default();
         let filter = Filter { min_mod: 1, ..Filter::default() };
         pages.remember(&Range { filter, ..page("a", None) }, &found("a", 3));
-        let sort =
-            crate::store::query::Sort { by: crate::store::query::SortBy::Mod, descending: true, after_limit: false };
+        let sort = gitcd_mvcc::query::Sort { by: gitcd_mvcc::query::SortBy::Mod, descending: true, after_limit: false };
         pages.remember(&Range { sort: Some(sort), ..page("a", None) }, &found("a", 3));
         assert_eq!(pages.count(&page("a\0", Some(9))), None);
     }

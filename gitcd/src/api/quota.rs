@@ -1,11 +1,11 @@
 //! What is refused while an alarm is raised, and who raises it (etcd: `api/v3rpc/quota.go`, `apply/apply.go`).
 
+use gitcd_mvcc::alarms::Alarm;
+use gitcd_mvcc::txn::Op;
+use gitcd_mvcc::version::OVERHEAD_BYTES;
 use tonic::Status;
 
 use super::{Backend, status};
-use crate::store::alarms::Alarm;
-use crate::store::txn::Op;
-use crate::store::version::OVERHEAD_BYTES;
 
 /// What a lease counts for.
 pub(super) const LEASE_BYTES: usize = 64;

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes};
+use gitcd_mvcc::query::Found;
+use gitcd_mvcc::version::Version;
 use prost::Message;
 use prost::encoding::{encode_varint, encoded_len_varint, key_len};
 use tonic::Status;
 
 use super::{Backend, check, status};
 use crate::proto::etcdserverpb::{RangeRequest, ResponseHeader};
-use crate::store::query::Found;
-use crate::store::version::Version;
 
 /// What gRPC has in front of a message: whether it is compressed, and its length.
 pub(super) const PREFIX_BYTES: usize = 5;
@@ -38,7 +38,7 @@ impl Backend {
             if keys_only { Ok(Bytes::new()) } else { version.value(self.store.segments()) }
         };
         let pair = |version: Arc<Version>| Ok(Pair::new(value(&version)?, version));
-        let pairs = found.pairs.into_iter().map(pair).collect::<Result<Vec<_>, crate::store::version::ValueLost>>();
+        let pairs = found.pairs.into_iter().map(pair).collect::<Result<Vec<_>, gitcd_mvcc::version::ValueLost>>();
         let answer = Answer {
             header: self.header(found.revision),
             pairs: pairs.map_err(|lost| status::from_store(lost.into()))?,

@@ -2,7 +2,7 @@
 
 use tonic::{Code, Status};
 
-use crate::store::Error;
+use gitcd_mvcc::Error;
 
 macro_rules! statuses {
     ($($name:ident = $code:ident $text:literal;)*) => {

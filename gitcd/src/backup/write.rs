@@ -6,14 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gitcd_core::revision::Revision;
 use gitcd_journal::record::{Change, Put, Record, Write as Written};
+use gitcd_mvcc::Store;
+use gitcd_mvcc::index::{Index, KeyRange};
+use gitcd_mvcc::log::Entry;
+use gitcd_mvcc::snapshot::write_of;
+use gitcd_mvcc::version::Version;
 use sha2::{Digest, Sha256};
 
 use super::{BLOCK, FRAME_BYTES, Header, MAGIC};
-use crate::snapshot::write_of;
-use crate::store::Store;
-use crate::store::index::{Index, KeyRange};
-use crate::store::log::Entry;
-use crate::store::version::Version;
 
 /// Everything at one moment, shared with the store.
 struct View {
@@ -42,7 +42,7 @@ pub fn write(store: &Store, out: impl Write) -> io::Result<Header> {
         frames.add(&Record::Write(write_of(&version, value(&version)?)))?;
     }
     for entry in entries {
-        let change = |change: &crate::store::log::Change| -> io::Result<Change> {
+        let change = |change: &gitcd_mvcc::log::Change| -> io::Result<Change> {
             let version = &change.version;
             let put = if version.is_tombstone() {
                 None

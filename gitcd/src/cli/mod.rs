@@ -272,7 +272,8 @@ fn log(verbosity: i32, traces: Option<telemetry::Layer>) {
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     // The hint leaves the most detailed level to the filter. Without it every span of every library would be made, for nobody.
-    let others = filter_fn(|metadata| metadata.target() != telemetry::TARGET).with_max_level_hint(LevelFilter::TRACE);
+    let others =
+        filter_fn(|metadata| metadata.target() != gitcd_core::trace::TARGET).with_max_level_hint(LevelFilter::TRACE);
     let words = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())

@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use gitcd_core::error::chain;
 use gitcd_core::keyspace::Placement;
+use gitcd_mvcc::log::Entry;
+use gitcd_mvcc::merge::Merge;
 use gitcd_repo::branch::{Action, Change, CommitError, Merging, Record, Revisions};
 
 use super::{Committer, Failure};
-use crate::store::log::Entry;
-use crate::store::merge::Merge;
 
 impl Committer {
     /// One commit with two parents, at once: others wait for it.

@@ -4,7 +4,7 @@ use gitcd_core::revision::Revision;
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 
-use crate::telemetry::{self, TARGET};
+use gitcd_core::trace::{self, TARGET};
 
 /// The trace of the pack that is open.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Trace {
 
     /// The span of one commit.
     pub(super) fn commit(&mut self, first: Revision, last: Revision, changes: usize) -> Span {
-        if !telemetry::on() {
+        if !trace::on() {
             return Span::none();
         }
         info_span!(
@@ -36,7 +36,7 @@ impl Trace {
 
     /// The span of writing the pack and moving the references.
     pub(super) fn flush(&mut self, revision: Revision) -> Span {
-        if !telemetry::on() {
+        if !trace::on() {
             return Span::none();
         }
         info_span!(

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use gitcd_core::error::chain;
 use gitcd_core::keyspace::{KeySpace, Placement};
 use gitcd_core::revision::Revision;
+use gitcd_mvcc::Store;
+use gitcd_mvcc::index::KeyRange;
+use gitcd_mvcc::snapshot::{Snapshot, write_of};
+use gitcd_mvcc::version::{ValueLost, Version};
 
 use super::Committer;
-use crate::snapshot::{Snapshot, write_of};
-use crate::store::Store;
-use crate::store::index::KeyRange;
-use crate::store::version::{ValueLost, Version};
 
 /// Pairs that are collected at a time: writes wait meanwhile.
 const CHUNK: usize = 1024;
@@ -93,10 +93,10 @@ fn ephemeral(store: &Store, keys: &KeySpace, at: Revision, chunk: usize) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::index::Index;
-    use crate::store::lease::Leases;
-    use crate::store::{self, Start};
     use gitcd_journal as journal;
+    use gitcd_mvcc::index::Index;
+    use gitcd_mvcc::lease::Leases;
+    use gitcd_mvcc::{self as store, Start};
 
     #[tokio::test]
     async fn ephemeral_pairs_are_collected_in_chunks_as_they_were_at_the_compact_revision() {
@@ -128,7 +128,7 @@ mod tests {
             journal,
             segments,
             superseded,
-            alarms: crate::store::alarms::Alarms::default(),
+            alarms: gitcd_mvcc::alarms::Alarms::default(),
             merges: Vec::new(),
         };
         let (store, writer) = Store::start(start, store::Limits::default()).unwrap();

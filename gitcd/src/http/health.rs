@@ -7,11 +7,11 @@ use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
+use gitcd_mvcc::alarms::Alarm;
 use serde_json::json;
 
 use super::{access, page};
 use crate::metrics::Source;
-use crate::store::alarms::Alarm;
 
 pub(super) fn routes() -> Router<Arc<Source>> {
     let mut router = Router::new().route("/health", page(health)).route("/startupz", page(startup));

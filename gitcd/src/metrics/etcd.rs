@@ -3,15 +3,15 @@
 use std::fmt::Error;
 use std::sync::atomic::Ordering;
 
+use gitcd_mvcc::amounts::Amounts;
+use gitcd_mvcc::work::{APPLIED, Outcomes};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::Source;
-use super::amounts::Amounts;
 use super::figures::Out;
-use super::work::{APPLIED, Outcomes};
 
 const SECONDS_PER_NANO: f64 = 1e-9;
 const MILLIS_PER_NANO: f64 = 1e-6;

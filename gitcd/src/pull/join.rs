@@ -6,8 +6,10 @@ use std::time::Duration;
 use git2::{Oid, Repository};
 use gitcd_core::path;
 use gitcd_core::scope::Scope;
+use gitcd_core::trace::{self, TARGET};
 use gitcd_merge::secrecy::SecretKinds;
 use gitcd_merge::{Conflict, Policy};
+use gitcd_mvcc::{self as store, Store};
 use gitcd_repo::branch::Config;
 use gitcd_repo::git_dir;
 use gitcd_repo::graph::Graph;
@@ -21,8 +23,6 @@ use tracing::{Instrument as _, Span, info_span};
 use super::dry_run::{ApiServer, Unavailable, Verdicts};
 use super::plan::{Plan, PlanError, Rejected, Rules, plan};
 use crate::committer::Head;
-use crate::store::{self, Store};
-use crate::telemetry::{self, TARGET};
 
 /// How a commit is merged.
 #[derive(Clone, Debug)]
@@ -428,7 +428,7 @@ impl Joiner {
 
 /// A merge, from the look for what differs until it is in Git: in a trace of its own, whoever asked for it.
 fn span(branch: &str) -> Span {
-    if !telemetry::on() {
+    if !trace::on() {
         return Span::none();
     }
     info_span!(

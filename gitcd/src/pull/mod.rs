@@ -1,6 +1,6 @@
 //! Branches that follow one another: fetch, merge into the store, commit, push.
 //!
-//! [`plan`] computes a merge from two commits; the [store](crate::store::merge) takes it in; the committer joins the
+//! [`plan`] computes a merge from two commits; the [store](gitcd_mvcc::merge) takes it in; the committer joins the
 //! histories: that is a [`Joiner`]. A [`Puller`] does it for the remotes of one branch, again and again: no write ever waits
 //! for it.
 

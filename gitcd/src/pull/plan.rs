@@ -27,6 +27,7 @@ use gitcd_merge::form;
 use gitcd_merge::schema::Schemas;
 use gitcd_merge::secrecy::SecretKinds;
 use gitcd_merge::{Outcome, Policy, Side, merge};
+use gitcd_mvcc::merge::Key;
 use gitcd_repo::changes::{self, Changes, TreeError};
 use gitcd_repo::graph::{Commit, Graph, GraphError, Meeting};
 use gitcd_repo::object;
@@ -35,7 +36,6 @@ use self::bases::Base;
 use self::edits::{Edits, Meant, Then};
 use self::origins::{Brought, Origins};
 use super::dry_run::{Trial, Verdicts};
-use crate::store::merge::Key;
 
 /// How to merge.
 #[derive(Clone, Debug)]

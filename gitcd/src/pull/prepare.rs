@@ -5,11 +5,11 @@
 
 use git2::{ErrorCode, Oid, Repository};
 use gitcd_repo::branch::{self, Config, CreateError};
+use gitcd_repo::git_dir;
 use gitcd_repo::refs::{RefError, Refs};
 
 use super::remote::{Link, Remote, RemoteError};
 use crate::recovery::state_folder;
-use gitcd_repo::git_dir;
 
 /// How a branch begins that is not there yet.
 #[derive(Clone, Debug)]

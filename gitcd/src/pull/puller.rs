@@ -12,6 +12,7 @@ use gitcd_core::error::chain;
 use gitcd_core::scope::Scope;
 use gitcd_merge::Policy;
 use gitcd_merge::secrecy::SecretKinds;
+use gitcd_mvcc as store;
 use gitcd_repo::git_dir;
 use rand::Rng as _;
 
@@ -22,7 +23,6 @@ use super::pace::Exchanged;
 use super::plan::PlanError;
 use super::remote::{Fetched, Link, Remote, RemoteError};
 use super::status::{Condition, Statuses, now};
-use crate::store;
 
 /// What to follow, and how often.
 #[derive(Clone, Debug, Default)]

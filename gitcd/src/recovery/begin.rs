@@ -9,15 +9,15 @@ use gitcd_merge::admit::{self, Admission};
 use gitcd_merge::form;
 use gitcd_merge::schema::Schemas;
 use gitcd_merge::secrecy::SecretKinds;
+use gitcd_mvcc::snapshot::{Incarnation, hex};
+use gitcd_repo::branch::DEFAULT_NAME;
 use gitcd_repo::branch::{self, Branch, Config, Converted, Progress, State, Takeover};
+use gitcd_repo::git_dir;
 use gitcd_repo::go;
 use gitcd_repo::object;
 use gitcd_repo::refs::Refs;
 
 use super::{OpenError, StateLock, first_snapshot, set_aside, start_journal, state_folder};
-use crate::snapshot::{Incarnation, hex};
-use gitcd_repo::branch::DEFAULT_NAME;
-use gitcd_repo::git_dir;
 
 /// How a branch begins.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use gitcd_journal::recovery::RecoverError;
 use gitcd_repo::branch::{self, CreateError, LoadError};
 use gitcd_repo::refs::RefError;
 
-use crate::snapshot::SnapshotError;
+use gitcd_mvcc::snapshot::SnapshotError;
 
 /// Why a branch cannot be served. Nothing of it was changed.
 #[derive(Debug, thiserror::Error)]

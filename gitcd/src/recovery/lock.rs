@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use gitcd_core::durable;
 use gitcd_repo::branch::Config;
+use gitcd_repo::git_dir;
 use rustix::fs::FlockOperation;
 
 use super::{OpenError, state_folder};
-use gitcd_repo::git_dir;
 
 /// The right to write a branch: a lock that the system drops with the process.
 #[derive(Debug)]

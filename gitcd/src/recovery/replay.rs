@@ -10,11 +10,11 @@ use gitcd_journal::record::{Record, Write};
 use gitcd_journal::recovery::Replayed;
 use gitcd_repo::branch::Config;
 
-use crate::snapshot::Snapshot;
-use crate::store::index::Index;
-use crate::store::lease::Leases;
-use crate::store::merge::Merge;
-use crate::store::version::Version;
+use gitcd_mvcc::index::Index;
+use gitcd_mvcc::lease::Leases;
+use gitcd_mvcc::merge::Merge;
+use gitcd_mvcc::snapshot::Snapshot;
+use gitcd_mvcc::version::Version;
 
 /// What recovery has so far.
 pub(super) struct Replay<'a> {
@@ -156,11 +156,11 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::store::index::KeyRange;
-    use crate::store::log::Entry;
     use gitcd_journal::record::{Change, Put};
     use gitcd_journal::recovery::recover;
     use gitcd_journal::{self as journal, record};
+    use gitcd_mvcc::index::KeyRange;
+    use gitcd_mvcc::log::Entry;
     use gitcd_repo::branch::DEFAULT_NAME;
 
     const SEGMENT_BYTES: u64 = 8 << 10;

@@ -7,11 +7,11 @@ use gitcd_core::durable;
 use gitcd_core::keyspace::Placement;
 use gitcd_core::revision::Revision;
 use gitcd_journal::record::{Record, Write};
+use gitcd_mvcc::snapshot::{Incarnation, hex};
 use gitcd_repo::branch::{self, Action, Branch, Config, Revisions, State};
 
 use super::{OpenError, StateLock, first_snapshot, start_journal, state_folder};
 use crate::backup::Backup;
-use crate::snapshot::{Incarnation, hex};
 
 /// What a frame of the journal is filled to.
 const FRAME_BYTES: usize = 4 << 20;

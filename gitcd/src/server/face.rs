@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use gitcd_core::fence::Gate;
+use gitcd_mvcc::Store;
 use sha1::{Digest, Sha1};
 use tokio::sync::watch;
 use tower::ServiceExt as _;
@@ -18,7 +19,6 @@ use crate::listener::{Bound, Incoming};
 use crate::maintenance::Maintenance;
 use crate::metrics::{Network, Requests, Scrapes, Source};
 use crate::status::Reporter;
-use crate::store::Store;
 use crate::telemetry;
 use crate::transport;
 

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use git2::Oid;
 use gitcd_core::error::chain;
 use gitcd_core::revision::Revision;
+use gitcd_mvcc::Store;
+use gitcd_mvcc::standby::{Another, Followed};
 use gitcd_repo::branch::Loaded;
 use gitcd_repo::follow::{Follower, Step};
 use gitcd_repo::reader::LoadError;
@@ -26,8 +28,6 @@ use crate::pull::lease::{self, Lease, Settings};
 use crate::pull::{self, Joiner, Puller};
 use crate::recovery::{self, Opened};
 use crate::status::Reporter;
-use crate::store::Store;
-use crate::store::standby::{Another, Followed};
 use crate::tls::Certificates;
 
 /// Relative to the prefix of a kube-apiserver: what it reads to find out how its store is.

@@ -1,6 +1,5 @@
 //! Brings spans to a collector over OTLP (gRPC).
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use opentelemetry::trace::TracerProvider;
@@ -14,7 +13,7 @@ use tracing_subscriber::filter::filter_fn;
 
 use super::exporter::Patient;
 use super::settings::{Plan, environment};
-use super::{Layer, ON, Settings, SetupError, TARGET};
+use super::{Layer, Settings, SetupError, TARGET};
 
 /// The end waits this long for a collector to take the last spans.
 const LAST_WORDS: Duration = Duration::from_secs(3);
@@ -37,7 +36,7 @@ pub fn start(settings: &Settings) -> Result<Option<Traces>, SetupError> {
     if let Some(share) = plan.share {
         builder = builder.with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(share))));
     }
-    ON.store(true, Ordering::Relaxed);
+    gitcd_core::trace::set(true);
     Ok(Some(Traces(builder.build())))
 }
 
@@ -58,7 +57,7 @@ impl Traces {
 
     /// Tells the collector what it does not know yet; gives up after three seconds.
     pub async fn end(self) {
-        ON.store(false, Ordering::Relaxed);
+        gitcd_core::trace::set(false);
         let ended = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(LAST_WORDS)).await;
         if let Ok(Err(error)) = ended {
             tracing::warn!(%error, "the last traces may be lost");

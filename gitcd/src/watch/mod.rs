@@ -4,7 +4,6 @@
 //! revision on ([`Hub`]); a stream then takes the events from the store's log at its own pace ([`stream`]). So a slow watcher costs
 //! no memory, loses nothing, and finds out by `ErrCompacted` if it was slower than the compaction.
 
-mod hub;
 pub mod stream;
 
-pub use hub::{Hub, Mailbox, Registration};
+pub use gitcd_mvcc::hub::{Hub, Mailbox, Registration};

@@ -8,20 +8,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use gitcd_core::revision::Revision;
+use gitcd_mvcc::Store;
+use gitcd_mvcc::index::KeyRange;
+use gitcd_mvcc::log::Change;
+use gitcd_mvcc::version::{ValueLost, Version};
 use prost::Message;
 use tokio::sync::mpsc;
 use tonic::Status;
 
-use super::hub::{Mailbox, Registration};
 use crate::api::status;
 use crate::proto::etcdserverpb::watch_create_request::FilterType;
 use crate::proto::etcdserverpb::watch_request::RequestUnion;
 use crate::proto::etcdserverpb::{ResponseHeader, WatchCreateRequest, WatchRequest, WatchResponse};
 use crate::proto::mvccpb::{Event, KeyValue, event::EventType};
-use crate::store::Store;
-use crate::store::index::KeyRange;
-use crate::store::log::Change;
-use crate::store::version::{ValueLost, Version};
+use gitcd_mvcc::hub::{Mailbox, Registration};
 
 /// The id in answers that concern no watcher or all of them.
 const NO_WATCH: i64 = -1;

@@ -11,3 +11,4 @@ pub mod path;
 pub mod program;
 pub mod revision;
 pub mod scope;
+pub mod trace;

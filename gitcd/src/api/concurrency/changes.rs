@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use gitcd_mvcc::Store;
+use gitcd_mvcc::hub::{Mailbox, Registration};
+use gitcd_mvcc::index::KeyRange;
 use tonic::Status;
 
 use crate::api::status;
-use crate::store::Store;
-use crate::store::index::KeyRange;
-use crate::watch::{Mailbox, Registration};
 
 /// The one watcher of a waiter's mailbox.
 const WAITER: i64 = 0;

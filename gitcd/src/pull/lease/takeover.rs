@@ -6,6 +6,7 @@ use std::time::Duration;
 use git2::Oid;
 use gitcd_core::durable;
 use gitcd_core::error::chain;
+use gitcd_mvcc::{self as store, Store};
 use gitcd_repo::branch::{Branch, FlushError};
 use gitcd_repo::refs::Refs;
 use tokio::task::spawn_blocking;
@@ -16,7 +17,6 @@ use crate::committer::{self, Committer};
 use crate::pull::remote::RemoteError;
 use crate::pull::status::Condition;
 use crate::recovery::{self, OpenError, Opened, StateLock};
-use crate::store::{self, Store};
 
 /// After a failure, while the lease is kept.
 const RETRY: Duration = Duration::from_millis(500);

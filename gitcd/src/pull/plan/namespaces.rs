@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use gitcd_merge::admit;
 use gitcd_merge::schema::Schemas;
 use gitcd_merge::{Conflict, Outcome, has_edit_of_a_person, protobuf};
+use gitcd_mvcc::merge::Key;
 use gitcd_repo::changes::Changes;
 
 use super::{PlanError, Planner};
-use crate::store::merge::Key;
 
 impl Planner<'_, '_> {
     /// Whatever is in a namespace that the merge removes goes with it.

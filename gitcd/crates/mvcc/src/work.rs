@@ -4,10 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use prometheus_client::metrics::histogram::Histogram;
+
 use super::amounts::Amounts;
 
 /// etcd warns of what takes longer, and counts it.
 const SLOW: Duration = Duration::from_millis(100);
+
+/// Buckets from 1 ms to 8 s, which are etcd's for its disk.
+pub fn disk_seconds() -> Histogram {
+    Histogram::new((0..14).map(|power| 0.001 * f64::from(1 << power)))
+}
 
 /// A kind of write, by etcd's name.
 #[derive(Clone, Copy, Debug)]
@@ -22,37 +29,47 @@ pub(crate) enum Applied {
     Merge,
 }
 
-pub(super) const APPLIED: [&str; 7] = ["Put", "DeleteRange", "Txn", "Compaction", "LeaseGrant", "LeaseRevoke", "Merge"];
+/// The names of all kinds of writes, in the order of [`Applied`].
+pub const APPLIED: [&str; 7] = ["Put", "DeleteRange", "Txn", "Compaction", "LeaseGrant", "LeaseRevoke", "Merge"];
 
 /// Of those that succeeded, and of those that did not.
-pub(super) type Outcomes = [Amounts; 2];
+pub type Outcomes = [Amounts; 2];
 
 /// Counts of one store.
 #[derive(Debug)]
 pub struct Work {
-    pub(super) ranges: Outcomes,
-    pub(super) applied: [Outcomes; APPLIED.len()],
-    pub(super) slow: AtomicU64,
+    /// Range requests.
+    pub ranges: Outcomes,
+    /// Writes, in the order of [`APPLIED`].
+    pub applied: [Outcomes; APPLIED.len()],
+    /// Requests and writes that took longer than etcd's limit of 100 ms.
+    pub slow: AtomicU64,
     /// Writing a frame of the journal, without the fsync.
-    pub(crate) journal_writes: Amounts,
+    pub journal_writes: Amounts,
     /// Keys and values that were put, in bytes.
-    pub(crate) put_bytes: AtomicU64,
-    pub(crate) leases_renewed: AtomicU64,
-    pub(crate) leases_expired: AtomicU64,
+    pub put_bytes: AtomicU64,
+    /// Leases that were kept alive.
+    pub leases_renewed: AtomicU64,
+    /// Leases that expired.
+    pub leases_expired: AtomicU64,
     /// Times to live in seconds.
-    pub(crate) lease_ttl: Amounts,
+    pub lease_ttl: Amounts,
     /// How long writes waited for a part of a compaction.
-    pub(super) compaction_pauses: [Amounts; 2],
+    pub compaction_pauses: [Amounts; 2],
     /// From the request to the last version that goes.
-    pub(super) compactions: Amounts,
+    pub compactions: Amounts,
     /// When the last one ended, in seconds since 1970.
-    pub(super) compacted_at: AtomicU64,
+    pub compacted_at: AtomicU64,
     /// Versions that compactions dropped.
-    pub(crate) compacted_versions: AtomicU64,
-    pub(crate) hash: Amounts,
-    pub(crate) hash_at_revision: Amounts,
-    pub(crate) snapshots: Amounts,
-    pub(crate) defragmentations: Amounts,
+    pub compacted_versions: AtomicU64,
+    /// Requests for the hash of the store.
+    pub hash: Amounts,
+    /// Requests for the hash at a revision.
+    pub hash_at_revision: Amounts,
+    /// Snapshots that were sent.
+    pub snapshots: Amounts,
+    /// Requests to defragment.
+    pub defragmentations: Amounts,
 }
 
 impl Default for Work {
@@ -117,14 +134,15 @@ impl Work {
 
 /// Measures until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Timed {
+pub struct Timed {
     work: Arc<Work>,
     amounts: fn(&Work) -> &Amounts,
     started: Instant,
 }
 
 impl Timed {
-    pub(crate) fn begin(work: Arc<Work>, amounts: fn(&Work) -> &Amounts) -> Self {
+    /// Starts to measure; the time is counted when the value is dropped.
+    pub fn begin(work: Arc<Work>, amounts: fn(&Work) -> &Amounts) -> Self {
         Self { work, amounts, started: Instant::now() }
     }
 }

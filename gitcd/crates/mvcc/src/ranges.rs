@@ -9,14 +9,14 @@ use super::index::KeyRange;
 
 /// Ranges of keys. Those that meet are joined, so that one look tells whether a key is in any of them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ranges {
+pub struct Ranges {
     /// First key, and the key behind the last one; `None` goes on to the end.
     joined: BTreeMap<Bytes, Option<Bytes>>,
 }
 
 impl Ranges {
     /// Adds all keys of a range.
-    pub(crate) fn insert(&mut self, keys: &KeyRange) {
+    pub fn insert(&mut self, keys: &KeyRange) {
         match keys {
             KeyRange::One(key) => self.join(key.clone(), Some([key, &[0][..]].concat().into())),
             KeyRange::Span(start, end) if start < end => self.join(start.clone(), Some(end.clone())),
@@ -26,13 +26,14 @@ impl Ranges {
     }
 
     /// Adds all keys of another set.
-    pub(crate) fn extend(&mut self, other: Self) {
+    pub fn extend(&mut self, other: Self) {
         for (start, end) in other.joined {
             self.join(start, end);
         }
     }
 
-    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+    /// Returns whether a key is in the set.
+    pub fn contains(&self, key: &[u8]) -> bool {
         let before = self.joined.range::<[u8], _>((Unbounded, Included(key))).next_back();
         before.is_some_and(|(_, end)| end.as_ref().is_none_or(|end| key < end))
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 
 use gitcd_journal::Segments;
 
-use crate::store::version::Version;
+use crate::version::Version;
 
 /// Superseded versions.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use gitcd_core::durable;
 use gitcd_core::revision::Revision;
 use gitcd_journal::record::{Change, DecodeError, Put, Record, Write};
 
-use crate::store::version::Version;
+use crate::version::Version;
 
 const MAGIC: &[u8; 8] = b"gitcdsn1";
 const HEADER: usize = 36;

@@ -49,8 +49,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::store::lease::Lease;
-    use crate::store::writer::tests::{Disk, Step};
+    use crate::lease::Lease;
+    use crate::writer::tests::{Disk, Step};
     use gitcd_journal::fault::{self, Fault};
 
     /// A store with a lease that has run out, and the task that is to end it. The test is its writer.

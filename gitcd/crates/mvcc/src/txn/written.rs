@@ -7,7 +7,7 @@ use bytes::Bytes;
 use gitcd_core::revision::Revision;
 
 use super::KeyRange;
-use crate::store::version::Version;
+use crate::version::Version;
 
 /// The changes so far, at most one for a key. Nested transactions let tens of thousands of operations into one request, and
 /// each operation may change many keys, so there must be no walk over the changes for any of them.

@@ -4,7 +4,6 @@ use super::version::ValueLost;
 
 /// Why an operation was not done. Nothing was changed, but for [`Error::InDoubt`].
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Error {
     /// The asked revision is below the compaction.
     #[error("required revision has been compacted")]

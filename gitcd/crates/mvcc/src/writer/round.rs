@@ -8,16 +8,16 @@ use gitcd_journal::record::{PutRef, Record, encode_write};
 use gitcd_journal::{Position, Segments};
 
 use super::{Answer, Batch, Command, LeaseChange};
-use crate::store::Error;
-use crate::store::index::Index;
-use crate::store::lease::{Leases, MIN_TTL};
-use crate::store::merge;
-use crate::store::query::View;
-use crate::store::txn::{self, Done, Op};
-use crate::store::version::Version;
+use crate::Error;
+use crate::index::Index;
+use crate::lease::{Leases, MIN_TTL};
+use crate::merge;
+use crate::query::View;
+use crate::txn::{self, Done, Op};
+use crate::version::Version;
 
 /// Who deletes the keys of a lease that ran out.
-pub(in crate::store) const EXPIRY: &str = "lease expiry";
+pub(crate) const EXPIRY: &str = "lease expiry";
 
 /// The part of a batch that runs under the locks.
 pub(super) struct Round<'a> {

@@ -1,7 +1,7 @@
 //! What was made durable under a writer lease that has ended since.
 
 use super::{Batch, Writer};
-use crate::store::Error;
+use crate::Error;
 
 impl Writer {
     /// Makes a durable batch visible if clients may be told of it; if not, it is kept: whether it will ever be seen depends on
@@ -54,8 +54,8 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use crate::store::Error;
-    use crate::store::writer::tests::{Disk, Step};
+    use crate::Error;
+    use crate::writer::tests::{Disk, Step};
     use gitcd_core::fence::{Gate, Moment};
     use gitcd_core::revision::Revision;
 

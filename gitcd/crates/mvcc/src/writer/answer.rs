@@ -1,19 +1,19 @@
 //! Answers of the writer, and the traces of those who wait for them.
 
 use gitcd_core::revision::Revision;
+use gitcd_core::trace;
 use tokio::sync::oneshot;
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 
-use crate::store::Error;
-use crate::store::lease::Report;
-use crate::store::merge;
-use crate::store::txn::Done;
-use crate::telemetry;
+use crate::Error;
+use crate::lease::Report;
+use crate::merge;
+use crate::txn::Done;
 
 /// Where an answer goes.
 #[derive(Debug)]
-pub(in crate::store) struct Reply<T> {
+pub(crate) struct Reply<T> {
     sender: oneshot::Sender<Result<T, Error>>,
     /// Of the request that waits for it.
     span: Span,
@@ -21,9 +21,9 @@ pub(in crate::store) struct Reply<T> {
 
 impl<T> Reply<T> {
     /// For the request that this thread serves at the moment.
-    pub(in crate::store) fn channel() -> (Self, oneshot::Receiver<Result<T, Error>>) {
+    pub(crate) fn channel() -> (Self, oneshot::Receiver<Result<T, Error>>) {
         let (sender, answer) = oneshot::channel();
-        (Self { sender, span: telemetry::current() }, answer)
+        (Self { sender, span: trace::current() }, answer)
     }
 
     pub(super) fn send(self, answer: Result<T, Error>) {
@@ -86,13 +86,13 @@ impl Answer {
 
 /// The span of a journal write, if a traced request waits for it: a child of the first such request, linked to the others.
 pub(super) fn span(answers: &[Answer], bytes: usize) -> Span {
-    if !telemetry::on() {
+    if !trace::on() {
         return Span::none();
     }
     let mut requests = answers.iter().map(Answer::span).filter(|span| !span.is_disabled());
     let Some(first) = requests.next() else { return Span::none() };
     let span = info_span!(
-        target: telemetry::TARGET,
+        target: trace::TARGET,
         parent: first,
         "journal.write",
         otel.status_code = Empty,

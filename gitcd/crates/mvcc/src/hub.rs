@@ -9,8 +9,8 @@ use gitcd_core::revision::Revision;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::store::index::KeyRange;
-use crate::store::log::Entry;
+use crate::index::KeyRange;
+use crate::log::Entry;
 
 /// What one stream has still to look at: for each of its watchers the first revision with something for it.
 #[derive(Debug, Default)]

@@ -2,25 +2,27 @@
 //!
 //! A write is sent to the writer thread, which evaluates it against the newest state ([`txn`]), applies it
 //! to the [`index`], makes it durable with everything else that came in meanwhile, and only then publishes it:
-//! to readers by raising the durable revision, to watchers through the [hub](crate::watch), to the client by an
+//! to readers by raising the durable revision, to watchers through the [hub](crate::hub), to the client by an
 //! answer. Reads answer at the durable revision, whatever the writer has already applied beyond it.
 
-pub use gitcd_core::revision;
-
 pub mod alarms;
+pub mod amounts;
 mod counters;
 mod error;
 mod expiry;
+pub mod hub;
 pub mod index;
 pub mod lease;
 pub mod log;
 pub mod merge;
 mod progress;
 pub mod query;
-pub(crate) mod ranges;
-pub(crate) mod standby;
+pub mod ranges;
+pub mod snapshot;
+pub mod standby;
 pub mod txn;
 pub mod version;
+pub mod work;
 mod writer;
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -43,7 +45,7 @@ use self::query::{Found, Range, View};
 use self::standby::Standby;
 use self::txn::{Done, Op};
 use self::version::Version;
-use crate::watch::Hub;
+use crate::hub::Hub;
 
 pub use counters::Counters;
 pub use error::Error;
@@ -295,12 +297,12 @@ impl Store {
     }
 
     /// All leases as the writer has them, for snapshots and metrics: one that is being granted or revoked may be there or not.
-    pub(crate) fn leases(&self) -> Vec<(i64, i64)> {
+    pub fn leases(&self) -> Vec<(i64, i64)> {
         self.leases.lock().list()
     }
 
     /// All leases that keys may have as of a revision, and younger ones, for the commit of that.
-    pub(crate) fn leases_at(&self, revision: Revision) -> Vec<(i64, i64)> {
+    pub fn leases_at(&self, revision: Revision) -> Vec<(i64, i64)> {
         self.leases.lock().list_at(revision)
     }
 
@@ -318,7 +320,7 @@ impl Store {
     }
 
     /// From now on nothing is acknowledged while the gate is closed. Before the first request.
-    pub(crate) fn fence(&self, gate: Arc<Gate>) {
+    pub fn fence(&self, gate: Arc<Gate>) {
         self.gate.set(gate).expect("a store is fenced once");
     }
 
@@ -335,7 +337,7 @@ impl Store {
     }
 
     /// The lease was got back: what waits for it becomes visible, and clients' leases begin anew, since nobody could keep them alive.
-    pub(crate) async fn resume(&self) {
+    pub async fn resume(&self) {
         // If the store has stopped, nobody waits any more.
         let _stopped = self.commands.send(writer::Command::Resume).await;
     }
@@ -371,14 +373,14 @@ impl Store {
     }
 
     /// Raises the compact revision because the journal is too large, and says so.
-    pub(crate) fn raise_compaction(&self, revision: Revision) {
+    pub fn raise_compaction(&self, revision: Revision) {
         let (reply, _) = writer::Reply::channel();
         let _ = self.commands.try_send(writer::Command::Compact { revision, reply });
     }
 
     /// Asks the writer to bring evicted values of segments below `first_kept` back, then to delete those
     /// segments.
-    pub(crate) fn trim_journal(&self, first_kept: u64) {
+    pub fn trim_journal(&self, first_kept: u64) {
         let _ = self.commands.try_send(writer::Command::Trim { first_kept });
     }
 

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::store::Error;
+use crate::Error;
 
 fn key(name: u8) -> Bytes {
     Bytes::from(vec![b'k', name])
@@ -65,7 +65,7 @@ fn all() -> Range {
         limit: 0,
         count_only: false,
         sort: None,
-        filter: crate::store::query::Filter::default(),
+        filter: crate::query::Filter::default(),
         known_count: None,
     }
 }

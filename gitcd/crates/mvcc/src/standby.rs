@@ -42,20 +42,20 @@ pub(super) struct Standby {
 
 /// What the writer has done since.
 #[derive(Debug)]
-pub(crate) struct Followed {
+pub struct Followed {
     /// Where it is now.
-    pub(crate) revision: Revision,
+    pub revision: Revision,
     /// What it has compacted.
-    pub(crate) compacted: Revision,
+    pub compacted: Revision,
     /// Keys that it has written, as they are now.
-    pub(crate) put: Vec<Version>,
+    pub put: Vec<Version>,
     /// Keys that it has deleted.
-    pub(crate) gone: Vec<Bytes>,
+    pub gone: Vec<Bytes>,
 }
 
 /// It is not what comes after what is here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Another;
+pub struct Another;
 
 impl Standby {
     pub(super) fn refuses(&self, range: &Range) -> bool {
@@ -65,7 +65,7 @@ impl Standby {
 
 impl Store {
     /// A store that shows these keys as of a revision; history begins there. A read of `health` is refused.
-    pub(crate) fn standby(keys: impl Iterator<Item = Version>, revision: Revision, health: Bytes) -> Arc<Self> {
+    pub fn standby(keys: impl Iterator<Item = Version>, revision: Revision, health: Bytes) -> Arc<Self> {
         let mut index = Index::new(revision);
         keys.for_each(|version| index.load(version));
         index.start_at(revision, revision);
@@ -86,7 +86,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Another`] if it does not come after what is here: another writer has begun, or very much has happened.
-    pub(crate) fn follow(&self, followed: Followed) -> Result<(), Another> {
+    pub fn follow(&self, followed: Followed) -> Result<(), Another> {
         let (to, compacted) = (followed.revision, followed.compacted);
         let (first, entries) = {
             let index = self.index.read();
@@ -120,7 +120,7 @@ impl Store {
     }
 
     /// Ends it: watchers are told.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.finish();
     }
 }

@@ -70,7 +70,7 @@ fn what_a_deletion_looks_at_grows_with_the_keys_and_no_faster() {
 fn what_operations_of_nested_transactions_look_at_grows_with_their_number_and_no_faster() {
     let range = |key| {
         let keys = KeyRange::One(key);
-        let filter = crate::store::query::Filter::default();
+        let filter = crate::query::Filter::default();
         Op::Range(Range { keys, revision: None, limit: 0, count_only: false, sort: None, filter, known_count: None })
     };
     let cases: [&dyn Fn(usize) -> Op; 3] =

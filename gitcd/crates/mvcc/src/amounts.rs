@@ -9,7 +9,7 @@ use prometheus_client::encoding::{MetricEncoder, NoLabelSet};
 
 /// How many amounts there were, by size.
 #[derive(Debug)]
-pub(crate) struct Amounts {
+pub struct Amounts {
     /// The bound of the first bucket.
     first: u64,
     /// One more than there are bounds.
@@ -43,12 +43,13 @@ impl Amounts {
         self.add(time.as_nanos() as u64);
     }
 
-    pub(super) fn count(&self) -> u64 {
+    /// Returns the number of observations.
+    pub fn count(&self) -> u64 {
         self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).sum()
     }
 
     /// Writes it as a histogram of another unit, of which one of ours is `unit`.
-    pub(super) fn encode(&self, unit: f64, mut encoder: MetricEncoder<'_>) -> Result<(), Error> {
+    pub fn encode(&self, unit: f64, mut encoder: MetricEncoder<'_>) -> Result<(), Error> {
         let counts: Vec<_> = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
         // Inverse, since a thousandth is none in binary: 0.0001 must not be printed as 0.00010000000000000002.
         let bound = |power: usize| (self.first << power) as f64 / (1.0 / unit).round();

@@ -9,13 +9,13 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::store::Start;
-use crate::store::index::{Index, KeyRange};
-use crate::store::log::Entry;
-use crate::store::txn::{Delete, Put};
+use crate::Start;
+use crate::index::{Index, KeyRange};
+use crate::log::Entry;
+use crate::txn::{Delete, Put};
 
 /// A writer without a thread, and its journal.
-pub(in crate::store) struct Disk {
+pub(crate) struct Disk {
     writer: Writer,
     inbox: mpsc::Receiver<Command>,
     folder: TempDir,
@@ -23,7 +23,7 @@ pub(in crate::store) struct Disk {
 
 /// One command, made anew for every store that it is for.
 #[derive(Clone, Debug)]
-pub(in crate::store) enum Step {
+pub(crate) enum Step {
     Put(u8, i64),
     Delete(u8),
     DeleteAll,
@@ -72,12 +72,12 @@ fn write(op: Op) -> (Command, Outcome) {
 }
 
 impl Disk {
-    pub(in crate::store) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let segments = Arc::new(Segments::default());
         let journal = journal::Writer::create(folder.path(), [7; 16], 0, 1 << 16, segments.clone()).unwrap();
         let index = Index::new(Revision::INITIAL);
-        let (leases, committed, superseded) = (crate::store::lease::Leases::default(), index.revision(), Vec::new());
+        let (leases, committed, superseded) = (crate::lease::Leases::default(), index.revision(), Vec::new());
         let start = Start {
             index,
             leases,
@@ -114,7 +114,7 @@ impl Disk {
     }
 
     /// All in one batch, all answered.
-    pub(in crate::store) fn batch(&mut self, steps: &[Step]) -> Vec<Result<(), Error>> {
+    pub(crate) fn batch(&mut self, steps: &[Step]) -> Vec<Result<(), Error>> {
         let (mut commands, outcomes): (VecDeque<_>, Vec<_>) = steps.iter().map(|step| self.command(step)).unzip();
         self.writer.batch(&mut commands);
         assert!(commands.is_empty(), "small commands share a frame");
@@ -122,17 +122,17 @@ impl Disk {
     }
 
     /// Closes the gate while the next batch is made durable.
-    pub(in crate::store) fn close_in_the_next_batch(&mut self, gate: &Arc<Gate>) {
+    pub(crate) fn close_in_the_next_batch(&mut self, gate: &Arc<Gate>) {
         self.writer.closes = Some(gate.clone());
     }
 
     /// Waits for a command of somebody else, and runs it.
-    pub(in crate::store) async fn next_batch(&mut self) {
+    pub(crate) async fn next_batch(&mut self) {
         let command = self.inbox.recv().await.expect("the store has a sender");
         self.writer.batch(&mut VecDeque::from([command]));
     }
 
-    pub(in crate::store) fn store(&self) -> &Arc<Store> {
+    pub(crate) fn store(&self) -> &Arc<Store> {
         &self.writer.store
     }
 

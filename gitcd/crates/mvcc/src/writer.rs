@@ -20,7 +20,7 @@ use super::merge;
 use super::txn::{Done, Op};
 use super::version::Version;
 use super::{Error, Store};
-use crate::metrics::Applied;
+use crate::work::Applied;
 
 mod answer;
 mod held;

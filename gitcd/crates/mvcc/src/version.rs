@@ -117,12 +117,12 @@ impl Version {
     }
 
     /// Remembers where the journal has the value.
-    pub(crate) fn set_position(&self, at: Position) {
+    pub fn set_position(&self, at: Position) {
         self.value.lock().journal = Some(at);
     }
 
     /// Lets the value leave memory if the journal has it.
-    pub(crate) fn evict(&self, segments: &Segments) {
+    pub fn evict(&self, segments: &Segments) {
         let mut value = self.value.lock();
         // A segment may have been trimmed since: then memory is the only place left.
         value.journal = value.journal.filter(|at| segments.has(at.segment));

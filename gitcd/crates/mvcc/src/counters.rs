@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use prometheus_client::metrics::histogram::Histogram;
 
-use crate::metrics::{Work, disk_seconds};
+use crate::work::{Work, disk_seconds};
 
 /// Figures for metrics, without locks.
 #[derive(Debug)]

@@ -35,14 +35,14 @@ impl Progress {
 
 impl Store {
     /// Asks for a commit of everything written so far, now.
-    pub(crate) fn hurry(&self) {
+    pub fn hurry(&self) {
         self.progress.lock().hurry = true;
         self.published.notify_all();
     }
 
     /// Asks for no commit for a moment: somebody has looked at the branch and may be about to push to it. Who asks again and again gets
     /// it half of the time, so that commits go on; merges and whoever is in a [hurry](Self::hurry) do not wait.
-    pub(crate) fn hold(&self) {
+    pub fn hold(&self) {
         let now = Instant::now();
         let mut progress = self.progress.lock();
         if progress.held.is_none_or(|until| now >= until + HOLD) {
@@ -51,17 +51,17 @@ impl Store {
     }
 
     /// Until when there should be no commit, if anybody asked for that.
-    pub(crate) fn held(&self) -> Option<Instant> {
+    pub fn held(&self) -> Option<Instant> {
         self.progress.lock().held
     }
 
     /// Whether somebody asked for a commit since this was last called.
-    pub(crate) fn take_hurry(&self) -> bool {
+    pub fn take_hurry(&self) -> bool {
         std::mem::take(&mut self.progress.lock().hurry)
     }
 
     /// Waits until the store stops or `until` is reached.
-    pub(crate) fn wait_for_stop(&self, until: Instant) {
+    pub fn wait_for_stop(&self, until: Instant) {
         let mut progress = self.progress.lock();
         while !progress.stopped && !self.published.wait_until(&mut progress, until).timed_out() {}
     }
@@ -74,7 +74,7 @@ impl Store {
     }
 
     /// Nothing up to here needs to be in Git.
-    pub(crate) fn advance_committed(&self, revision: Revision) {
+    pub fn advance_committed(&self, revision: Revision) {
         let mut progress = self.progress.lock();
         progress.committed = progress.committed.max(revision);
     }

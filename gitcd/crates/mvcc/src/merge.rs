@@ -69,11 +69,11 @@ pub type Merge = record::Merge;
 /// Commits with the same tree as ours, whose histories other branches are to join with it. A write that comes first knows of them: if it took back what all
 /// had changed alike, and did not have them as ancestors, it would lose against their change.
 #[derive(Clone, Debug)]
-pub(crate) struct Left {
+pub struct Left {
     /// The commit of this branch.
-    pub(crate) ours: git2::Oid,
+    pub ours: git2::Oid,
     /// The others, each with the trailers for the merge commit.
-    pub(crate) theirs: BTreeMap<git2::Oid, String>,
+    pub theirs: BTreeMap<git2::Oid, String>,
 }
 
 /// What a merge has done.
@@ -137,22 +137,22 @@ impl Store {
     }
 
     /// The oldest merge that is not in Git.
-    pub(crate) fn next_merge(&self) -> Option<Arc<Merge>> {
+    pub fn next_merge(&self) -> Option<Arc<Merge>> {
         self.progress.lock().merges.front().cloned()
     }
 
     /// Whether there are merges that are not in Git.
-    pub(crate) fn has_merges(&self) -> bool {
+    pub fn has_merges(&self) -> bool {
         !self.progress.lock().merges.is_empty()
     }
 
     /// The oldest merge is in Git.
-    pub(crate) fn merged(&self) {
+    pub fn merged(&self) {
         self.progress.lock().merges.pop_front();
     }
 
     /// Leaves the join of two commits to the other side. Forgotten at the end of this process.
-    pub(crate) fn leave(&self, ours: git2::Oid, theirs: git2::Oid, trailers: String) {
+    pub fn leave(&self, ours: git2::Oid, theirs: git2::Oid, trailers: String) {
         let mut progress = self.progress.lock();
         let left = progress.left.get_or_insert_with(|| Left { ours, theirs: BTreeMap::new() });
         if left.ours != ours {
@@ -162,12 +162,12 @@ impl Store {
     }
 
     /// What was left at a commit of this branch.
-    pub(crate) fn left_at(&self, ours: git2::Oid) -> Option<Left> {
+    pub fn left_at(&self, ours: git2::Oid) -> Option<Left> {
         self.progress.lock().left.clone().filter(|left| left.ours == ours)
     }
 
     /// It was joined, or cannot be.
-    pub(crate) fn forget_left(&self, ours: git2::Oid) {
+    pub fn forget_left(&self, ours: git2::Oid) {
         self.progress.lock().left.take_if(|left| left.ours == ours);
     }
 
