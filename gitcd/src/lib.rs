@@ -10,6 +10,8 @@
 //! Start with [`server::Server`] to embed a server, with `main.rs` for the program.
 
 pub use gitcd_core::{durable, fence, keyspace, scope};
+pub use gitcd_engine::{backup, committer, compactor, maintenance, recovery};
+pub use gitcd_history as history;
 pub use gitcd_journal as journal;
 pub use gitcd_merge::{self as merge, secrecy};
 
@@ -28,21 +30,15 @@ pub mod git {
 }
 
 pub mod api;
-pub mod backup;
 pub mod cli;
-pub mod committer;
-pub mod compactor;
 pub mod config;
 pub mod gateway;
-pub mod history;
 pub mod host;
 pub mod http;
 pub mod listener;
-pub mod maintenance;
 pub mod metrics;
 pub mod proto;
 pub mod pull;
-pub mod recovery;
 pub mod server;
 pub mod status;
 pub mod telemetry;

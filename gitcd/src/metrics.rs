@@ -16,6 +16,8 @@ mod scrapes;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use gitcd_engine::committer;
+use gitcd_engine::maintenance;
 use gitcd_mvcc::Store;
 use prometheus_client::registry::Registry;
 
@@ -26,8 +28,6 @@ pub(crate) use self::requests::Request;
 pub use self::requests::Requests;
 pub use self::scrapes::Scrapes;
 use crate::api::Member;
-use crate::committer;
-use crate::maintenance;
 use crate::status::Reporter;
 pub use gitcd_mvcc::work::Work;
 

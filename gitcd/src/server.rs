@@ -4,6 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gitcd_engine::committer::{self, Committer};
+use gitcd_engine::compactor::{self, Retention};
+use gitcd_engine::maintenance::{self, Maintenance};
+use gitcd_engine::recovery::{self, OpenError, Opened, StateLock};
 use gitcd_mvcc::{self as store, Store};
 use gitcd_repo::branch;
 use tokio::sync::watch;
@@ -13,16 +17,12 @@ mod standby;
 
 use self::face::{Face, serve, show};
 use crate::api;
-use crate::committer::{self, Committer};
-use crate::compactor::{self, Retention};
 use crate::config::Listen;
 use crate::gateway::Origins;
 use crate::listener::{ListenError, Ports};
-use crate::maintenance::{self, Maintenance};
 use crate::pull::lease::{self, Lease, LeaseError};
 use crate::pull::owner::Served;
 use crate::pull::{self, JoinError, Joiner, Puller};
-use crate::recovery::{self, OpenError, Opened, StateLock};
 use crate::status::Reporter;
 use crate::tls;
 pub use crate::transport::Transport;

@@ -7,15 +7,15 @@ use std::pin::Pin;
 use bytes::Bytes;
 use futures::{Stream, stream};
 use gitcd_core::revision::Revision;
+use gitcd_engine::backup;
 use gitcd_mvcc::Error;
 use gitcd_mvcc::index::KeyRange;
+use gitcd_mvcc::work::Timed;
 use tonic::{Request, Response, Status};
 
 use super::{Backend, ETCD_VERSION, downgrade, status};
-use crate::backup;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::maintenance_server::Maintenance;
-use gitcd_mvcc::work::Timed;
 
 /// What one message of a snapshot holds.
 const SNAPSHOT_PART_BYTES: usize = 64 << 10;

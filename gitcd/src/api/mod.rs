@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gitcd_core::revision::Revision;
+use gitcd_engine::maintenance::Maintenance;
 use gitcd_mvcc::Store;
 use gitcd_mvcc::version::Version;
 
@@ -37,7 +38,6 @@ use tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET as REFLECTION;
 use tonic_reflection::server::v1::ServerReflectionServer;
 
 use self::reflection::Reflection;
-use crate::maintenance::Maintenance;
 use crate::proto::etcdserverpb::ResponseHeader;
 use crate::proto::etcdserverpb::auth_server::AuthServer;
 use crate::proto::etcdserverpb::cluster_server::ClusterServer;

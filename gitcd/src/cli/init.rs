@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use gitcd_core::revision::Revision;
+use gitcd_engine::recovery::{self, Beginning, Initialized};
 use gitcd_repo::branch::Progress;
 
 use super::{Common, boolean, per_branch};
-use crate::recovery::{self, Beginning, Initialized};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
+use gitcd_engine::backup::Backup;
+use gitcd_engine::recovery;
 
 use super::Common;
-use crate::backup::Backup;
-use crate::recovery;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

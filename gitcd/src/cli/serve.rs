@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use futures::stream::{FuturesUnordered, StreamExt as _};
+use gitcd_engine::committer::Granularity;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::etcd::{Compaction, Tracing, Transport};
 use super::{Common, boolean, duration, per_branch};
-use crate::committer::Granularity;
 use crate::config::{DEFAULT_NAME, DEFAULT_PEER_URL, listen_urls, peer_urls};
 use crate::gateway::Origins;
 use crate::pull::owner::Served;
@@ -27,6 +27,28 @@ const MAX_REQUEST_BYTES: u64 = 1 << 30;
 
 /// Where a single branch is served unless somebody says otherwise.
 const DEFAULT_URL: &str = "http://127.0.0.1:2479";
+
+/// How many revisions a commit takes.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum CommitGranularity {
+    /// One while the committer keeps up, more under load.
+    #[default]
+    Adaptive,
+    /// Always one, however far behind that leaves it.
+    Revision,
+    /// All that wait.
+    Batch,
+}
+
+impl From<CommitGranularity> for Granularity {
+    fn from(of: CommitGranularity) -> Self {
+        match of {
+            CommitGranularity::Adaptive => Self::Adaptive,
+            CommitGranularity::Revision => Self::Revision,
+            CommitGranularity::Batch => Self::Batch,
+        }
+    }
+}
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -75,7 +97,7 @@ pub(super) struct Args {
     tls_trusted_ca_certs: Option<String>,
     /// How many revisions a commit takes
     #[arg(long, env = "GITCD_COMMIT_GRANULARITY", value_enum, default_value_t, value_name = "HOW")]
-    commit_granularity: Granularity,
+    commit_granularity: CommitGranularity,
     /// Bytes a second for rewriting large directories; packs are written less often to stay below, but at least every minute
     #[arg(long, env = "GITCD_COMMIT_OVERHEAD_BYTES", default_value_t = 26 << 10, value_name = "BYTES")]
     commit_overhead_bytes: u64,
@@ -369,7 +391,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
                 ..store::Limits::default()
             },
             committer: committer::Settings {
-                granularity: args.commit_granularity,
+                granularity: args.commit_granularity.into(),
                 overhead_bytes_per_second: args.commit_overhead_bytes,
                 max_journal_bytes: args.max_journal_bytes,
                 flush_interval: pull.interval.map(|_| super::pull::FLUSH_INTERVAL),

@@ -3,12 +3,12 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use gitcd_engine::maintenance;
 use gitcd_repo::refs::Refs;
 use rustix::fs::FlockOperation;
 
 use super::name::{MAX_COMPONENTS, is_repository};
 use super::push::{KEEP, NEW_REPOSITORY, QUARANTINE, QUARANTINE_LOCK};
-use crate::maintenance;
 
 /// Removes quarantines, half-made repositories and locks of processes that have ended, in all repositories below `root`.
 ///

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gitcd_core::error::chain;
+use gitcd_engine::maintenance;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::Inner;
-use crate::maintenance;
 
 /// After a failure a repository is left alone for so long.
 const REST: Duration = Duration::from_mins(10);

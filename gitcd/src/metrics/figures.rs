@@ -3,6 +3,7 @@
 use std::fmt::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gitcd_engine::committer;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -12,7 +13,6 @@ use prometheus_client::metrics::info::Info;
 use super::process::Process;
 use super::{Source, remotes};
 use crate::api::{CLUSTER_VERSION, ETCD_VERSION};
-use crate::committer;
 
 /// A watcher is slow when it is so many revisions behind.
 const SLOW_REVISIONS: usize = 1000;

@@ -7,6 +7,7 @@ use git2::{Oid, Repository};
 use gitcd_core::path;
 use gitcd_core::scope::Scope;
 use gitcd_core::trace::{self, TARGET};
+use gitcd_engine::committer::Head;
 use gitcd_merge::secrecy::SecretKinds;
 use gitcd_merge::{Conflict, Policy};
 use gitcd_mvcc::{self as store, Store};
@@ -22,7 +23,6 @@ use tracing::{Instrument as _, Span, info_span};
 
 use super::dry_run::{ApiServer, Unavailable, Verdicts};
 use super::plan::{Plan, PlanError, Rejected, Rules, plan};
-use crate::committer::Head;
 
 /// How a commit is merged.
 #[derive(Clone, Debug)]

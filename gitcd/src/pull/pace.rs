@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use git2::Oid;
 use rand::Rng as _;
 
-use crate::committer::Head;
+use gitcd_engine::committer::Head;
 
 /// What came of an exchange.
 #[derive(Debug, Default)]

@@ -4,12 +4,12 @@
 //! anywhere: the remote is configured first, the branch itself moves last, and its metadata, which is the authority, just before.
 
 use git2::{ErrorCode, Oid, Repository};
+use gitcd_engine::recovery::state_folder;
 use gitcd_repo::branch::{self, Config, CreateError};
 use gitcd_repo::git_dir;
 use gitcd_repo::refs::{RefError, Refs};
 
 use super::remote::{Link, Remote, RemoteError};
-use crate::recovery::state_folder;
 
 /// How a branch begins that is not there yet.
 #[derive(Clone, Debug)]

@@ -10,6 +10,9 @@ use std::sync::Arc;
 use git2::Oid;
 use gitcd_core::error::chain;
 use gitcd_core::revision::Revision;
+use gitcd_engine::committer::Head;
+use gitcd_engine::maintenance::{self, Maintenance};
+use gitcd_engine::recovery::{self, Opened};
 use gitcd_mvcc::Store;
 use gitcd_mvcc::standby::{Another, Followed};
 use gitcd_repo::branch::Loaded;
@@ -21,12 +24,9 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 use super::face::{Face, serve, show};
 use super::{Config, ServeError};
-use crate::committer::Head;
 use crate::listener::{Bound, Ports};
-use crate::maintenance::{self, Maintenance};
 use crate::pull::lease::{self, Lease, Settings};
 use crate::pull::{self, Joiner, Puller};
-use crate::recovery::{self, Opened};
 use crate::status::Reporter;
 use crate::tls::Certificates;
 

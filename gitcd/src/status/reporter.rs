@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use git2::{Oid, Repository};
+use gitcd_engine::committer;
 use gitcd_repo::git_dir;
 use gitcd_repo::graph::{Graph, GraphError, Missing};
 use parking_lot::Mutex;
 
 use super::{Branch, Remote, Status};
-use crate::committer;
 use crate::pull::Puller;
 use crate::pull::lease::Lease;
 use crate::pull::status::{Condition, ConflictStatus, LATEST_CONFLICTS, RemoteStatus, now};

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use gitcd_core::revision::Revision;
 use gitcd_mvcc::Store;
+use gitcd_mvcc::hub::{Mailbox, Registration};
 use gitcd_mvcc::index::KeyRange;
 use gitcd_mvcc::log::Change;
 use gitcd_mvcc::version::{ValueLost, Version};
@@ -21,7 +22,6 @@ use crate::proto::etcdserverpb::watch_create_request::FilterType;
 use crate::proto::etcdserverpb::watch_request::RequestUnion;
 use crate::proto::etcdserverpb::{ResponseHeader, WatchCreateRequest, WatchRequest, WatchResponse};
 use crate::proto::mvccpb::{Event, KeyValue, event::EventType};
-use gitcd_mvcc::hub::{Mailbox, Registration};
 
 /// The id in answers that concern no watcher or all of them.
 const NO_WATCH: i64 = -1;

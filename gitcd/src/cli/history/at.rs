@@ -2,10 +2,10 @@
 
 use std::io::Write as _;
 
+use gitcd_history::moment::When;
 use serde_json::json;
 
 use super::{Place, note, print_json, show, text_or_base64};
-use crate::history::moment::When;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -3,13 +3,13 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use gitcd_history::fields::{self, Field};
+use gitcd_history::moment::When;
+use gitcd_history::{History, HistoryError};
 use serde_json::json;
 
 use super::print::{self, ADDED, CHANGED, FAINT, REMOVED, plain};
 use super::{Place, Printing, print_json, text_or_base64};
-use crate::history::fields::{self, Field};
-use crate::history::moment::When;
-use crate::history::{History, HistoryError};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

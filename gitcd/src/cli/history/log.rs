@@ -1,15 +1,15 @@
 //! `gitcd log`.
 
+use gitcd_history::fields::{self, Field};
+use gitcd_history::moment::When;
+use gitcd_history::versions::Version;
+use gitcd_history::{CommitInfo, Decision, History};
 use gitcd_merge::Conflict;
 use serde_json::json;
 
 use super::super::age;
 use super::print::{self, CHANGED, plain};
 use super::{Place, Printing, print_json};
-use crate::history::fields::{self, Field};
-use crate::history::moment::When;
-use crate::history::versions::Version;
-use crate::history::{CommitInfo, Decision, History};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

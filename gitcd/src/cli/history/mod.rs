@@ -9,11 +9,11 @@ pub(super) mod verify;
 
 use std::path::PathBuf;
 
+use gitcd_history::History;
+use gitcd_history::moment::When;
 use gitcd_merge::secrecy::{Exposure, SecretKinds};
 
 use crate::config::{Branches, DEFAULT_NAME, PerBranch};
-use crate::history::History;
-use crate::history::moment::When;
 
 /// Which branch.
 #[derive(Debug, clap::Args)]

@@ -2,11 +2,11 @@
 
 use std::io::Write as _;
 
+use gitcd_history::History;
+use gitcd_history::moment::{Moment, Value, When};
 use serde_json::json;
 
 use super::{Place, note, print_json, text_or_base64};
-use crate::history::History;
-use crate::history::moment::{Moment, Value, When};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

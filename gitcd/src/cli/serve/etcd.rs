@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::bail;
+use gitcd_engine::compactor::Retention;
 
 use super::{boolean, duration};
-use crate::compactor::Retention;
 use crate::{server, telemetry};
 
 /// How connections are kept; flags and defaults are etcd's.

@@ -2,11 +2,11 @@ use std::time::SystemTime;
 
 use git2::Signature;
 use gitcd_core::keyspace::KeySpace;
+use gitcd_engine::committer::{Committer, Settings};
+use gitcd_engine::recovery;
 use gitcd_repo::branch::{Action, Branch, Change, Record, Revisions, State};
 
 use super::*;
-use crate::committer::{Committer, Settings};
-use crate::recovery;
 
 const KEY: &str = "/registry/k";
 

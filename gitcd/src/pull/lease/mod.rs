@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use gitcd_core::error::chain;
 use gitcd_core::fence::Gate;
+use gitcd_engine::recovery::OpenError;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -31,7 +32,6 @@ pub use self::record::reference;
 use super::join::Joiner;
 use super::remote::{Remote, RemoteError};
 use super::status::{Condition, Statuses};
-use crate::recovery::OpenError;
 use crate::status;
 
 /// What one writer at a time takes.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use git2::Oid;
 use gitcd_core::error::chain as told;
 use gitcd_core::fence::{Gate, Moment};
+use gitcd_engine::recovery::StateLock;
 use gitcd_repo::branch;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -22,7 +23,6 @@ use crate::host::OWN as REMEDY;
 use crate::pull::owner::SERVED;
 use crate::pull::remote::{Place as Where, RemoteError};
 use crate::pull::status::Condition;
-use crate::recovery::StateLock;
 
 /// How often those who wait say so.
 const TELL: Duration = Duration::from_secs(10);

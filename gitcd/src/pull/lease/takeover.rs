@@ -6,6 +6,8 @@ use std::time::Duration;
 use git2::Oid;
 use gitcd_core::durable;
 use gitcd_core::error::chain;
+use gitcd_engine::committer::{self, Committer};
+use gitcd_engine::recovery::{self, OpenError, Opened, StateLock};
 use gitcd_mvcc::{self as store, Store};
 use gitcd_repo::branch::{Branch, FlushError};
 use gitcd_repo::refs::Refs;
@@ -13,10 +15,8 @@ use tokio::task::spawn_blocking;
 
 use super::place::{LONG, Place, Update};
 use super::{Lease, LeaseError, side};
-use crate::committer::{self, Committer};
 use crate::pull::remote::RemoteError;
 use crate::pull::status::Condition;
-use crate::recovery::{self, OpenError, Opened, StateLock};
 
 /// After a failure, while the lease is kept.
 const RETRY: Duration = Duration::from_millis(500);

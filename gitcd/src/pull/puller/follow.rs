@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gitcd_core::error::chain;
+use gitcd_engine::committer::Head;
 use rand::Rng as _;
 use tokio::sync::watch;
 
@@ -12,7 +13,6 @@ use super::super::pace::{Breath, Exchanged, Known, Pace};
 use super::super::remote::{Place, Remote};
 use super::super::status::Condition;
 use super::{PullError, Puller, Waiting};
-use crate::committer::Head;
 
 /// A server that stops pushes so often at most.
 const LAST_PUSHES: usize = 3;

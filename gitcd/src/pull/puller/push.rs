@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use git2::Oid;
+use gitcd_engine::committer::Head;
 use gitcd_repo::git_dir;
 use gitcd_repo::refs::Refs;
 
 use super::super::remote::{Fetched, Link, Push, Remote, RemoteError};
 use super::super::status::Condition;
 use super::{JoinError, PullError, Puller};
-use crate::committer::Head;
 
 impl Puller {
     /// Where our branch is there, although nothing can be pulled.

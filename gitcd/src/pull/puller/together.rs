@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use gitcd_engine::committer::Head;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::super::remote::Place;
-use crate::committer::Head;
 
 /// What is under way with each repository.
 #[derive(Debug, Default)]

@@ -112,7 +112,7 @@ pub struct Head {
 
 impl Head {
     /// Whether there is nothing in one that is not in the other, to whoever follows the branch.
-    pub(crate) fn is_at(&self, other: &Self) -> bool {
+    pub fn is_at(&self, other: &Self) -> bool {
         (self.revision, self.data, self.foreign) == (other.revision, other.data, other.foreign)
     }
 }

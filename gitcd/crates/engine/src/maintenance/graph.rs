@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Removes the list of the parts if it is not what Git has written. Nothing is lost: whatever is in it is in the commits, and it is written
 /// again when packs are joined.
-pub(crate) fn mend(repository: &Path) {
+pub fn mend(repository: &Path) {
     let folder = repository.join("objects/info/commit-graphs");
     let list = folder.join("commit-graph-chain");
     let is_whole = match fs::read_to_string(&list) {

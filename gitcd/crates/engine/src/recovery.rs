@@ -262,7 +262,7 @@ fn start_journal(
 }
 
 /// Keeps a local state that does not belong to the branch (any more) for a person to look at.
-pub(crate) fn set_aside(folder: &Path) -> Result<(), OpenError> {
+pub fn set_aside(folder: &Path) -> Result<(), OpenError> {
     const PARTS: [&str; 3] = ["journal", "snapshot", "keys"];
     let mut mark = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let aside = |part: &str, mark: u64| folder.join(format!("{part}.{mark}.old"));
@@ -285,7 +285,8 @@ pub(crate) fn set_aside(folder: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-pub(crate) fn version_of(loaded: branch::LoadedKey) -> Version {
+/// Returns the version of a key as Git has it.
+pub fn version_of(loaded: branch::LoadedKey) -> Version {
     let record = loaded.record;
     Version::put(
         loaded.key,

@@ -8,7 +8,7 @@ const SHARE: f64 = 0.15;
 const CHANGE_COST: Duration = Duration::from_micros(8);
 
 /// How many revisions a commit takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Granularity {
     /// One while the committer keeps up, more under load.
     #[default]

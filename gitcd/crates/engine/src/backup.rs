@@ -4,7 +4,7 @@
 //! repository. `docs/design/backup.md` draws it.
 //!
 //! ```
-//! # use gitcd::backup;
+//! # use gitcd_engine::backup;
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Whatever it is, a person finds out by looking at its first line.
 //! assert!(backup::MAGIC.starts_with(b"gitcd snapshot"));

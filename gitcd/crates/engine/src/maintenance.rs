@@ -10,7 +10,7 @@
 //! for what somebody asks for ([`Maintenance::ask`], `etcdctl defrag`): then all packs become one, and it is looked for what nothing leads to.
 
 mod choose;
-pub(crate) mod graph;
+pub mod graph;
 mod index;
 mod join;
 mod prune;
@@ -28,7 +28,7 @@ use rustix::fs::FlockOperation;
 use tokio::sync::{Notify, watch};
 
 use self::choose::Pack;
-pub(crate) use self::join::JoinError;
+pub use self::join::JoinError;
 use self::join::Place;
 use self::record::Record;
 
@@ -243,7 +243,7 @@ impl Maintenance {
 ///
 /// # Errors
 /// [`JoinError`]; the packs are as they were.
-pub(crate) async fn join_pushed(
+pub async fn join_pushed(
     git: &Program,
     repository: &Path,
     stopped: &watch::Receiver<bool>,
@@ -321,7 +321,7 @@ fn is_partial(repository: &Path) -> bool {
 }
 
 /// Removes what was left by a process that was killed, unless another one is at it.
-pub(crate) fn clear(repository: &Path) -> Result<(), durable::Error> {
+pub fn clear(repository: &Path) -> Result<(), durable::Error> {
     if !repository.join(OWN).is_dir() {
         return Ok(());
     }

@@ -41,19 +41,31 @@ const GRAPH_LIMIT: Duration = Duration::from_hours(1);
 
 /// Why packs were not joined. They are as they were.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum JoinError {
+pub enum JoinError {
+    /// `git` failed.
     #[error("git {command}: {said}")]
-    Git { command: &'static str, said: String },
+    Git {
+        /// The subcommand.
+        command: &'static str,
+        /// What it printed.
+        said: String,
+    },
+    /// The server stops.
     #[error("stopped")]
     Stopped,
+    /// `git` cannot be started.
     #[error("git cannot be run; install Git 2.32 or later: {0}")]
     Run(#[source] io::Error),
+    /// A file or folder cannot be written.
     #[error(transparent)]
     Durable(#[from] durable::Error),
+    /// The new pack cannot be read.
     #[error("cannot read what was joined: {0}")]
     Read(#[source] io::Error),
+    /// The new pack lacks objects.
     #[error("the new pack lacks objects of {0}")]
     Lacks(String),
+    /// The repository has changed meanwhile.
     #[error("somebody refers again to what nothing had led to")]
     Moved,
 }
