@@ -84,7 +84,7 @@ pub(crate) enum Command {
     Log(crate::history::Log),
     /// Show what differs between two moments, by objects and fields
     Diff(crate::history::Diff),
-    /// Make a Deployment at the desk, and tell which branch did what, and when
+    /// Create a Deployment at the desk, and show which branch did what, and when
     Demo(Demo),
     /// Run kubectl as this control plane's administrator
     #[command(disable_help_flag = true)]

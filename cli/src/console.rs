@@ -82,7 +82,7 @@ impl Console {
                 left.name, left.pid
             )),
             Progress::PortMoved(moved) => self.say(&format_args!(
-                "{WARN}moved{WARN:#} {} from port {} to {}: somebody else uses the old one",
+                "{WARN}moved{WARN:#} {} from port {} to {}: another program uses the old one",
                 moved.component, moved.from, moved.to
             )),
             Progress::Issued(subjects) => {

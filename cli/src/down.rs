@@ -29,7 +29,7 @@ pub enum Down {
 #[non_exhaustive]
 pub enum DownError {
     /// The supervisor cannot be told to stop.
-    #[error("cannot tell the supervisor (process {pid}) to stop")]
+    #[error("cannot stop the supervisor (process {pid})")]
     Signal {
         /// The supervisor.
         pid: u32,

@@ -69,7 +69,7 @@ Examples:
   trishanku diff --since=10m deploy/nginx -n shop
   trishanku diff --since=1h --until=30m deploy -A --name-only
 
-Ends with code 0 if nothing differs, 1 if something does, 2 if that cannot be told.")]
+Ends with code 0 if nothing differs, 1 if something does, 2 if the status is unknown.")]
 #[expect(clippy::struct_excessive_bools, reason = "they are flags of their own, not states")]
 pub(crate) struct Diff {
     /// Objects: KIND/NAME, KIND NAME, or KIND for all of them; everything if there is none
@@ -128,7 +128,7 @@ pub(crate) fn become_log(home: &Home, heaven: Option<&str>, options: &Log) -> an
         command.args(["--", &key]);
     } else if let Some(namespace) = &options.namespace {
         bail!(
-            "a log is of one object, or of the whole branch: `trishanku diff --since=10m -n {namespace}` tells what changed in a namespace"
+            "a log is of one object, or of the whole branch: `trishanku diff --since=10m -n {namespace}` shows what changed in a namespace"
         );
     }
     Err(branch.become_gitcd(command))
@@ -297,7 +297,7 @@ impl Branch {
             }
         }
         if found.iter().any(|object| object.kind.plural == "events") {
-            bail!("events are never committed, so nothing tells of them later");
+            bail!("events are never committed, so they have no history");
         }
         Ok(found)
     }

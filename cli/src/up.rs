@@ -164,7 +164,7 @@ pub enum UpError {
         source: io::Error,
     },
     /// This process cannot be identified.
-    #[error("cannot read /proc, by which processes are told apart (only Linux is supported)")]
+    #[error("cannot read /proc, which identifies processes (only Linux is supported)")]
     Identity(#[source] io::Error),
     /// See [`HomeError`].
     #[error(transparent)]

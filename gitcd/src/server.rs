@@ -59,7 +59,7 @@ pub struct Config {
     pub store: store::Limits,
     /// Bounds of the committer.
     pub committer: committer::Settings,
-    /// How often idle watchers that asked for it are told the revision.
+    /// How often idle watchers that asked for progress notifications get one.
     pub progress_interval: Duration,
     /// How much history is kept without a client's doing; all if unset.
     pub retention: Option<Retention>,

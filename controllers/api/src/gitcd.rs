@@ -185,7 +185,7 @@ pub struct Pull {
     /// Whether it is pushed even if the pull failed. False if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push_on_pull_failure: Option<bool>,
-    /// How often a remote is looked at that does not tell of changes, such as `15s`.
+    /// How often a remote that sends no notifications is polled, such as `15s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::duration")]
     pub ticker_duration: Option<String>,

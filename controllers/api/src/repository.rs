@@ -115,7 +115,7 @@ pub struct GitHubRepositoryStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::time")]
     pub creation_started: Option<Time>,
-    /// When GitHub was last asked, to the hour unless there was something to tell.
+    /// When GitHub was last queried, to the hour unless something changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::time")]
     pub last_sync_time: Option<Time>,

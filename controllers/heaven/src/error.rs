@@ -48,7 +48,7 @@ pub enum Error {
     )]
     Public(String),
     /// Whether everybody could read them is not known yet.
-    #[error("it is waited for {0}")]
+    #[error("waiting for {0}")]
     NotKnownPublic(String),
     /// Something that somebody else supplies is not there yet.
     #[error("{0} is not there")]

@@ -57,7 +57,7 @@ impl Heavens {
     ) -> Result<(), Error> {
         let until = until.and_then(|until| Timestamp::from_second(until.unix_timestamp()).ok());
         let until = until.map_or_else(String::new, |until| {
-            format!("; its pod has not begun, and if that is so at {until}, it is not waited for any more")
+            format!("; its pod has not started, and if it has not by {until}, the deletion continues without it")
         });
         let message = format!("{why}{until}; to delete it nevertheless, annotate it with {DELETE_UNPUSHED}=true");
         let mut status = object.status.clone().unwrap_or_default();

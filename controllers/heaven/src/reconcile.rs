@@ -188,7 +188,7 @@ impl Heavens {
             let missing: Vec<_> = needed.filter(|name| !stored.contains_key(name)).collect();
             if !missing.is_empty() {
                 let secrets = missing.iter().map(|name| format!("Secret {name:?}")).collect::<Vec<_>>().join(", ");
-                let message = format!("skip.certificates is set, and somebody has to supply {secrets}");
+                let message = format!("skip.certificates is set, so you must supply {secrets}");
                 seen.certificates = Some(State::new(false, "NotFound", message));
                 // A pod waits for its Secrets by itself.
                 return Ok(String::new());

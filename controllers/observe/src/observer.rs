@@ -248,7 +248,7 @@ impl<T: Tells> Shared<T> {
         match api.patch_status(key.name(), &PatchParams::apply(MANAGER).force(), &Patch::Apply(patch)).await {
             Ok(_) => true,
             Err(error) => {
-                tracing::debug!(object = %key, %error, "cannot tell how a branch is");
+                tracing::debug!(object = %key, %error, "cannot determine the status of a branch");
                 false
             }
         }

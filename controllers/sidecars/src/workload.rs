@@ -160,7 +160,11 @@ impl State {
 pub fn available(deployment: &DynamicObject) -> State {
     let (name, status) = (deployment.metadata.name.as_deref().unwrap_or_default(), &deployment.data["status"]);
     if status["observedGeneration"].as_i64() < deployment.metadata.generation {
-        return State::new(false, "NotObserved", format!("nobody has begun with Deployment {name} yet"));
+        return State::new(
+            false,
+            "NotObserved",
+            format!("the Deployment controller has not observed Deployment {name} yet"),
+        );
     }
     let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
     let find = |of: &str| conditions.iter().find(|condition| condition["type"] == of);
@@ -180,7 +184,7 @@ pub fn available(deployment: &DynamicObject) -> State {
         (Some(available), None) if available["status"] == "True" => State::new(
             false,
             "RolloutInProgress",
-            format!("Deployment {name} has pods of before, or fewer than are wanted"),
+            format!("Deployment {name} has old pods, or fewer pods than desired"),
         ),
         (Some(available), None) => State::new(false, text(available, "reason"), text(available, "message")),
         (None, None) => State::new(false, "NotObserved", format!("Deployment {name} does not say yet")),

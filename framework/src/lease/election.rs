@@ -152,7 +152,7 @@ impl Election {
                 Ok(Attempt::Others) => {
                     *held = Held::No;
                     self.fence.close();
-                    self.stand_by("somebody else holds the lease");
+                    self.stand_by("another instance holds the lease");
                 }
                 Err(error) => {
                     // Whether it was written is not known: it is looked at before the next try.

@@ -88,7 +88,7 @@ pub struct Backend {
     pub member: Arc<Member>,
     /// Limits on requests.
     pub limits: Limits,
-    /// How often idle watchers that asked for it are told the revision.
+    /// How often idle watchers that asked for progress notifications get one.
     pub progress_interval: std::time::Duration,
     /// The repository, for sizes.
     pub repository: Arc<std::path::PathBuf>,

@@ -20,7 +20,7 @@ const FAMILIES: &[(&str, &str)] = &[
     ("experimental-", NO_DATABASE),
     ("corrupt-check", OWN_CHECKS),
     ("compact-hash", OWN_CHECKS),
-    ("compaction-", "history is dropped a little at a time while nobody waits: leave it out"),
+    ("compaction-", "history is compacted in small steps while the server is idle: leave it out"),
     ("initial-", ONE_MEMBER),
     ("peer-", ONE_MEMBER),
     ("discovery", ONE_MEMBER),
@@ -74,7 +74,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("cipher-suites", "safe suites are chosen: leave it out"),
     ("host-whitelist", "web pages are kept out whatever the host is called; --cors lets some in"),
     ("enable-pprof", "it is about Go's runtime: leave it out"),
-    ("metrics", "all figures are always there: leave it out"),
+    ("metrics", "all metrics are always exported: leave it out"),
     ("unsafe-no-fsync", "what is acknowledged is durable: leave it out"),
 ];
 

@@ -37,7 +37,7 @@ pub(super) struct Args {
     /// this machine can connect]
     #[arg(long, env = "GITCD_ANONYMOUS", value_enum, value_name = "ACCESS")]
     anonymous: Option<Anonymous>,
-    /// Make a repository when somebody who may write to it pushes the first time
+    /// Create a repository on the first push by a user with write access
     #[arg(long, env = "GITCD_CREATE_ON_PUSH", value_parser = boolean)]
     create_on_push: bool,
     /// Largest pack that a push may bring
@@ -142,7 +142,7 @@ impl Given<'_> {
                 let access = given.access();
                 if access.is_none() && self.tokens.is_none() {
                     bail!(
-                        "nobody could use this host: give --{prefix}tokens, or something else than --{prefix}anonymous=none"
+                        "no user could access this host: give --{prefix}tokens, or something else than --{prefix}anonymous=none"
                     );
                 }
                 if access >= Some(Access::Write) && !is_local {
@@ -164,7 +164,7 @@ impl Given<'_> {
                     ""
                 };
                 bail!(
-                    "nobody could use this host: give --{prefix}tokens with users, or --{prefix}anonymous=read or write{why}"
+                    "no user could access this host: give --{prefix}tokens with users, or --{prefix}anonymous=read or write{why}"
                 )
             }
         }

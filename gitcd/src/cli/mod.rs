@@ -73,7 +73,7 @@ enum Command {
     Prepare(Box<prepare::Args>),
     /// Serve the etcd API on branches of a repository
     Serve(Box<serve::Args>),
-    /// Pull branches of other repositories into branches that nobody serves, merge, and push
+    /// Pull branches of other repositories into branches that no server is serving, merge, and push
     Pull(Box<pull::Args>),
     /// Serve repositories to Git clients
     Host(Box<host::Args>),
@@ -105,7 +105,7 @@ enum Command {
     At(Box<history::at::Args>),
     /// Compare the metadata of a branch with its data, and every value with how it is stored
     ///
-    /// Reads the repository only. Ends with code 0 if everything is as it should be, 1 if something is not, 2 if that cannot be told. Whether
+    /// Reads the repository only. Ends with code 0 if everything is as it should be, 1 if something is not, 2 if the status is unknown. Whether
     /// Git's objects are whole `git fsck` says.
     Verify(Box<history::verify::Args>),
     /// Merge a file by its fields, as `git merge-file` does by lines; Git can use it for all its merges

@@ -59,8 +59,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         tokio::select! {
             prepared = prepare_all(args) => prepared,
             // It can be repeated, wherever it ends. As the first process of a container it would not end by itself.
-            _ = terminate.recv() => bail!("told to end before all was prepared"),
-            _ = interrupt.recv() => bail!("told to end before all was prepared"),
+            _ = terminate.recv() => bail!("stopped before everything was prepared"),
+            _ = interrupt.recv() => bail!("stopped before everything was prepared"),
         }
     });
     runtime.shutdown_background();

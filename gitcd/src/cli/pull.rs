@@ -38,7 +38,7 @@ pub(super) struct Flags {
     remote_data_reference_names: Option<String>,
     #[arg(long, env = "GITCD_REMOTE_META_REFERENCE_NAMES", hide = true)]
     remote_meta_reference_names: Option<String>,
-    /// Who wins where both sides changed the same: 1 ours, 2 theirs, 0 whoever wrote later [default: 0]
+    /// Who wins where both sides changed the same: 1 ours, 2 theirs, 0 the later write [default: 0]
     #[arg(long, env = "GITCD_MERGE_CONFLICT_RESOLUTIONS", value_name = "MAP")]
     merge_conflict_resolutions: Option<String>,
     /// Keys to take from the remotes: regular expressions, searched for in the whole key; write ':' as \: and ',' as \x2C
@@ -147,7 +147,7 @@ pub(super) struct Remotes {
 impl Flags {
     pub(super) fn warn(&self) {
         if self.remote_meta_reference_names.is_some() {
-            tracing::warn!("--remote-meta-reference-names has no effect any more: nobody's metadata is merged");
+            tracing::warn!("--remote-meta-reference-names has no effect any more: metadata is never merged");
         }
     }
 

@@ -69,14 +69,14 @@ pub(super) struct Args {
                 certificates of --tls-cert and its like [default: none]"
     )]
     listen_metrics_urls: Option<String>,
-    /// What members tell clients; several URLs are separated by ';' [default: the addresses listened on]
+    /// The client URLs that are reported to clients; separate several with ';' [default: the addresses listened on]
     #[arg(long, env = "GITCD_ADVERTISE_CLIENT_URLS", value_name = "MAP")]
     advertise_client_urls: Option<String>,
     #[arg(
         long,
         env = "GITCD_INITIAL_ADVERTISE_PEER_URLS",
         value_name = "MAP",
-        help = "What clients are told of the address for other members; several URLs are separated by ';'. A branch has one \
+        help = "The peer URLs that are reported to clients; several URLs are separated by ';'. A branch has one \
                 member, and nobody listens there [default: http://localhost:2380, as in etcd]"
     )]
     initial_advertise_peer_urls: Option<String>,
@@ -137,7 +137,7 @@ pub(super) struct Args {
         value_name = "BYTES"
     )]
     quota_backend_bytes: i64,
-    /// How often idle watchers that asked for it are told the revision
+    /// How often idle watchers that asked for progress notifications get one
     #[arg(
         long,
         env = "GITCD_WATCH_PROGRESS_NOTIFY_INTERVAL",

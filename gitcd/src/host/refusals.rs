@@ -78,7 +78,7 @@ impl Refusals {
         match problem {
             Problem::Unauthorized if *shows_token => {
                 if let Some(others) = due(&self.unknown) {
-                    tracing::warn!(address, ?path, others, "refused (401): a token that nobody has");
+                    tracing::warn!(address, ?path, others, "refused (401): unknown token");
                 }
             }
             // Git shows its token only when it is asked to.

@@ -88,7 +88,7 @@ impl Source {
         out.family(("etcd_server_client_requests", help), true, requests)?;
         let slow = work.slow.load(Ordering::Relaxed) as f64;
         out.counter("etcd_server_slow_apply", "The total number of requests that took more than 100 ms", slow)?;
-        let help = "The total number of pending read indexes not in sync: a read waits for nobody";
+        let help = "The total number of pending read indexes not in sync: reads never wait";
         out.counter("etcd_server_slow_read_indexes", help, 0.0)?;
         out.counter("etcd_server_read_indexes_failed", "The total number of failed read indexes seen", 0.0)?;
         let applied = APPLIED.into_iter().zip(&work.applied);

@@ -26,7 +26,7 @@ struct Branch {
 }
 
 /// What is said to who wants a lease on a branch that is served.
-pub(crate) const SERVED: &str = "a gitcd serves this branch: a lease needs a remote that nobody serves";
+pub(crate) const SERVED: &str = "a gitcd serves this branch: a lease needs a remote that no gitcd serves";
 
 /// Where pushes go that are to be merged, whatever the branch is at.
 pub(super) const FOR: &str = "refs/for/";

@@ -170,7 +170,7 @@ impl<'c> Standby<'c> {
                 Err(error) => {
                     tracing::warn!(
                         error,
-                        "nothing can be shown while the lease is waited for; the next push is looked at"
+                        "cannot check the pushed commit while waiting for the lease; the next push is checked"
                     );
                 }
             }

@@ -11,7 +11,7 @@ pub struct Settings {
     pub service_name: Option<String>,
     /// What tells it from others of the same name.
     pub instance_id: Option<String>,
-    /// So many traces of a million are begun here; traces that a client has begun are the client's choice.
+    /// How many of a million requests start a trace here; traces that a client has begun are the client's choice.
     pub sampling_per_million: Option<u32>,
 }
 

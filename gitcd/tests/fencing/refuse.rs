@@ -40,7 +40,7 @@ async fn a_remote_that_somebody_serves_is_refused() {
     repository.git(&["remote", "add", "origin", &store.repository().path().display().to_string()]);
     let mut server = crate::node::launch(folder.path(), &["--writer-lease=1s"]).spawn();
     let exit = server.exit().await;
-    refused(&exit.output, &["another gitcd serves refs/heads/main", "a remote that nobody serves"]);
+    refused(&exit.output, &["another gitcd serves refs/heads/main", "a remote that no gitcd serves"]);
     assert_eq!(store.page("/health").await, r#"{"health":"true","reason":""}"#);
 }
 

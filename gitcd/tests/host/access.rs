@@ -85,7 +85,7 @@ fn who_is_not_let_in_is_logged_and_what_was_shown_is_not() {
     };
     for (authorization, name, words, level) in [
         ("", "a", "asked for a token (401)", "INFO"),
-        ("Bearer guess", "team/b", "a token that nobody has", "WARN"),
+        ("Bearer guess", "team/b", "unknown token", "WARN"),
         ("Bearer read-me", "none\u{9b}", "refused (403)", "WARN"),
     ] {
         status(&host, name, FETCH, authorization);
@@ -150,7 +150,7 @@ fn everybody_may_do_what_is_said() {
 fn a_host_that_nobody_could_use_or_everybody_by_mistake_does_not_start() {
     for arguments in [&["--listen-urls=http://0.0.0.0:0"][..], &["--anonymous=none"]] {
         let words = Host::prepare(arguments).refused();
-        assert!(words.contains("nobody could use this host") && words.contains("--tokens"), "{words}");
+        assert!(words.contains("no user could access this host") && words.contains("--tokens"), "{words}");
     }
     let words = Host::prepare(&["--listen-urls=https://127.0.0.1:0"]).refused();
     assert!(words.contains("only where all URLs are http://"), "{words}");

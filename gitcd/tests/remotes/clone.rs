@@ -74,7 +74,7 @@ async fn a_branch_that_was_served_here_and_is_moved_back_is_left_to_people() {
     repository.git(&["update-ref", DATA, &before]);
     let refused = server.restart_in_vain().await.output;
     let remedy = format!("git update-ref {DATA} {at}");
-    assert!(refused.contains("somebody else changed it") && refused.contains(&remedy), "{refused}");
+    assert!(refused.contains("another program changed it") && refused.contains(&remedy), "{refused}");
     repository.git(&["update-ref", DATA, &at]);
     server.restart().await;
     has(&server.client().await, ONE, "2").await;

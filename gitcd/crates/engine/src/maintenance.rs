@@ -181,7 +181,7 @@ impl Maintenance {
                 tracing::info!(repository = %self.repository.display(), objects, ?took, "threw away what nothing leads to");
             }
             Err(JoinError::Moved) => {
-                tracing::debug!("somebody refers to what was to be thrown away; the next look knows it");
+                tracing::debug!("an object to be pruned is referenced again; the next run keeps it");
             }
             Err(error) => failed(&error),
         }

@@ -101,7 +101,7 @@ pub enum HistoryError {
     },
     /// There was data then, of which no revisions are known.
     #[error(
-        "{asked} is before revision {first}, at which `gitcd init` took over the history of this branch; `gitcd log -p KEY` tells what was before"
+        "{asked} is before revision {first}, at which `gitcd init` took over the history of this branch; `gitcd log -p KEY` shows the earlier history"
     )]
     BeforeInit {
         /// What was asked for.

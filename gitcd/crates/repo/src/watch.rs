@@ -112,7 +112,7 @@ impl RefWatcher {
         let path = refs.root().to_owned();
         let system = |source| WatchError::System { path: path.clone(), source };
         if let Err(error) = &notifier {
-            tracing::warn!(%error, "the system does not tell of changed references: looking for them again and again");
+            tracing::warn!(%error, "the system reports no changes of references: polling for them");
         }
         let mut follower = Follower { refs, listing: Listing::default(), notifier: notifier.ok(), wanted };
         follower.listing.read_all(&follower.refs)?;

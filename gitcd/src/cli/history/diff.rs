@@ -43,7 +43,7 @@ const EXAMPLES: &str = "Examples:
   gitcd diff --repo=store.git --since=4700 --until=4711 deployments/shop/
   gitcd diff --repo=store.git --since='2026-11-22 15:04' --json
 
-Ends with code 0 if nothing differs, 1 if something does, 2 if that cannot be told.";
+Ends with code 0 if nothing differs, 1 if something does, 2 if the status is unknown.";
 
 /// What it is compared with.
 #[derive(Clone, Copy, Debug)]

@@ -129,7 +129,7 @@ pub(super) struct Tracing {
         value_name = "NAME"
     )]
     distributed_tracing_service_name: Option<String>,
-    /// What tells this service from others of the same name
+    /// Identifies this instance among services of the same name
     #[arg(
         long,
         env = "GITCD_DISTRIBUTED_TRACING_INSTANCE_ID",
@@ -137,7 +137,7 @@ pub(super) struct Tracing {
         value_name = "ID"
     )]
     distributed_tracing_instance_id: Option<String>,
-    /// So many traces of a million are begun here [default: OTEL_TRACES_SAMPLER, or 0]. What a client traces is always told
+    /// How many of a million requests start a trace here [default: OTEL_TRACES_SAMPLER, or 0]. Traces that a client started are always exported
     #[arg(
         long,
         env = "GITCD_DISTRIBUTED_TRACING_SAMPLING_RATE",

@@ -14,7 +14,7 @@ use crate::pull::lease::{LONGEST, SHORTEST, Settings};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "One writer at a time")]
 pub(super) struct LeaseFlags {
-    /// Serve only while nobody else can be writing the branch: hold a lease on a remote that ends so long after its last
+    /// Serve only while no other server can write the branch: hold a lease on a remote that ends so long after its last
     /// renewal, such as 15s; 0: anybody may write, and what was written is merged
     #[arg(
         long,
@@ -60,7 +60,7 @@ impl LeaseFlags {
             bail!("--writer-lease-remote needs --writer-lease");
         }
         if self.writer_lease.is_zero() && self.hot_standby {
-            bail!("--hot-standby needs --writer-lease: without one nobody waits");
+            bail!("--hot-standby needs --writer-lease: without a lease there is no standby");
         }
         Ok(Leases { duration: self.writer_lease, remotes, hot_standby: self.hot_standby })
     }

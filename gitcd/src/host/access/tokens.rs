@@ -57,7 +57,7 @@ impl Tokens {
     pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Unusable> {
         // As a file is for a moment that is written anew.
         if bytes.trim_ascii().is_empty() {
-            return Err(Unusable::new(path, "it is empty; write [] to let nobody in"));
+            return Err(Unusable::new(path, "it is empty; write [] to deny all access"));
         }
         // serde's words could quote a value.
         let options = serde_saphyr::options! { with_snippet: false };

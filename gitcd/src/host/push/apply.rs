@@ -76,7 +76,7 @@ pub(super) async fn apply(
             }
             if let Err(error) = published {
                 tracing::warn!(%error, "cannot give a new repository its name");
-                report.refuse_all("somebody else has made this repository meanwhile; push again");
+                report.refuse_all("another push has created this repository meanwhile; push again");
             }
         }
         Err(_) => report.refuse_all("the host failed"),

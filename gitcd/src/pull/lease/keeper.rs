@@ -164,9 +164,9 @@ impl Keeper {
             Ok(Record::read(&place.here()?, oid).ok())
         });
         let by = match (found, read.await) {
-            (None, _) => "somebody has deleted its reference".to_owned(),
+            (None, _) => "its reference was deleted".to_owned(),
             (_, Ok(Some(record))) => format!("{} has it in epoch {}", record.host, record.epoch),
-            _ => "somebody else has it".to_owned(),
+            _ => "another writer holds it".to_owned(),
         };
         self.shared.lose(by);
     }

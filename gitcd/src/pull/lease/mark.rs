@@ -27,7 +27,7 @@ impl Mark {
         let Some(place) = &self.place else { return };
         let from = from.unwrap_or(Oid::ZERO_SHA1);
         if let Err(error) = fs::write(&self.file, format!("{place}\n{from}\n{to}\n")) {
-            tracing::debug!(%error, "after a crash the lease is waited for");
+            tracing::debug!(%error, "waiting for the lease to expire after a crash");
         }
     }
 

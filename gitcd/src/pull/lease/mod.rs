@@ -72,7 +72,7 @@ pub enum LeaseError {
     },
     /// A server writes the branch of the remote itself.
     #[error(
-        "another gitcd serves {reference} in the repository of remote {remote:?}; a lease needs a remote that nobody serves, such as a \
+        "another gitcd serves {reference} in the repository of remote {remote:?}; a lease needs a remote that no gitcd serves, such as a \
          repository of `gitcd host`"
     )]
     Served {
@@ -92,7 +92,7 @@ pub enum LeaseError {
     Open(#[from] Box<OpenError>),
     /// What is only here cannot be committed.
     #[error(
-        "somebody else has written the branch since, and what only the journal here has cannot be committed; see the log"
+        "another writer has written the branch since, and the writes that only the journal here has cannot be committed; see the log"
     )]
     Uncommitted,
     /// A thread cannot be started.

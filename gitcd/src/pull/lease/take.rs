@@ -198,7 +198,7 @@ impl Taker {
         if let Step::Wait(rest) = step {
             let whose = match &seen.record {
                 Some(record) => format!("{} has it in epoch {}", record.host, record.epoch),
-                None => "somebody may write this branch without one".to_owned(),
+                None => "another user may write this branch without a lease".to_owned(),
             };
             let (reference, remote) = (&self.reference, &self.place.remote.name);
             self.tell_as(

@@ -194,7 +194,7 @@ async fn leave(
             if !side::is_empty(&at, commit)
                 && let Some(side) = side::save(&at, commit)?
             {
-                tracing::warn!(side, "somebody else has written the branch since: what only we had is there");
+                tracing::warn!(side, "another writer has written the branch since; our unpushed writes are kept there");
             }
         }
         Ok(())
@@ -335,7 +335,7 @@ pub(super) fn push_last(place: &Place) -> Result<(), RemoteError> {
                 if let Some(side) = save(place)? {
                     tracing::warn!(
                         side,
-                        "somebody has pushed to the branch at the last moment: what only we had is there"
+                        "the branch was pushed to at the last moment; our unpushed writes are kept there"
                     );
                 }
                 return Ok(());

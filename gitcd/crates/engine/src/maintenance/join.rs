@@ -66,7 +66,7 @@ pub enum JoinError {
     #[error("the new pack lacks objects of {0}")]
     Lacks(String),
     /// The repository has changed meanwhile.
-    #[error("somebody refers again to what nothing had led to")]
+    #[error("an unreachable object is referenced again")]
     Moved,
 }
 

@@ -118,7 +118,7 @@ pub enum OpenError {
     Flush(#[from] branch::FlushError),
     /// Git lost commits that the journal relies on.
     #[error(
-        "{reference} is at revision {found}, but the journal starts at {base}: somebody moved the branch back; move it forward \
+        "{reference} is at revision {found}, but the journal starts at {base}: the branch was moved back; move it forward \
          with `git update-ref {reference} {metadata}` and `git update-ref {data_reference} {metadata}^2`, or move {folder:?} \
          away to resume from what Git has (later writes are then lost)"
     )]

@@ -27,7 +27,7 @@ impl Writer {
             && self.store.newest().is_ok()
             && let Some(mut held) = self.held.take()
         {
-            tracing::info!("the lease is back: writes that nobody was told of become visible");
+            tracing::info!("the lease is back: durable writes that were not acknowledged become visible");
             self.publish(&mut held);
         }
     }

@@ -46,7 +46,7 @@ pub enum CommitError {
 pub enum FlushError {
     /// Somebody else moved the data reference.
     #[error(
-        "{reference} is at {found}, but gitcd left it at {expected}: somebody else changed it; save what is to be kept of \
+        "{reference} is at {found}, but gitcd left it at {expected}: another program changed it; save what is to be kept of \
          the change on another branch, move it back with `git update-ref {reference} {expected}` and restart gitcd"
     )]
     ForeignChange {
@@ -93,7 +93,7 @@ pub enum OpenError {
     },
     /// The data reference is neither where the metadata says nor where gitcd left it.
     #[error(
-        "{reference} is at {found}, but the metadata describes {expected}: somebody else changed it; move it back with \
+        "{reference} is at {found}, but the metadata describes {expected}: another program changed it; move it back with \
          `git update-ref {reference} {expected}` after saving what is to be kept of the change on another branch"
     )]
     ForeignChange {
