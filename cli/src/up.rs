@@ -114,7 +114,7 @@ pub enum Progress {
 pub enum UpError {
     /// A supervisor runs there already.
     #[error(
-        "the control plane in {dir:?} already runs; see `trishanku status`; stop it with `trishanku down`, if it is to consist of something else"
+        "the control plane in {dir:?} already runs; see `trishanku status`; to change what it consists of, stop it first with `trishanku down`"
     )]
     AlreadyRunning {
         /// The control plane's folder.
@@ -156,7 +156,7 @@ pub enum UpError {
     #[error("no free port on 127.0.0.1")]
     Ports(#[source] io::Error),
     /// The previous run's log cannot be put aside.
-    #[error("cannot put the log {path:?} aside")]
+    #[error("cannot rotate the log {path:?}")]
     Log {
         /// The log.
         path: PathBuf,

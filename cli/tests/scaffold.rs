@@ -223,7 +223,7 @@ fn what_cannot_be_made_is_explained_and_nothing_is_left() {
     std::fs::create_dir(parent.join("there")).expect("the folder is ours");
     for (args, code, expected) in [
         (["there", "--framework", CHECKOUT], 1, "is there already; choose another name"),
-        (["Rain_Gauge", "--framework", CHECKOUT], 2, "lower-case letters, digits and hyphens can"),
+        (["Rain_Gauge", "--framework", CHECKOUT], 2, "use lower-case letters, digits and hyphens"),
         (["rain", "--framework", "/nowhere"], 2, "\"/nowhere\" cannot be read"),
     ] {
         let refused = trishanku(&parent, &[&["new", "controller"], &args[..]].concat());

@@ -216,7 +216,7 @@ fn manifests_that_cannot_be_run_are_named() {
     let file = sandbox.dir.path().join("mine.yaml");
     for (text, expected) in [
         ("kind: ConfigMap\nmetadata: {name: a}\n", "there is no TrishankuHeaven and no AutomatedMerge"),
-        ("kind: [", "mine.yaml\" is no YAML"),
+        ("kind: [", "mine.yaml\" is not YAML"),
     ] {
         std::fs::write(&file, text).expect("the folder is ours");
         let printed = printed(&sandbox.trishanku(&["run", "-f", &file.display().to_string()]));

@@ -77,7 +77,7 @@ pub struct Manager {
 #[non_exhaustive]
 pub enum RunError {
     /// No client can be made of the configuration.
-    #[error("cannot make a client")]
+    #[error("cannot create a client")]
     Client(#[source] Box<kube::Error>),
     /// The lease's times make no sense.
     #[error(transparent)]
@@ -86,10 +86,10 @@ pub enum RunError {
     #[error("two controllers have the name {0:?}; give each its own")]
     SameName(String),
     /// A part of the program has a defect; the process should end, and be started again.
-    #[error("a task ended that must not")]
+    #[error("an internal task terminated unexpectedly")]
     Task(#[source] JoinError),
     /// As [`Task`](Self::Task), without a panic.
-    #[error("{0} ended by itself")]
+    #[error("{0} terminated unexpectedly")]
     Ended(&'static str),
 }
 

@@ -141,7 +141,7 @@ impl Incoming {
         let now = Instant::now();
         self.resume_at = Some(now + REST);
         if self.complaints.due(now) {
-            tracing::warn!(%error, "cannot take connections; trying again");
+            tracing::warn!(%error, "cannot accept connections; retrying");
         }
     }
 }

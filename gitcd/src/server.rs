@@ -97,7 +97,7 @@ pub enum ServeError {
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
     /// A socket cannot be kept while its server changes.
-    #[error("cannot go on listening: {0}")]
+    #[error("cannot keep listening: {0}")]
     Socket(std::io::Error),
     /// What was acknowledged is in the journal, but not all of it could be committed before the end.
     #[error("stopped with revisions that are not in Git yet; the journal keeps them, the next start commits them")]

@@ -78,12 +78,12 @@ impl Certificates {
         }
         match read.and_then(|contents| Ok((contents.parse(&self.files)?, contents))) {
             Ok((config, contents)) => {
-                tracing::info!(cert = %self.files.cert.display(), "certificates have changed: new connections get the new ones");
+                tracing::info!(cert = %self.files.cert.display(), "reloaded certificates for new connections");
                 loaded.config = config;
                 loaded.contents = contents;
             }
             Err(error) if loaded.complaints.due(Instant::now()) => {
-                tracing::warn!(%error, "changed certificates are not used; new connections get the former ones");
+                tracing::warn!(%error, "cannot use the changed certificates; new connections get the previous ones");
             }
             Err(_) => {}
         }
@@ -170,7 +170,7 @@ fn roots(path: &Path, pem: &[u8]) -> Result<RootCertStore, Unusable> {
     curve::warn(path, &authorities);
     for authority in authorities {
         if let Err(error) = roots.add(authority) {
-            tracing::warn!(path = %path.display(), %error, "an authority for client certificates is not used");
+            tracing::warn!(path = %path.display(), %error, "skipped a certificate authority for clients");
             last_error = Some(error);
         }
     }

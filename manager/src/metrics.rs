@@ -154,7 +154,7 @@ async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) 
         Ok(StatusCode::FORBIDDEN) => (StatusCode::FORBIDDEN, "it takes the right to get /metrics\n").into_response(),
         Ok(code) => (code, "the token is not valid\n").into_response(),
         Err(error) => {
-            tracing::warn!(%error, "cannot find out who asks for metrics");
+            tracing::warn!(%error, "cannot authenticate a request for metrics");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
@@ -170,7 +170,7 @@ pub(crate) async fn serve(listener: TcpListener, certificates: Certificates, met
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "cannot take connections for metrics");
+                tracing::warn!(%error, "cannot accept connections for metrics");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }

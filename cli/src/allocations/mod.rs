@@ -43,7 +43,7 @@ pub enum AllocationsError {
         source: kube::config::KubeconfigError,
     },
     /// Its certificates or credentials cannot be used.
-    #[error("cannot use what the kubeconfig has of certificates and credentials")]
+    #[error("cannot use the certificates or credentials in the kubeconfig")]
     Client(#[source] kube::Error),
 }
 

@@ -27,7 +27,7 @@ pub enum RenderError {
         reason: String,
     },
     /// Something of a pod that no process can have.
-    #[error("{of}: {what} is nothing that a process of this machine can have{remedy}")]
+    #[error("{of}: {what} cannot be given to a process on this machine{remedy}")]
     Unsupported {
         /// The heaven, and the container or volume.
         of: String,
@@ -45,7 +45,7 @@ pub enum RenderError {
         image: String,
     },
     /// The program is not there.
-    #[error("{of}: there is no program {program:?}, which is to stand in for image {image:?}")]
+    #[error("{of}: there is no program {program:?}, which replaces image {image:?}")]
     ProgramNotFound {
         /// The heaven and the container.
         of: String,
@@ -65,7 +65,7 @@ pub enum RenderError {
         key: String,
     },
     /// Two processes would have the same name.
-    #[error("there are two {0:?}: name them differently")]
+    #[error("{0:?} is there twice: rename one of them")]
     Twice(String),
     /// An option of the command line is about something that is not there.
     #[error("--{option}={value}: {problem}")]

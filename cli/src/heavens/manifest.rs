@@ -53,7 +53,7 @@ pub enum ManifestError {
         source: std::io::Error,
     },
     /// A file is no YAML.
-    #[error("{file:?} is no YAML: {reason}")]
+    #[error("{file:?} is not YAML: {reason}")]
     Yaml {
         /// The file.
         file: PathBuf,
@@ -289,7 +289,7 @@ mod tests {
     fn what_is_wrong_is_named_without_what_is_secret() {
         let heaven = format!("{HEAVEN}metadata: {{name: a}}\nspec: {{}}\n");
         for (text, expected) in [
-            ("a: [".to_owned(), "is no YAML"),
+            ("a: [".to_owned(), "is not YAML"),
             ("kind: ConfigMap\nmetadata: {name: a}\n".to_owned(), "no TrishankuHeaven"),
             ("kind: Secret\nmetadata: {name: s}\ndata: {k: hush-hush}\n".to_owned(), "\"s\": data.k is not in base64"),
             ("metadata: {name: s}\n".to_owned(), "has a kind"),

@@ -18,7 +18,7 @@ pub struct Home {
 #[non_exhaustive]
 pub enum HomeError {
     /// Neither `XDG_DATA_HOME` nor `HOME` is set to an absolute path.
-    #[error("no place for the data: set HOME or XDG_DATA_HOME, or give --dir")]
+    #[error("no folder for the data: set HOME or XDG_DATA_HOME, or give --dir")]
     NoDataFolder,
     /// The name would not be one folder below the data folder.
     #[error(
@@ -38,7 +38,7 @@ pub enum HomeError {
     },
     /// Others can look into the folder, and it is not to be changed.
     #[error(
-        "others can look into the folder {path:?}, where Secrets would be: {reason}; make it one of yours with mode 0700, or choose another one with --dir"
+        "other users can read the folder {path:?}, which will contain Secrets: {reason}; set its owner to you and its mode to 0700, or choose another folder with --dir"
     )]
     Open {
         /// The folder.
@@ -248,7 +248,7 @@ mod tests {
         chmod(0o755);
         std::fs::write(path.join("thesis"), "").unwrap();
         let said = Home::at(&path).create().unwrap_err().to_string();
-        assert!(said.contains("mode 0700") && mode() == 0o755, "{said}");
+        assert!(said.contains("mode to 0700") && mode() == 0o755, "{said}");
         std::fs::remove_file(path.join("thesis")).unwrap();
         for open in [0o755, 0o750, 0o700] {
             // Empty at first, a control plane's afterwards.

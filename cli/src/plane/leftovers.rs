@@ -22,7 +22,7 @@ pub struct Leftover {
 
 /// A process of an earlier run that cannot be ended.
 #[derive(Debug, thiserror::Error)]
-#[error("{name} (process {pid}) is left from an earlier run and cannot be ended; end it yourself")]
+#[error("{name} (process {pid}) is left from an earlier run and cannot be stopped; kill it")]
 pub struct LeftoverError {
     name: String,
     pid: u32,

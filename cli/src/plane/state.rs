@@ -181,7 +181,7 @@ impl Component {
 #[non_exhaustive]
 pub enum StateError {
     /// The file is not what a supervisor writes.
-    #[error("{path:?} is damaged; look for processes of this control plane, end them, and remove the file")]
+    #[error("{path:?} is damaged; find the processes of this control plane, kill them, and delete the file")]
     Damaged {
         /// The state file.
         path: PathBuf,

@@ -17,13 +17,13 @@ pub enum NameError {
     #[error("the name is empty")]
     Empty,
     /// Too long.
-    #[error("it has {0} characters, and {LONGEST} fit")]
+    #[error("it has {0} characters; at most {LONGEST} are allowed")]
     Long(usize),
     /// Kubernetes has no such names.
-    #[error("{0:?} cannot be in it: lower-case letters, digits and hyphens can")]
+    #[error("{0:?} is not allowed: use lower-case letters, digits and hyphens")]
     Character(char),
     /// Neither Kubernetes nor Cargo has such names.
-    #[error("it must begin with a letter, and not with {0:?}")]
+    #[error("it must start with a letter, not with {0:?}")]
     Begin(char),
     /// Kubernetes has no such names, or the kind would have none.
     #[error("it cannot end with a hyphen, nor have two of them in a row")]
@@ -112,18 +112,18 @@ mod tests {
         }
         for (name, expected) in [
             ("", "the name is empty"),
-            ("Tank", "'T' cannot be in it: lower-case letters, digits and hyphens can"),
-            ("rain_gauge", "'_' cannot be in it"),
-            ("../up", "'.' cannot be in it"),
-            ("töpfe", "'ö' cannot be in it"),
-            ("1tank", "it must begin with a letter, and not with '1'"),
-            ("-tank", "it must begin with a letter, and not with '-'"),
+            ("Tank", "'T' is not allowed: use lower-case letters, digits and hyphens"),
+            ("rain_gauge", "'_' is not allowed"),
+            ("../up", "'.' is not allowed"),
+            ("töpfe", "'ö' is not allowed"),
+            ("1tank", "it must start with a letter, not with '1'"),
+            ("-tank", "it must start with a letter, not with '-'"),
             ("tank-", "it cannot end with a hyphen"),
             ("rain--gauge", "two of them in a row"),
             ("fn", r#""fn" means something else to Rust"#),
             ("yes", r#""yes" means something else"#),
             ("config-map", r#""config-map" means something else"#),
-            (&"a".repeat(LONGEST + 1), "it has 51 characters, and 50 fit"),
+            (&"a".repeat(LONGEST + 1), "it has 51 characters; at most 50 are allowed"),
         ] {
             let error = name.parse::<Name>().unwrap_err().to_string();
             assert!(error.contains(expected), "{name}: {error}");

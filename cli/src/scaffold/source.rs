@@ -19,7 +19,7 @@ pub enum Source {
 #[non_exhaustive]
 pub enum SourceError {
     /// Cargo wants URLs.
-    #[error("Cargo takes no such address; write ssh://{0}")]
+    #[error("Cargo does not accept this address; write ssh://{0}")]
     NoUrl(String),
     /// There is nothing.
     #[error("{path:?} cannot be read: {reason}")]
@@ -30,7 +30,7 @@ pub enum SourceError {
         reason: std::io::Error,
     },
     /// It is something else.
-    #[error("{0:?} is no checkout of Trishanku: it has no {1}")]
+    #[error("{0:?} is not a checkout of Trishanku: it has no {1}")]
     NoCheckout(PathBuf, String),
 }
 
@@ -112,7 +112,7 @@ mod tests {
         for (text, expected) in [
             ("git@example.org:me/t.git", "write ssh://git@example.org/me/t.git"),
             ("/there/is/nothing", "\"/there/is/nothing\" cannot be read: No such file"),
-            (env!("CARGO_MANIFEST_DIR"), "is no checkout of Trishanku: it has no framework/Cargo.toml"),
+            (env!("CARGO_MANIFEST_DIR"), "is not a checkout of Trishanku: it has no framework/Cargo.toml"),
         ] {
             let error = text.parse::<Source>().unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");

@@ -24,7 +24,7 @@ pub enum Error {
     #[error(transparent)]
     Template(#[from] JsonError),
     /// There is no randomness for a key.
-    #[error("cannot make a certificate: {0}")]
+    #[error("cannot issue a certificate: {0}")]
     Certificate(String),
     /// Something that somebody else supplies is not there yet.
     #[error("{0} is not there")]

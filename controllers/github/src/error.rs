@@ -23,9 +23,7 @@ pub enum Error {
     #[error("{0} is not there")]
     Missing(String),
     /// It is somebody's, as far as we know.
-    #[error(
-        "{0} is there already, and was not made for this object: set spec.adopt to take it, or give this object another name"
-    )]
+    #[error("{0} already exists and does not belong to this object: set spec.adopt to adopt it, or rename this object")]
     Exists(String),
     /// Another one has its name.
     #[error(

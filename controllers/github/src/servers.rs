@@ -23,7 +23,7 @@ pub struct Host {
 
 /// It is no host.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is no host: write it as github.example.org or github.example.org:8443, without https:// and path")]
+#[error("{0:?} is not a host: write it as github.example.org or github.example.org:8443, without https:// and path")]
 pub struct NoHost(String);
 
 /// Those that tokens are sent to: api.github.com, and what the operator names.

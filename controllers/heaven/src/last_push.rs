@@ -107,7 +107,7 @@ impl Heavens {
         }
         // It is told that nobody can be asked, and tried again with the next question.
         if let Err(error) = self.certificates(object, &named, false, context, &mut Seen::default()).await {
-            tracing::warn!(object = %context.key, %error, "cannot put back what its gitcd is asked by");
+            tracing::warn!(object = %context.key, %error, "cannot restore the Service of its gitcd");
         }
     }
 
@@ -127,7 +127,7 @@ async fn given_up(object: &TrishankuHeaven, context: &Context, why: &str, claim:
         None => "what may not have been pushed is lost".to_owned(),
     };
     let note = format!("it is not waited any more for a pod that does not begin; {left}. {why}");
-    tracing::warn!(object = %context.key, note, "last push given up");
+    tracing::warn!(object = %context.key, note, "gave up waiting for the last push");
     let event = Event {
         type_: EventType::Warning,
         reason: "LastPushGivenUp".to_owned(),

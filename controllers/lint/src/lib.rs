@@ -44,7 +44,7 @@ impl fmt::Display for Finding {
 
 /// A text that is no manifest.
 #[derive(Debug, thiserror::Error)]
-#[error("this is no YAML: {0}")]
+#[error("not YAML: {0}")]
 pub struct Unreadable(String);
 
 /// Looks at all objects of our group in a text with manifests, also at those in lists (`kind: List`, as kubectl prints several); those of others are passed over.

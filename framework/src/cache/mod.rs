@@ -281,7 +281,7 @@ impl<K: Object> Cache<K> {
     /// Says once of each version that it is left out.
     fn report(&self, misfit: &Misfit) {
         let (kind, Misfit { key, version, why, .. }) = (self.kind.name(), misfit);
-        tracing::warn!(%kind, object = %key, version, why, "does not fit its type, and is left out");
+        tracing::warn!(%kind, object = %key, version, why, "skipped an object that its type cannot represent");
         self.misfit.send_replace(());
     }
 

@@ -51,7 +51,7 @@ impl Page {
 
 /// The apiserver took a request, and does not answer.
 #[derive(Debug, thiserror::Error)]
-#[error("the apiserver has sent nothing for {0:?}")]
+#[error("kube-apiserver has sent nothing for {0:?}")]
 struct Silent(Duration);
 
 impl Source {

@@ -197,7 +197,7 @@ impl<R: Reconciler> Driver<R> {
             // Who may take long to end is not stuck.
             () = orders.pulse.clone().keep() => {}
             () = tokio::time::sleep(orders.grace) => {
-                tracing::warn!(controller = self.name, "some reconciles did not end in time and are cancelled");
+                tracing::warn!(controller = self.name, "cancelled reconciles that did not finish in time");
             }
         }
     }

@@ -56,7 +56,7 @@ const TRIES: usize = 10;
 #[non_exhaustive]
 pub enum DefinitionError {
     /// What is stored would be lost; nothing was changed.
-    #[error("{name} is left as it is: {loss}")]
+    #[error("{name} was not changed: {loss}")]
     Loses {
         /// The definition.
         name: String,

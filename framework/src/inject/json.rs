@@ -14,7 +14,7 @@ use super::problem::InjectError;
 #[non_exhaustive]
 pub enum JsonError {
     /// It is no pod template.
-    #[error("it is no pod template: {0}")]
+    #[error("not a pod template: {0}")]
     Template(#[source] serde_json::Error),
     /// As in a template of Rust's types.
     #[error(transparent)]

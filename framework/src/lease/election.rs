@@ -108,10 +108,10 @@ impl Election {
                 tracing::warn!(
                     lease = self.settings.name,
                     error = chain(&error),
-                    "cannot release the lease; it runs out"
+                    "cannot release the lease; it will expire"
                 );
             }
-            Err(_) => tracing::warn!(lease = self.settings.name, "cannot release the lease in time; it runs out"),
+            Err(_) => tracing::warn!(lease = self.settings.name, "cannot release the lease in time; it will expire"),
         }
     }
 
@@ -161,7 +161,7 @@ impl Election {
                         lease = self.settings.name,
                         ?left,
                         error = chain(&error),
-                        "cannot take or renew the lease"
+                        "cannot acquire or renew the lease"
                     );
                 }
             }

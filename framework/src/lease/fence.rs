@@ -49,7 +49,7 @@ fn nanos(moment: Moment) -> u64 {
 
 /// The lease that this request needs is not held (any more).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the lease is not held (any more), so nothing is sent")]
+#[error("the lease is not held, so the request was not sent")]
 pub struct Closed;
 
 impl Fence {

@@ -21,7 +21,7 @@ pub enum Address {
 
 /// An address that is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no address: say IP:PORT, :PORT for all addresses, or 0 for none")]
+#[error("{0:?} is not an address: use IP:PORT, :PORT for all addresses, or 0 for none")]
 pub struct UnknownAddress(String);
 
 impl FromStr for Address {
@@ -97,7 +97,7 @@ mod tests {
             assert_eq!(text.parse(), Ok(expected), "{text}");
         }
         for text in ["8080", ":", ":http", "example.org:80", "::1", "1.2.3.4", ":65536"] {
-            assert!(text.parse::<Address>().unwrap_err().to_string().contains("say IP:PORT"), "{text}");
+            assert!(text.parse::<Address>().unwrap_err().to_string().contains("use IP:PORT"), "{text}");
         }
     }
 

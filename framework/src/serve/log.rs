@@ -27,7 +27,7 @@ async fn change(State(telemetry): State<Telemetry>, headers: HeaderMap, filter: 
     match telemetry.set_log_filter(filter.trim()) {
         Ok(()) => {
             let filter = telemetry.log_filter();
-            tracing::info!(filter, "what is logged was changed");
+            tracing::info!(filter, "log filter changed");
             (StatusCode::OK, format!("{filter}\n"))
         }
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")),

@@ -25,7 +25,7 @@ pub enum Format {
 
 /// Neither `human` nor `json`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no format of logs: say human or json")]
+#[error("{0:?} is not a log format: use human or json")]
 pub struct UnknownFormat(String);
 
 impl std::str::FromStr for Format {

@@ -112,7 +112,7 @@ impl Export for Patient {
         if let Err(error) = &exported
             && self.may_complain()
         {
-            tracing::warn!(endpoint = self.endpoint, spans, %error, "traces do not reach the collector; they are lost");
+            tracing::warn!(endpoint = self.endpoint, spans, %error, "cannot export traces; they are lost");
         }
         exported
     }

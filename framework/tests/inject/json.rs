@@ -124,7 +124,7 @@ fn an_empty_template_and_one_that_is_none() {
         assert_eq!(injected["spec"].get("ofTomorrow"), empty["spec"].get("ofTomorrow"));
     }
     let wrong = inject_json(&json!({"spec": {"containers": [{"name": 1}]}}), heaven).unwrap_err();
-    assert!(matches!(wrong, JsonError::Template(_)) && wrong.to_string().contains("it is no pod template"), "{wrong}");
+    assert!(matches!(wrong, JsonError::Template(_)) && wrong.to_string().contains("not a pod template"), "{wrong}");
     let taken = json!({"spec": {"containers": [{"name": "watcher", "image": "other:1"}]}});
     let collision = inject_json(&taken, heaven).unwrap_err();
     assert!(

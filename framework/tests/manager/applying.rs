@@ -174,8 +174,8 @@ async fn what_belongs_to_somebody_else_is_left_alone_and_said() {
     maps.create(&PostParams::default(), &map("level", &[("a", "user's".to_owned())])).await.unwrap();
     let running = start(cluster, &namespace, &log);
     create(&api, &["tank"]).await;
-    let remedy = "give the wanted one another name, or remove it";
-    log.until(2, &format!("NotOurs: ConfigMap {namespace}/level is there and belongs to nobody; {remedy}")).await;
+    let remedy = "use another name, or delete it";
+    log.until(2, &format!("NotOurs: ConfigMap {namespace}/level already exists and belongs to nobody; {remedy}")).await;
     assert_eq!(maps.get("level").await.unwrap().data.unwrap()["a"], "user's");
     maps.delete("level", &DeleteParams::default()).await.unwrap();
     let ours = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["level"] == "0");

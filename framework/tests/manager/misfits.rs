@@ -128,7 +128,8 @@ async fn one_object_that_does_not_fit_its_type_keeps_nobody_from_working_with_th
     create(&api, "last", json!(3)).await;
     log.until(1, "last at 3").await;
     let text = lines.text();
-    let told: Vec<_> = text.lines().filter(|line| line.contains("does not fit its type")).collect();
+    let told: Vec<_> =
+        text.lines().filter(|line| line.contains("skipped an object that its type cannot represent")).collect();
     assert_eq!(told.len(), 2, "{text}");
     assert!(told[0].contains("bad") && told[1].contains("good") && told[0].contains("spec.level"), "{told:?}");
     assert!(!text.contains("hidden"), "{text}");

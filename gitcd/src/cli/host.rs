@@ -146,14 +146,14 @@ impl Given<'_> {
                     );
                 }
                 if access >= Some(Access::Write) && !is_local {
-                    tracing::warn!("everybody who can connect may push (--{prefix}anonymous)");
+                    tracing::warn!("every client that can connect can push (--{prefix}anonymous)");
                 }
                 Ok(access)
             }
             None if self.tokens.is_some() => Ok(None),
             None if is_local => {
                 tracing::info!(
-                    "everybody on this machine may push: there are no --{prefix}tokens and no --{prefix}anonymous"
+                    "every user of this machine can push: neither --{prefix}tokens nor --{prefix}anonymous is set"
                 );
                 Ok(Some(Access::Write))
             }
@@ -216,7 +216,7 @@ async fn serve(config: Config, ports: &Ports) -> anyhow::Result<()> {
         _ = interrupt.recv() => {}
         error = server.failed() => return Err(error.into()),
     }
-    tracing::info!("stopping: answering what is under way");
+    tracing::info!("stopping: finishing requests");
     server.stop().await;
     tracing::info!("stopped");
     Ok(())

@@ -249,7 +249,7 @@ async fn serve(configs: Vec<Config>, host: &super::host::HostFlags) -> anyhow::R
             Err(error) => outcome = Err(error),
         }
     }
-    tracing::info!("stopping: answering what is under way, committing");
+    tracing::info!("stopping: finishing requests, committing");
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
     // One that has begun to answer just now has to be stopped as all others.
     while let Some(started) = waiting.next().await {

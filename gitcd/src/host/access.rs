@@ -98,12 +98,12 @@ impl Gate {
         }
         match read.and_then(|bytes| Ok((Tokens::parse(path, &bytes)?, bytes))) {
             Ok((tokens, bytes)) => {
-                tracing::info!(path = %path.display(), "tokens and rights have changed");
+                tracing::info!(path = %path.display(), "reloaded tokens");
                 loaded.tokens = Arc::new(tokens);
                 loaded.bytes = bytes;
             }
             Err(error) if loaded.complaints.due(Instant::now()) => {
-                tracing::warn!(%error, "changed tokens and rights are not used; the former ones stay");
+                tracing::warn!(%error, "cannot use the changed tokens; the previous ones stay in effect");
             }
             Err(_) => {}
         }

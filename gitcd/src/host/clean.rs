@@ -44,7 +44,7 @@ fn sweep_repository(repository: &Path) {
         }
     }
     if let Err(error) = maintenance::clear(repository) {
-        tracing::warn!(%error, "cannot remove what a join of packs has left");
+        tracing::warn!(%error, "cannot remove leftovers of a repack");
     }
     match Refs::open(repository).and_then(|refs| refs.release_all()) {
         Ok(0) => {}
@@ -57,7 +57,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     match fs::read_dir(folder) {
         Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
         Err(error) => {
-            tracing::warn!(%error, folder = %folder.display(), "cannot look for what a crash has left");
+            tracing::warn!(%error, folder = %folder.display(), "cannot look for leftovers of a crash");
             Vec::new()
         }
     }
@@ -79,7 +79,7 @@ fn remove(path: &Path) {
     let waiting = std::thread::Builder::new().name("clean".to_owned());
     let waiting = waiting.spawn(move || remove_held(&later, &held, FlockOperation::LockExclusive));
     if let Err(error) = waiting {
-        tracing::warn!(%error, path = %path.display(), "cannot wait for the end of a push");
+        tracing::warn!(%error, path = %path.display(), "cannot wait for a push to finish");
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) enum Problem {
     #[error("the request came too slowly")]
     Slow,
     /// The connection failed in the middle of a request; nobody hears this.
-    #[error("the client has gone")]
+    #[error("the client disconnected")]
     Gone,
     #[error("too many requests; try again")]
     Busy,

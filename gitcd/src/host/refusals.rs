@@ -89,13 +89,7 @@ impl Refusals {
             }
             Problem::Forbidden => {
                 if let Some(others) = due(&self.forbidden) {
-                    tracing::warn!(
-                        address,
-                        ?path,
-                        user,
-                        others,
-                        "refused (403): no right to that, or no such repository"
-                    );
+                    tracing::warn!(address, ?path, user, others, "refused (403): no access, or no such repository");
                 }
             }
             _ => {}

@@ -81,7 +81,7 @@ pub(super) fn after_push(host: &Arc<Inner>, repository: PathBuf) {
                     repository = %repository.display(),
                     error = chain(&error),
                     again_in = ?REST,
-                    "cannot join packs; nothing is lost, but reading becomes slower"
+                    "cannot repack; nothing is lost, but reads become slower"
                 );
                 host.upkeep.rest(&repository, Instant::now() + REST);
             }

@@ -67,7 +67,7 @@ impl Ports {
                 tracing::warn!("{}", unused(flag, address, asks));
             }
             if !address.ip().is_loopback() {
-                tracing::warn!(%address, "listening without TLS on an address that others can reach: they can read what is sent");
+                tracing::warn!(%address, "listening without TLS on an address that other machines can reach: traffic can be read");
             }
             Ok((*listen, None))
         };

@@ -50,7 +50,7 @@ pub(crate) async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped:
     let (following, refs) = match opened.await.expect("reading references does not panic") {
         Ok((following, refs)) => (following, Arc::new(refs)),
         Err(error) => {
-            tracing::error!(error, "commits of others on the branch are only noticed when it is written to");
+            tracing::error!(error, "external commits on the branch are noticed only when gitcd writes to it");
             return;
         }
     };
@@ -111,7 +111,7 @@ async fn merge_asked(
     (reference, found): (&str, Oid),
 ) -> Result<(), String> {
     if joiner.is_no_commit(found).await {
-        tracing::warn!(reference, object = %found, "deleted a pushed reference: it is no commit; push a commit");
+        tracing::warn!(reference, object = %found, "deleted a pushed reference: it is not a commit; push a commit");
     } else {
         take(joiner, statuses, found, (DryRun::Required, "push to the repository's folder")).await?;
     }
@@ -132,7 +132,7 @@ async fn take(joiner: &Joiner, statuses: &Statuses, found: Oid, (dry_run, by): (
             let count = conflicts.count;
             tracing::info!(commit = %found, keys, conflicts = count, rejected = rejected.len(), "merged external commits");
             for file in &rejected {
-                tracing::warn!(path = file.path, reason = file.reason, "file not taken; the next commit restores it");
+                tracing::warn!(path = file.path, reason = file.reason, "rejected a file; the next commit restores it");
             }
             statuses.taken(joiner, reference, reference, found, &rejected).await;
             statuses.change(reference, |status| {

@@ -65,7 +65,7 @@ pub enum PrepareError {
     #[error(transparent)]
     Reference(#[from] RefError),
     /// A branch must be there, and is not.
-    #[error("remote {remote:?} has no {reference}, and it is not to be begun here: push it there first")]
+    #[error("remote {remote:?} has no {reference}, and this server must not create it: push it there first")]
     NoBranch {
         /// The remote.
         remote: String,

@@ -204,7 +204,7 @@ impl Puller {
             tracing::info!(
                 remote = remote.name,
                 commits = by,
-                "a merge needs more of the history; the shallow repository is deepened"
+                "a merge needs more history; deepening the shallow repository"
             );
         }
         self.exchange(remote, link, waiting).await
@@ -223,11 +223,7 @@ impl Puller {
         if !error.lacks_objects() || git_dir(&config.repository).join("shallow").exists() {
             return Err(error);
         }
-        tracing::warn!(
-            remote = remote.name,
-            error = chain(&error),
-            "what was fetched is incomplete; it is fetched again"
-        );
+        tracing::warn!(remote = remote.name, error = chain(&error), "the fetch was incomplete; fetching again");
         let fetched = tokio::task::spawn_blocking(move || wanted.fetch_again(&config, &known)).await;
         let bytes = fetched.expect("fetching does not panic")?;
         self.statuses.change(&remote.name, |status| status.fetched_bytes += bytes);
@@ -366,7 +362,7 @@ impl Puller {
                 waiting.left = None;
                 tracing::debug!(remote = remote.name, %theirs, keys, conflicts = count, "merged");
                 for file in &rejected {
-                    tracing::warn!(remote = remote.name, path = file.path, reason = file.reason, "file not taken");
+                    tracing::warn!(remote = remote.name, path = file.path, reason = file.reason, "rejected a file");
                 }
                 let took = started.elapsed().as_secs_f64();
                 self.statuses.taken(&self.joiner, &remote.name, reference, theirs, &rejected).await;

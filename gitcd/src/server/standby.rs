@@ -152,15 +152,12 @@ impl<'c> Standby<'c> {
                         continue;
                     }
                     Ok(Err(Another)) => {
-                        tracing::info!("another writer has begun: clients of this standby list again");
+                        tracing::info!("another writer has started: clients of this standby must list again");
                         seen.store.end();
                         view = None;
                     }
                     Err(error) => {
-                        tracing::warn!(
-                            error = chain(&error),
-                            "what was pushed cannot be shown; the next push is looked at"
-                        );
+                        tracing::warn!(error = chain(&error), "cannot load a pushed commit; the next push is loaded");
                         continue;
                     }
                 }
@@ -203,7 +200,7 @@ impl<'c> Standby<'c> {
         let head = Head { revision, data, next: data, merges: 0, foreign: None };
         let view = View::start(self, follower, state.incarnation, store, head).map_err(|error| chain(&error))?;
         self.shown = revision;
-        tracing::info!(%revision, "hot standby: reads and watches are answered as of what the writer has pushed");
+        tracing::info!(%revision, "hot standby: serving reads and watches from the commits that the writer has pushed");
         Ok(Some(view))
     }
 }

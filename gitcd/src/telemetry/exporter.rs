@@ -33,7 +33,7 @@ impl Export for Patient {
         if let Err(error) = &exported
             && self.complaints.lock().due(Instant::now())
         {
-            tracing::warn!(endpoint = self.endpoint, spans, %error, "traces do not reach the collector; they are lost");
+            tracing::warn!(endpoint = self.endpoint, spans, %error, "cannot export traces; they are lost");
         }
         exported
     }

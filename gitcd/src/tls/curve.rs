@@ -18,6 +18,6 @@ pub(super) fn problem(certificate: &CertificateDer<'_>) -> Option<&'static str> 
 pub(super) fn warn(path: &Path, authorities: &[CertificateDer<'_>]) {
     for problem in authorities.iter().filter_map(problem) {
         let path = path.display();
-        tracing::warn!(%path, problem, "an authority's clients will all be refused");
+        tracing::warn!(%path, problem, "all clients of a certificate authority will be refused");
     }
 }

@@ -13,12 +13,12 @@ async fn a_server_without_free_descriptors_takes_connections_again_when_there_ar
     eventually("the server to run out of descriptors", async || {
         // The kernel takes those for which the server has no room.
         crowd.push(TcpStream::connect(server.address()).await.ok()?);
-        server.output().contains("cannot take connections").then_some(())
+        server.output().contains("cannot accept connections").then_some(())
     })
     .await;
     client.put(put("/registry/tests/default/a", "1")).await.ok();
     drop(crowd);
     let client = server.client().await;
     client.put(put("/registry/tests/default/a", "2")).await.ok();
-    assert_eq!(server.output().matches("cannot take connections").count(), 1, "{}", server.output());
+    assert_eq!(server.output().matches("cannot accept connections").count(), 1, "{}", server.output());
 }

@@ -96,7 +96,7 @@ async fn who_was_stopped_over_the_end_of_its_lease_pushes_beside_the_branch() {
     new.ready().await;
     old.signal(Signal::CONT);
     let exit = old.exit().await;
-    for words in ["this server writes no more", "what only this server had is on a side branch"] {
+    for words in ["this server stops writing", "unpushed writes are on a side branch"] {
         assert!(exit.output.contains(words), "{}", exit.output);
     }
     // Merged by the one who writes, from the branch beside its own.

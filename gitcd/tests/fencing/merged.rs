@@ -23,7 +23,7 @@ async fn what_was_not_pushed_when_the_lease_was_lost_is_merged_by_the_next_write
     write(&second, "both", r#"{"x":"1","y":"2"}"#).await;
     old.reconnect();
     let exit = old.server.exit().await;
-    assert!(exit.output.contains("this server writes no more"), "{}", exit.output);
+    assert!(exit.output.contains("this server stops writing"), "{}", exit.output);
     arrives(&second, "late", "{}").await;
     arrives(&second, "both", r#"{"x":"2","y":"2"}"#).await;
     let sides = upstream.references("refs/heads/main-side-*");

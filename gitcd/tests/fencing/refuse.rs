@@ -29,7 +29,7 @@ async fn a_reference_that_is_no_lease_is_refused() {
 
     there.git(&["update-ref", "refs/gitcd/lease/main", there.blob("text").as_str()]);
     let mut node = Node::first(&upstream, &["--writer-lease=1s"]);
-    refused(&node.server.exit().await.output, &["is no lease", remedy]);
+    refused(&node.server.exit().await.output, &["is not a lease", remedy]);
 }
 
 #[tokio::test]

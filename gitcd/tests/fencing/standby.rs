@@ -36,7 +36,7 @@ async fn a_hot_standby_shows_what_was_pushed_with_the_writers_revisions_and_take
     let b = write(&writer, "b", "{}").await;
     pushed(&first).await;
     let mut second = Node::fresh(&upstream, HOT);
-    second.says("hot standby: reads and watches are answered").await;
+    second.says("hot standby: serving reads and watches").await;
     let reader = second.server.client().await;
     same(&writer, &reader).await;
 
@@ -105,7 +105,7 @@ async fn a_standby_follows_the_next_writer_too_and_nobody_sees_a_revision_twice(
     let mut second = Node::fresh(&upstream, LEASE);
     second.waits().await;
     let third = Node::fresh(&upstream, HOT);
-    third.says("hot standby: reads and watches are answered").await;
+    third.says("hot standby: serving reads and watches").await;
     let before = third.status().await.revision;
     // It is not to be faster than the second one.
     third.server.signal(Signal::STOP);
@@ -114,7 +114,7 @@ async fn a_standby_follows_the_next_writer_too_and_nobody_sees_a_revision_twice(
     third.server.signal(Signal::CONT);
     let writer = second.server.client().await;
     let b = write(&writer, "b", "{}").await;
-    third.says("another writer has begun").await;
+    third.says("another writer has started").await;
     eventually("what the next writer has pushed", async || {
         let status = third.server.try_answer("/status").await?;
         status.1.contains(&format!("\"revision\":{b}")).then_some(())

@@ -25,7 +25,7 @@ async fn of_two_that_wait_one_takes_over() {
     }
     first.server.kill();
     let taken = eventually("one that has the lease", async || {
-        others.iter().position(|other| other.server.output().contains("the writer lease is ours"))
+        others.iter().position(|other| other.server.output().contains("acquired the writer lease"))
     })
     .await;
     let [one, other] = &mut others;
@@ -35,7 +35,7 @@ async fn of_two_that_wait_one_takes_over() {
     let lease = winner.status().await.lease.expect("it has one");
     assert_eq!((lease.epoch, &*lease.reference), (2, "refs/gitcd/lease/main"));
     loser.says("in epoch 2").await;
-    assert!(!loser.server.output().contains("the writer lease is ours"));
+    assert!(!loser.server.output().contains("acquired the writer lease"));
     // It goes on waiting, and it is its turn when the other one leaves.
     winner.server.terminate().await;
     within("a hand-over", loser.serves().await, Duration::from_secs(2));
@@ -95,7 +95,7 @@ async fn without_its_remote_a_writer_stops_in_time_and_goes_on_when_it_is_back()
     assert!(figures.contains("gitcd_writer_epoch 1.0") && figures.contains("gitcd_writer_lease_remaining_seconds 0.0"));
 
     node.reconnect();
-    node.says("the writer lease is ours again").await;
+    node.says("the writer lease is held again").await;
     let client = node.server.client().await;
     write(&client, "b", "{}").await;
     let found = client.range(get("/registry/bound")).await.ok();

@@ -62,7 +62,7 @@ async fn every_kind_of_damage_is_found_and_named() {
         (instead(&b, &format!("{b}\n/registry/a/bb 2 2 1 - n d\n")), "the metadata has the key \"/registry/a/bb\""),
         (instead(&line("/registry/a/c "), "/registry/a/c 3 3 1 - n d\n"), "recorded in form 'n', but at byte 0"),
         (instead(&line("local "), ""), "the metadata has no key for the file \"local\""),
-        (instead(&line("local "), "/registry/local 5 5 1 - r l\n"), "the prefix must be the one"),
+        (instead(&line("local "), "/registry/local 5 5 1 - r l\n"), "use the prefix with which the branch was created"),
     ] {
         repository.git(&["update-ref", METADATA, &good]);
         with_file(&repository, "keys", &lines);

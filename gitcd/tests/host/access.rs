@@ -125,7 +125,7 @@ fn changed_tokens_count_at_once_and_unusable_ones_do_not() {
     assert_eq!(status(&host, "a", FETCH, "Bearer fresh"), 200);
     std::fs::write(&path, "nonsense: [").unwrap();
     assert_eq!(status(&host, "a", FETCH, "Bearer fresh"), 200);
-    assert!(host.log().contains("the former ones stay"));
+    assert!(host.log().contains("the previous ones stay in effect"));
     std::fs::write(&path, "[]").unwrap();
     assert_eq!(status(&host, "a", FETCH, "Bearer fresh"), 401);
 }
@@ -141,7 +141,7 @@ fn everybody_may_do_what_is_said() {
     assert_eq!((status(&host, "a", FETCH, ""), status(&host, "a", PUSH, "")), (200, 403));
     let host = Host::start(&[]);
     assert_eq!(status(&host, "a", PUSH, ""), 200);
-    assert!(host.log().contains("everybody on this machine may push"));
+    assert!(host.log().contains("every user of this machine can push"));
     let foreign = http::post(host.address(), "/a/git-receive-pack", &["Origin: http://example.org"], b"0000");
     assert_eq!(foreign.status, 403, "a web page cannot push");
 }

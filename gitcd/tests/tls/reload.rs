@@ -39,7 +39,7 @@ async fn new_connections_get_new_certificates_and_old_connections_live_on() {
     let mut after = connect(address, &files, Some(&newcomer)).await.unwrap();
     after.put(put("/a", "3")).await.unwrap();
     before.put(put("/a", "4")).await.expect("an open connection keeps what it began with");
-    assert_eq!(server.output().matches("certificates have changed").count(), 2, "{}", server.output());
+    assert_eq!(server.output().matches("reloaded certificates").count(), 2, "{}", server.output());
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ pub enum CertsError {
         source: io::Error,
     },
     /// A key that must not be replaced silently is not usable.
-    #[error("{path:?} is not a usable private key; restore it, or remove it to have a new one made")]
+    #[error("{path:?} is not a usable private key; restore it, or delete it to generate a new one")]
     Key {
         /// The file.
         path: PathBuf,

@@ -86,7 +86,7 @@ pub enum StartError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// A component waits for something that does not come before it.
-    #[error("{component} is to start after {after}, which is not there, or comes after it itself")]
+    #[error("{component} starts after {after}, which does not exist or itself starts after {component}")]
     Order {
         /// The component.
         component: String,

@@ -18,7 +18,7 @@ const HOUR: Duration = Duration::from_hours(1);
 
 /// Why nothing is asked at present.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("GitHub's {limit} of this token is used up")]
+#[error("the token has used up GitHub's {limit}")]
 pub struct Limited {
     /// Which one.
     pub limit: &'static str,
@@ -118,7 +118,7 @@ impl Pace {
             let until = Instant::now() + wait.clamp(Duration::from_secs(1), LONGEST);
             // Several that were under way are told one after another; the longest counts.
             if state.closed.is_none_or(|(there, _)| there < until) {
-                tracing::warn!(limit, seconds = wait.as_secs(), "GitHub is not asked for a while");
+                tracing::warn!(limit, seconds = wait.as_secs(), "pausing requests to GitHub");
                 state.closed = Some((until, limit));
             }
         }

@@ -33,10 +33,10 @@ pub(crate) struct Access {
 #[non_exhaustive]
 pub enum AccessError {
     /// It would not fit into a header.
-    #[error("the token is empty, or has characters that no token has; put the bare token into the Secret")]
+    #[error("the token is empty or has invalid characters; store only the token in the Secret")]
     Token,
     /// No URL.
-    #[error("spec.apiUrl: {0:?} is no URL of an API, such as https://github.example.org/api/v3")]
+    #[error("spec.apiUrl: {0:?} is not the URL of an API such as https://github.example.org/api/v3")]
     Url(String),
     /// Nobody said that tokens may be sent there.
     #[error(
@@ -46,7 +46,7 @@ pub enum AccessError {
     Server(String),
     /// Everybody on the way would read the token.
     #[error(
-        "spec.apiUrl: no token is sent to {0} in the clear: write https://, or have the manager run with --github-allow-http"
+        "spec.apiUrl: no token is sent to {0} without TLS: write https://, or have the manager run with --github-allow-http"
     )]
     Clear(String),
     /// Whoever made the Secret said so.
@@ -211,8 +211,8 @@ mod tests {
             assert_eq!(access.path_of(other), None, "{other}");
         }
         for (url, token, words) in [
-            (None, &b""[..], "bare token"),
-            (None, b"two words", "bare token"),
+            (None, &b""[..], "store only the token"),
+            (None, b"two words", "store only the token"),
             (Some("github.example.org"), b"x", "github.example.org/api/v3"),
             (Some("https://a?b"), b"x", "no URL"),
             (Some("https://other.example.org"), b"x", "--github-api-hosts"),

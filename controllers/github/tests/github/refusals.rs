@@ -149,7 +149,7 @@ async fn a_token_is_changed_without_a_restart() {
     // What is in the Secret is no token, then not there, then there is no Secret.
     world.token("SecretThatNobodySees with a blank").await;
     let stalled = world.is("one", "Stalled", "True", "TokenInvalid").await;
-    assert!(stalled.message.contains("bare token"), "{stalled:?}");
+    assert!(stalled.message.contains("store only the token"), "{stalled:?}");
     world.secret(&[("other", TOKEN)]).await;
     let waiting = world.is("one", "Ready", "False", "SecretNotFound").await;
     assert!(waiting.message.contains("key \"password\" in Secret \"git-cred\""), "{waiting:?}");

@@ -172,10 +172,10 @@ pub enum IssueError {
         key: &'static str,
     },
     /// A certificate cannot be made.
-    #[error("cannot make a certificate: {0}")]
+    #[error("cannot issue a certificate: {0}")]
     Make(#[source] rcgen::Error),
     /// What was made cannot be read.
-    #[error("a certificate that was made cannot be read")]
+    #[error("cannot parse an issued certificate")]
     Unreadable,
 }
 

@@ -178,7 +178,7 @@ async fn a_pod_that_never_begins_holds_no_heaven_for_ever_and_what_is_on_its_cla
     pod(&world, "a-heaven-1", 9).await;
     world.heavens().delete("a", &DeleteParams::default()).await.unwrap();
     let waits = world.is("a", "Ready", "False", "WaitingForLastPush").await;
-    assert!(waits.message.contains("its pod has not begun"), "{waits:?}");
+    assert!(waits.message.contains("its pod has not started"), "{waits:?}");
     world.move_clock(Duration::from_mins(16));
     wait::until_gone(&world.heavens(), "a").await.unwrap();
     assert!(owners(&claims.get("a-repo").await.unwrap()).is_empty());

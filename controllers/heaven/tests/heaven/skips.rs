@@ -85,7 +85,7 @@ async fn what_is_not_wanted_any_more_goes_and_a_suspended_heaven_rests() {
 async fn what_cannot_be_is_told_where_it_is() {
     let mut world = World::new().await;
     let table = [
-        ("app/podTemplate", json!({"spec": {"containers": 3}}), "InvalidPodTemplate", "no pod template"),
+        ("app/podTemplate", json!({"spec": {"containers": 3}}), "InvalidPodTemplate", "not a pod template"),
         (
             "app/podTemplate/spec/containers",
             json!([{"name": "gitcd", "image": "x"}]),

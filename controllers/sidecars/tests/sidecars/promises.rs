@@ -77,7 +77,7 @@ fn what_the_user_has_under_a_name_that_is_needed_is_told() {
     assert!(said.contains("gitcd") && said.contains("another name"), "{said}");
     spec["app"]["podTemplate"] = json!({"spec": {"containers": 3}});
     let said = try_heaven(&spec, &EntryPoints::default()).unwrap_err();
-    assert!(said.contains("no pod template"), "{said}");
+    assert!(said.contains("not a pod template"), "{said}");
 }
 
 proptest! {

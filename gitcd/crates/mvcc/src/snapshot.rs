@@ -53,7 +53,7 @@ pub enum SnapshotError {
         path: PathBuf,
     },
     /// Made by a newer gitcd.
-    #[error("{path:?}: cannot understand the snapshot")]
+    #[error("{path:?}: cannot parse the snapshot")]
     Decode {
         /// The file.
         path: PathBuf,

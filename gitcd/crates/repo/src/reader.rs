@@ -75,7 +75,7 @@ pub enum Problem {
     #[error("the metadata has no key for this file")]
     NoKey,
     /// The metadata says that a key is in the data tree (or local), and the key prefix says otherwise.
-    #[error("the key {0:?} is not where the key prefix puts it; the prefix must be the one the branch was made with")]
+    #[error("the key {0:?} is not where the key prefix puts it; use the prefix with which the branch was created")]
     Elsewhere(String),
     /// A blob is not in its form.
     #[error(transparent)]

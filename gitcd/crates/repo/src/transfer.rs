@@ -30,7 +30,7 @@ pub enum TransferError {
         said: String,
     },
     /// There is more than was allowed for.
-    #[error("it is too large to be sent at once")]
+    #[error("it is too large to send in one pack")]
     TooLarge,
     /// The pack could not be written.
     #[error(transparent)]

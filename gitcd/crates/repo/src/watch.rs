@@ -257,7 +257,7 @@ impl Follower {
                 continue;
             }
             if let Err(error) = self.read(&doubt) {
-                tracing::warn!(%error, "cannot follow references any more");
+                tracing::warn!(%error, "stopped following references");
                 return;
             }
             let found = self.snapshot();

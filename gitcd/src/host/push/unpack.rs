@@ -132,7 +132,7 @@ async fn index(host: &Inner, repository: &Path, quarantine: &Quarantine, input: 
     if status.success() {
         return Ok(());
     }
-    tracing::info!(repository = %repository.display(), said, "a pack is refused");
+    tracing::info!(repository = %repository.display(), said, "rejected a pack");
     Err(Failure::Unusable(unusable(&said, repository)))
 }
 
@@ -192,7 +192,7 @@ async fn is_connected(
     let ((), said) = tokio::join!(fed, complaint(stderr));
     let status = running.child().wait().await.map_err(failed())?;
     if !status.success() {
-        tracing::info!(repository = %repository.display(), said, "a push leads to something that is missing");
+        tracing::info!(repository = %repository.display(), said, "a push references missing objects");
     }
     Ok(status.success())
 }

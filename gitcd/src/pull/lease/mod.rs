@@ -59,7 +59,7 @@ pub enum LeaseError {
     Remote(#[from] RemoteError),
     /// Its reference leads to something else.
     #[error(
-        "{reference} of remote {remote:?} is no lease: {problem}; once no gitcd writes the branch, remove it with \
+        "{reference} of remote {remote:?} is not a lease: {problem}; once no gitcd writes the branch, remove it with \
          `git push {remote} :{reference}`"
     )]
     Garbage {
@@ -124,7 +124,7 @@ impl Shared {
     fn renewed(&self, was_closed: bool) {
         let problem = std::mem::take(&mut *self.problem.lock());
         if was_closed {
-            tracing::info!(epoch = self.epoch, "the writer lease is ours again: writes are taken");
+            tracing::info!(epoch = self.epoch, "the writer lease is held again: writes are accepted");
         } else if problem.said.is_some() {
             tracing::info!(epoch = self.epoch, "the writer lease is renewed again");
         }
@@ -139,12 +139,12 @@ impl Shared {
         }
         if !self.gate.is_open() && !problem.is_told {
             problem.is_told = true;
-            tracing::error!("the writer lease has ended: nothing is acknowledged until it can be renewed");
+            tracing::error!("the writer lease has expired: no write is acknowledged until it is renewed");
         }
     }
 
     fn lose(&self, by: String) {
-        tracing::error!(epoch = self.epoch, by, "the writer lease was taken over: this server writes no more");
+        tracing::error!(epoch = self.epoch, by, "another server has taken the writer lease: this server stops writing");
         // It answers again.
         self.problem.lock().said = None;
         self.lost.send_replace(Some(by));
@@ -266,7 +266,7 @@ impl Lease {
             match done {
                 Ok(side) => {
                     if let Some(side) = side {
-                        tracing::warn!(side, "what only this server had is on a side branch");
+                        tracing::warn!(side, "unpushed writes are on a side branch");
                     } else {
                         tracing::info!("everything had been pushed before the lease was lost");
                     }
@@ -274,7 +274,7 @@ impl Lease {
                     return;
                 }
                 Err(error) => {
-                    tracing::warn!(error, "cannot push what only this server has; trying again");
+                    tracing::warn!(error, "cannot push the remaining writes; retrying");
                     tokio::time::sleep(LOOK).await;
                 }
             }
@@ -288,7 +288,10 @@ impl Lease {
             let pushed = keeper::within(LAST, &self.place.remote.name, move || takeover::push_last(&place)).await;
             if let Err(error) = pushed {
                 // Who takes it must wait: perhaps this server comes back with what it has.
-                tracing::warn!(error = chain(&error), "the last commits are not pushed: the lease is not handed over");
+                tracing::warn!(
+                    error = chain(&error),
+                    "the last commits are not pushed, so the lease is not handed over"
+                );
                 self.end().await;
                 return;
             }
@@ -300,7 +303,7 @@ impl Lease {
                 Err(error) => {
                     tracing::warn!(
                         error = chain(&error),
-                        "what only this server has is not pushed; the next start does it"
+                        "the remaining writes are not pushed; the next start pushes them"
                     );
                 }
             }
@@ -319,7 +322,7 @@ impl Lease {
             Err(error) => {
                 tracing::warn!(
                     error = chain(&error),
-                    "the writer lease could not be handed over: others wait for its end"
+                    "cannot hand over the writer lease: other servers wait until it expires"
                 );
             }
         }

@@ -24,7 +24,7 @@ pub(crate) const LEASES: &str = "refs/gitcd/lease/";
 
 /// The reference leads to something that says nothing of a lease.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{oid} is no lease: {problem}")]
+#[error("{oid} is not a lease: {problem}")]
 pub(super) struct NoRecord {
     /// What it leads to.
     pub(super) oid: Oid,

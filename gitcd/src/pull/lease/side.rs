@@ -64,7 +64,11 @@ pub(super) async fn follow(
     loop {
         if let Err(error) = look(&place, joiner, statuses).await {
             if last.as_ref() != Some(&error) {
-                tracing::warn!(remote = place.remote.name, error, "cannot look for what former writers left");
+                tracing::warn!(
+                    remote = place.remote.name,
+                    error,
+                    "cannot look for unpushed writes of previous writers"
+                );
             }
             last = Some(error);
         } else {
@@ -85,7 +89,7 @@ async fn look(place: &Place, joiner: &Joiner, statuses: &Statuses) -> Result<(),
         match joiner.join(commit, &how).await.map_err(|error| chain(&error))? {
             Joined::Done { keys, conflicts, rejected } => {
                 let count = conflicts.count;
-                tracing::info!(side, %commit, keys, conflicts = count, "merged what a former writer had not pushed");
+                tracing::info!(side, %commit, keys, conflicts = count, "merged unpushed writes of a previous writer");
                 let remote = &place.remote.name;
                 statuses.taken(joiner, remote, &side, commit, &rejected).await;
                 statuses.change(remote, |status| status.joined(commit, &conflicts));

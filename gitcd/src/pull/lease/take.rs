@@ -236,7 +236,7 @@ impl Taker {
                     pushed.send_replace(self.compared);
                 }
                 if !std::mem::replace(&mut self.is_prepared, true) {
-                    tracing::info!("ready to take over: what the remote has is here");
+                    tracing::info!("ready to take over: everything on the remote has been fetched");
                 }
             }
         }
@@ -275,7 +275,7 @@ impl Taker {
     fn taken(&mut self, taken: Oid, sent: Moment, record: Record) -> Arc<Lease> {
         tracing::info!(
             epoch = record.epoch, lease = ?record.duration, reference = self.reference, remote = self.place.remote.name,
-            "the writer lease is ours"
+            "acquired the writer lease"
         );
         let holding = Holding::new(self.duration, taken, sent);
         let gate = Arc::new(Gate::default());

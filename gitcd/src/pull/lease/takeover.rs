@@ -84,7 +84,7 @@ pub(crate) async fn open(lease: &Arc<Lease>, segment_bytes: u64, own: Own) -> Re
 }
 
 async fn again(error: &RemoteError) {
-    tracing::warn!(error = chain(error), "the lease is ours, but not the branch yet; trying again");
+    tracing::warn!(error = chain(error), "holding the lease, but cannot take over the branch yet; retrying");
     tokio::time::sleep(RETRY).await;
 }
 
@@ -260,7 +260,7 @@ fn adopt(place: &Place, metadata: Oid, data: Option<Oid>, lock: &StateLock) -> R
             refs.update(name, oid, before).map_err(|error| open(error.into()))?;
         }
     }
-    tracing::info!(%data, "the branch goes on as the remote has it");
+    tracing::info!(%data, "the branch continues from the remote");
     Ok(())
 }
 

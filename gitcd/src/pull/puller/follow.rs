@@ -91,9 +91,9 @@ impl Puller {
         match tokio::time::timeout(limit, pushed).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(error = chain(&error), "the last commits are not pushed; the next start does it");
+                tracing::warn!(error = chain(&error), "the last commits were not pushed; the next start pushes them");
             }
-            Err(_) => tracing::warn!(?limit, "the last commits are not pushed in time; the next start does it"),
+            Err(_) => tracing::warn!(?limit, "the last commits were not pushed in time; the next start pushes them"),
         }
     }
 

@@ -30,7 +30,7 @@ pub enum CommitError {
         key: String,
     },
     /// The commit that was merged, or one before it, cannot be read.
-    #[error("what was merged cannot be read any more: {said}")]
+    #[error("cannot read a merged object: {said}")]
     Theirs {
         /// What is wrong.
         said: String,

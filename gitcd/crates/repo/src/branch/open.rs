@@ -139,7 +139,7 @@ impl Branch {
                 return Ok(Some(branch));
             }
             if recorded.is_none() && data.is_some() {
-                tracing::warn!(to = %parents.data, "fetched at two moments: the data catches up with its metadata");
+                tracing::warn!(to = %parents.data, "data and metadata were fetched at different moments: bringing the data up to its metadata");
             }
             // Everything that it leads to is read before it moves, so that it never points to something broken.
             let snapshot = Snapshot::read(&repository, &names, metadata)?;

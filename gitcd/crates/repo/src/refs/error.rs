@@ -35,7 +35,7 @@ pub enum RefError {
         existing: String,
     },
     /// Not the full name of a reference.
-    #[error("{name:?} is no name of a reference; it should look like refs/heads/main")]
+    #[error("{name:?} is not the name of a reference; it must look like refs/heads/main")]
     Invalid {
         /// What was given.
         name: String,

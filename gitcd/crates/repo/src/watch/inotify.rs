@@ -114,7 +114,7 @@ impl Notifier {
         if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO)
             && let Err(error) = self.watch_tree(&path, 0)
         {
-            tracing::warn!(%error, path, "a folder of references cannot be watched; looking at it now and then");
+            tracing::warn!(%error, path, "cannot watch a folder of references; polling it");
         }
         doubt.folders.insert(path);
     }
