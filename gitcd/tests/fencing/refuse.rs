@@ -24,7 +24,7 @@ async fn a_reference_that_is_no_lease_is_refused() {
     let remedy = "git push origin :refs/gitcd/lease/main";
     refused(
         &exit.output,
-        &["refs/gitcd/lease/main of remote \"origin\" is no lease", "no line \"Lease-Format\"", remedy],
+        &["refs/gitcd/lease/main of remote \"origin\" is not a lease", "no line \"Lease-Format\"", remedy],
     );
 
     there.git(&["update-ref", "refs/gitcd/lease/main", there.blob("text").as_str()]);
