@@ -214,7 +214,7 @@ mod tests {
             (None, &b""[..], "store only the token"),
             (None, b"two words", "store only the token"),
             (Some("github.example.org"), b"x", "github.example.org/api/v3"),
-            (Some("https://a?b"), b"x", "no URL"),
+            (Some("https://a?b"), b"x", "not the URL"),
             (Some("https://other.example.org"), b"x", "--github-api-hosts"),
             (Some("http://github.example.org"), b"x", "--github-allow-http"),
         ] {
