@@ -46,7 +46,7 @@ fn the_published_flags_are_there() {
     let wrong = Command::new(env!("CARGO_BIN_EXE_manager")).arg(hosts).output().unwrap();
     let told = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert!(
-        !wrong.status.success() && told.contains("https://other.example.org") && told.contains("no host"),
+        !wrong.status.success() && told.contains("https://other.example.org") && told.contains("not a host"),
         "{told}"
     );
 }
