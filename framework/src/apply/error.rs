@@ -7,7 +7,7 @@ use crate::{Failure, Key, Retry};
 #[non_exhaustive]
 pub enum ApplyError {
     /// There is an object of that name that the owner does not control.
-    #[error("{kind} {key} already exists and belongs to {}; use another name, or delete it", owner.as_deref().unwrap_or("nobody"))]
+    #[error("{kind} {key} already exists and belongs to {}; use another name, or delete it", owner.as_deref().unwrap_or("no controller"))]
     NotOurs {
         /// The kind.
         kind: String,

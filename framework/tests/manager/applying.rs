@@ -175,7 +175,11 @@ async fn what_belongs_to_somebody_else_is_left_alone_and_said() {
     let running = start(cluster, &namespace, &log);
     create(&api, &["tank"]).await;
     let remedy = "use another name, or delete it";
-    log.until(2, &format!("NotOurs: ConfigMap {namespace}/level already exists and belongs to nobody; {remedy}")).await;
+    log.until(
+        2,
+        &format!("NotOurs: ConfigMap {namespace}/level already exists and belongs to no controller; {remedy}"),
+    )
+    .await;
     assert_eq!(maps.get("level").await.unwrap().data.unwrap()["a"], "user's");
     maps.delete("level", &DeleteParams::default()).await.unwrap();
     let ours = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["level"] == "0");

@@ -1,6 +1,6 @@
 //! What every part of gitcd stands on: keys and their paths in Git, revisions, durable files, and the fence of a writer.
 //!
-//! Depends on nothing of gitcd. Each module is one idea and none uses another, but for [`durable`] errors.
+//! This crate depends on no other crate of gitcd, and its modules do not use one another.
 
 pub mod durable;
 pub mod error;

@@ -68,7 +68,7 @@ impl Program {
 pub struct Running(Child);
 
 impl Running {
-    /// Starts it as the leader of a process group of its own.
+    /// Starts a command that [`Program::command`] has prepared: it leads a process group of its own.
     pub fn start(command: &mut Command) -> io::Result<Self> {
         command.spawn().map(Self)
     }

@@ -47,7 +47,8 @@ pub struct Origin {
 pub struct Admission<'s> {
     /// What is known of kinds.
     pub schemas: &'s Schemas,
-    /// Whether the store is that of a Kubernetes, so that there is nothing but its objects: that has the folders that every kube-apiserver makes.
+    /// Whether a kube-apiserver uses the store, so that it holds Kubernetes objects only: its tree has the folders that every
+    /// kube-apiserver creates.
     pub is_kubernetes: bool,
     /// Whether what the path says is filled in; otherwise a file must say it itself.
     pub completes: bool,

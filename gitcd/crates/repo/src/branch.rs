@@ -108,7 +108,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// A branch with the references that follow from its name, `/` as the prefix of its keys, and nobody as the committer.
+    /// Returns a branch with the default references for its name, the key prefix `/`, and an empty committer.
     pub fn named(repository: PathBuf, name: &str) -> Self {
         let leaf = if name == DEFAULT_NAME { "main" } else { name };
         Self {
