@@ -107,7 +107,7 @@ impl Heavens {
         }
         // It is told that nobody can be asked, and tried again with the next question.
         if let Err(error) = self.certificates(object, &named, false, context, &mut Seen::default()).await {
-            tracing::warn!(object = %context.key, %error, "cannot restore the Service of its gitcd");
+            tracing::warn!(object = %context.key, %error, "cannot restore the Secret that the status of its gitcd is queried with");
         }
     }
 
