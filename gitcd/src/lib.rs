@@ -1,19 +1,21 @@
 //! An etcd v3 server whose history is a Git repository.
 //!
+//! This crate is the program `gitcd` and one door to the crates behind it. Start with [`server::Server`] to embed a server.
+//!
 //! A write enters through [`api`], gets its revision in [`store`], is durable once in [`journal`], and later becomes a
 //! commit through [`committer`] and [`git`]. Watchers ([`watch`]) and the committer follow the store's log; [`recovery`]
-//! brings a store back from Git, the [`snapshot`] and the journal. `docs/design/` has the formats on disk.
-//!
-//! To follow one `put`: `api/kv.rs` and `api/check.rs` here, `lib.rs`, `writer.rs` and `txn.rs` of `gitcd-mvcc`, `writer.rs` of
-//! `gitcd-journal`; then, in the background, `committer.rs` here and `branch.rs` of `gitcd-repo`.
-//!
-//! Start with [`server::Server`] to embed a server, with `main.rs` for the program.
+//! restores a store from Git, the [`snapshot`] and the journal; [`pull`] merges other branches. `docs/architecture.md` has the
+//! walk of a put and of a pull through the files, `docs/design/` the formats on disk.
 
 pub use gitcd_core::{durable, fence, keyspace, scope};
 pub use gitcd_engine::{backup, committer, compactor, maintenance, recovery};
 pub use gitcd_history as history;
+pub use gitcd_host as host;
 pub use gitcd_journal as journal;
 pub use gitcd_merge::{self as merge, secrecy};
+pub use gitcd_net::{listener, tls, transport};
+pub use gitcd_server::{api, config, gateway, http, metrics, proto, server, status, telemetry};
+pub use gitcd_sync as pull;
 
 /// The store of one branch.
 pub mod store {
@@ -29,19 +31,10 @@ pub mod git {
     pub use gitcd_repo::*;
 }
 
-pub mod api;
+/// Watching: which watchers have events to read, and how each stream reads them.
+pub mod watch {
+    pub use gitcd_mvcc::hub::{Hub, Mailbox, Registration};
+    pub use gitcd_server::api::watch::stream;
+}
+
 pub mod cli;
-pub mod config;
-pub mod gateway;
-pub mod host;
-pub mod http;
-pub mod listener;
-pub mod metrics;
-pub mod proto;
-pub mod pull;
-pub mod server;
-pub mod status;
-pub mod telemetry;
-pub mod tls;
-pub mod transport;
-pub mod watch;

@@ -1,6 +1,6 @@
-//! The direction of dependencies: which crates of the workspace may use which, and that no crate's modules use each other in a circle.
+//! The direction of dependencies: which crates of the workspace may use which others, and that modules of a crate form no cycles.
 //!
-//! `docs/architecture.md` draws the same. What a test or a build script uses does not count.
+//! `docs/architecture.md` has the diagram. Dependencies of tests and build scripts do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Each crate, and the crates that it may depend on. A crate comes after those that it uses.
+/// Each crate, with the crates that it may depend on, which come before it.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("trishanku-stdio", &[]),
     // gitcd: storage below, network above.
@@ -19,16 +19,24 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("gitcd-repo", &["gitcd-core", "gitcd-merge"]),
     ("gitcd-engine", &["gitcd-core", "gitcd-journal", "gitcd-merge", "gitcd-mvcc", "gitcd-repo"]),
     ("gitcd-history", &["gitcd-core", "gitcd-merge", "gitcd-repo"]),
+    ("gitcd-net", &["gitcd-core"]),
+    ("gitcd-sync", &["gitcd-core", "gitcd-engine", "gitcd-merge", "gitcd-mvcc", "gitcd-repo", "trishanku-stdio"]),
+    ("gitcd-host", &["gitcd-core", "gitcd-engine", "gitcd-net", "gitcd-repo", "gitcd-sync"]),
+    ("gitcd-server", &["gitcd-core", "gitcd-engine", "gitcd-mvcc", "gitcd-net", "gitcd-repo", "gitcd-sync"]),
     (
         "gitcd",
         &[
             "gitcd-core",
             "gitcd-engine",
             "gitcd-history",
+            "gitcd-host",
             "gitcd-journal",
             "gitcd-merge",
             "gitcd-mvcc",
+            "gitcd-net",
             "gitcd-repo",
+            "gitcd-server",
+            "gitcd-sync",
             "trishanku-stdio",
         ],
     ),
@@ -69,7 +77,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("job-heaven", &["trishanku-api", "trishanku-framework", "trishanku-sidecars"]),
 ];
 
-/// Circles of modules that are there: none may grow, and one that is gone is removed from this list.
+/// Existing cycles of modules. None may grow; remove a cycle from this list when it is gone.
 const CIRCLES: &[(&str, &[&str])] = &[
     ("bench/src", &["args", "storage"]),
     ("cli/src", &["headless", "heavens", "plane"]),
@@ -81,7 +89,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("gitcd/crates/merge/src", &["value", "yaml"]),
     ("gitcd/crates/mvcc/src", &["merge", "writer"]),
     ("gitcd/powerloss/src", &["disk", "fuse", "mount"]),
-    ("gitcd/src", &["api", "gateway", "host", "http", "listener", "metrics", "pull", "status", "transport", "watch"]),
     ("testkit/src", &["apiserver", "cluster", "garbage"]),
 ];
 
@@ -90,7 +97,7 @@ fn root() -> PathBuf {
     here.parent().expect("this crate is in a folder of the workspace").to_owned()
 }
 
-/// The packages of the workspace, as cargo knows them.
+/// Returns the packages of the workspace, from cargo.
 fn packages() -> Vec<Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
@@ -103,7 +110,7 @@ fn packages() -> Vec<Value> {
 }
 
 fn name(of: &Value) -> &str {
-    of["name"].as_str().expect("it has a name")
+    of["name"].as_str().expect("a package has a name")
 }
 
 #[test]
@@ -114,7 +121,7 @@ fn crates_depend_only_on_crates_below_them() {
     let mut wrong = Vec::new();
     for package in &packages {
         let Some(may_use) = allowed.get(name(package)) else {
-            wrong.push(format!("{}: say in this test, and in docs/architecture.md, what it may use", name(package)));
+            wrong.push(format!("{}: add what it may use to this test and docs/architecture.md", name(package)));
             continue;
         };
         let dependencies = package["dependencies"].as_array().expect("a list");
@@ -124,11 +131,11 @@ fn crates_depend_only_on_crates_below_them() {
         }
     }
     let gone = MAY_USE.iter().map(|(package, _)| *package).filter(|package| !names.contains(package));
-    wrong.extend(gone.map(|package| format!("{package}: there is no such crate any more; remove it from this test")));
+    wrong.extend(gone.map(|package| format!("{package}: this crate does not exist; remove it from this test")));
     for (at, (package, may_use)) in MAY_USE.iter().enumerate() {
         let below: BTreeSet<&str> = MAY_USE[..at].iter().map(|(package, _)| *package).collect();
         let above = may_use.iter().filter(|used| !below.contains(*used));
-        wrong.extend(above.map(|used| format!("{package} comes before {used} in this test, which it may use")));
+        wrong.extend(above.map(|used| format!("{package} must come after {used} in this test, which it may use")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -138,8 +145,8 @@ fn modules_do_not_use_each_other_in_a_circle() {
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
     for package in packages() {
         let manifest = PathBuf::from(package["manifest_path"].as_str().expect("a path"));
-        let source = manifest.parent().expect("it is in a folder").join("src");
-        let shown = source.strip_prefix(root()).expect("it is in the workspace").display().to_string();
+        let source = manifest.parent().expect("a manifest is in a folder").join("src");
+        let shown = source.strip_prefix(root()).expect("the crate is in the workspace").display().to_string();
         found.extend(circles(&modules(&source)).into_iter().map(|circle| (shown.clone(), circle)));
     }
     found.sort();
@@ -150,14 +157,14 @@ fn modules_do_not_use_each_other_in_a_circle() {
     assert_eq!(found, known);
 }
 
-/// The modules at the top of a crate, each with the ones that it uses. Tests do not count.
+/// Returns the top-level modules of a crate, each with those that it uses. Tests do not count.
 fn modules(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let mut uses = BTreeMap::<String, BTreeSet<String>>::new();
     let mut folders = vec![source.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
-            let path = entry.expect("it is listed").path();
-            let relative = path.strip_prefix(source).expect("it is in it").with_extension("");
+            let path = entry.expect("the entry is readable").path();
+            let relative = path.strip_prefix(source).expect("the path is in the source folder").with_extension("");
             let mut steps: Vec<&str> = relative.iter().map(|step| step.to_str().expect("a plain name")).collect();
             if steps.contains(&"tests") || steps == ["lib"] || steps == ["main"] {
                 continue;
@@ -183,7 +190,7 @@ fn modules(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
     uses
 }
 
-/// What follows `crate::`, or as many `super::` as lead to the crate.
+/// Returns the names after `crate::`, or after as many `super::` as lead to the crate's root.
 fn used(text: &str, depth: usize) -> Vec<String> {
     let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
     let code = text[..end].lines().map(|line| line.split("//").next().unwrap_or_default());
@@ -208,7 +215,7 @@ fn used(text: &str, depth: usize) -> Vec<String> {
     names
 }
 
-/// The sets of modules of which each uses all others, if only by way of others.
+/// Returns the cycles: sets of modules that use each other, directly or indirectly.
 fn circles(uses: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reached = |from: &String| {
         let mut reached = BTreeSet::new();

@@ -1,10 +1,10 @@
 //! The flags for certificates of listeners.
 
 use anyhow::bail;
+use gitcd_net::tls;
+use gitcd_server::config::PerBranch;
 
 use super::per_branch;
-use crate::config::PerBranch;
-use crate::tls;
 
 /// The files of each branch.
 pub(super) struct Certificates {

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use gitcd_host::server::Server;
+use gitcd_host::{Access, Config, Limits};
+use gitcd_net::listener::{Bound, Ports};
+use gitcd_net::tls;
+use gitcd_server::config::{Listen, listen_urls};
+use gitcd_sync::owner::Served;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{boolean, duration};
-use crate::config::{Listen, listen_urls};
-use crate::host::server::Server;
-use crate::host::{Access, Config, Limits};
-use crate::listener::{Bound, Ports};
-use crate::pull::owner::Served;
-use crate::tls;
 
 const EXAMPLES: &str = "Examples:
   gitcd host --root=repositories --create-on-push

@@ -24,14 +24,14 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gitcd_repo::branch;
 use gitcd_repo::git_dir;
+use gitcd_server::config::{Branches, ConfigError, PerBranch};
+use gitcd_server::telemetry;
 use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use self::certificates::Certificates;
 use self::origin::Origins;
-use crate::config::{Branches, ConfigError, PerBranch};
-use crate::telemetry;
 
 /// An etcd v3 server whose store is a branch of a Git repository.
 ///
@@ -239,7 +239,7 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
         Command::Graph(args) => graph::run(&args)?,
         Command::MergeFile(args) => return Ok(merge_file::run(&args)),
         Command::Version { json } => {
-            let (version, etcd) = (env!("CARGO_PKG_VERSION"), crate::api::ETCD_VERSION);
+            let (version, etcd) = (env!("CARGO_PKG_VERSION"), gitcd_server::api::ETCD_VERSION);
             let rules = gitcd_merge::RULES;
             if json {
                 trishanku_stdio::println!(

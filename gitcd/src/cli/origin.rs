@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use gitcd_server::config::ConfigError;
 
 use super::etcd_flags;
-use crate::config::ConfigError;
 
 /// The places that values come from; the command line, which everybody sees, needs no mention.
 #[derive(Debug)]

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use gitcd_core::error::chain;
 use gitcd_repo::branch::Config;
+use gitcd_sync::prepare::{Preparation, PrepareError, Prepared, prepare};
+use gitcd_sync::remote::Remote;
+use gitcd_sync::status::Condition;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinError;
 
 use super::pull::Access;
 use super::{Common, boolean, duration, per_branch};
-use crate::pull::prepare::{Preparation, PrepareError, Prepared, prepare};
-use crate::pull::remote::Remote;
-use crate::pull::status::Condition;
 
 /// How soon it is looked again whether what is waited for is there; later a quarter of the time that it has taken already.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);

@@ -7,17 +7,17 @@ use anyhow::Context;
 use gitcd_core::scope::{EVERYTHING, NOTHING, Scope};
 use gitcd_merge::Policy;
 use gitcd_merge::secrecy::SecretKinds;
+use gitcd_server::config::{ConfigError, PerBranch, listen_urls};
+use gitcd_server::gateway::Origins;
+use gitcd_server::server::{self, Server};
+use gitcd_sync::Config;
+use gitcd_sync::credentials::Credentials;
+use gitcd_sync::dry_run::ApiServer;
+use gitcd_sync::owner::Served;
+use gitcd_sync::remote::Remote;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Common, duration, per_branch};
-use crate::config::{ConfigError, PerBranch, listen_urls};
-use crate::gateway::Origins;
-use crate::pull::Config;
-use crate::pull::credentials::Credentials;
-use crate::pull::dry_run::ApiServer;
-use crate::pull::owner::Served;
-use crate::pull::remote::Remote;
-use crate::server::{self, Server};
 use crate::{api, committer, store};
 
 /// A branch that others follow is committed so often while it changes.

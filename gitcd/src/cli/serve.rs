@@ -8,14 +8,14 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use gitcd_engine::committer::Granularity;
+use gitcd_server::config::{DEFAULT_NAME, DEFAULT_PEER_URL, listen_urls, peer_urls};
+use gitcd_server::gateway::Origins;
+use gitcd_server::server::{Config, ServeError, Server};
+use gitcd_sync::owner::Served;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::etcd::{Compaction, Tracing, Transport};
 use super::{Common, boolean, duration, per_branch};
-use crate::config::{DEFAULT_NAME, DEFAULT_PEER_URL, listen_urls, peer_urls};
-use crate::gateway::Origins;
-use crate::pull::owner::Served;
-use crate::server::{Config, ServeError, Server};
 use crate::{api, committer, store, telemetry};
 
 /// As in etcd: watchers must not be told more often.

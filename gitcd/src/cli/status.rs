@@ -8,11 +8,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use gitcd_server::status::Status;
 use serde_json::json;
 
 pub(super) use self::client::{Client, Tls};
 use super::duration;
-use crate::status::Status;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

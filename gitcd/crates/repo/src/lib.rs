@@ -1,8 +1,7 @@
-//! What gitcd keeps in Git: paths, value forms, references, and the objects of a branch.
+//! A gitcd branch in Git: paths, value forms, references, and objects.
 //!
-//! Start with [`branch::Branch`]. It edits the `tree` of values and the `trie` of metadata in memory, writes what
-//! changed into a `pack`, and moves the [`refs`]; `load` reads a branch back. The bytes are described in
-//! `docs/design/git.md`.
+//! Start with [`branch::Branch`]. It edits the `tree` of values and the `trie` of metadata in memory, writes changes into a
+//! `pack`, and moves the [`refs`]; `load` reads a branch back. `docs/design/git.md` describes the format.
 
 pub mod branch;
 pub mod changes;
@@ -20,6 +19,7 @@ pub mod lookup;
 pub(crate) mod loose;
 pub mod message;
 pub mod object;
+pub mod owner;
 mod pack;
 mod pack_file;
 mod pair;
@@ -36,7 +36,7 @@ pub mod watch;
 
 use std::path::{Path, PathBuf};
 
-/// The folder with the objects and references of a repository: the given one, or `.git` in it.
+/// Returns the folder with the objects and references of a repository: the given folder, or `.git` in it.
 pub fn git_dir(repository: &Path) -> PathBuf {
     let inner = repository.join(".git");
     if inner.is_dir() { inner } else { repository.to_owned() }

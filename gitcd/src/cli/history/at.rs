@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use gitcd_history::moment::When;
+use gitcd_history::when::When;
 use serde_json::json;
 
 use super::{Place, note, print_json, show, text_or_base64};

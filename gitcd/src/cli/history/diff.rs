@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use gitcd_history::fields::{self, Field};
-use gitcd_history::moment::When;
+use gitcd_history::when::When;
 use gitcd_history::{History, HistoryError};
 use serde_json::json;
 

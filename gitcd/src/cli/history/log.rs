@@ -1,7 +1,7 @@
 //! `gitcd log`.
 
 use gitcd_history::fields::{self, Field};
-use gitcd_history::moment::When;
+use gitcd_history::when::When;
 use gitcd_history::versions::Version;
 use gitcd_history::{CommitInfo, Decision, History};
 use gitcd_merge::Conflict;

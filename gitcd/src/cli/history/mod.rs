@@ -10,10 +10,10 @@ pub(super) mod verify;
 use std::path::PathBuf;
 
 use gitcd_history::History;
-use gitcd_history::moment::When;
+use gitcd_history::when::When;
 use gitcd_merge::secrecy::{Exposure, SecretKinds};
 
-use crate::config::{Branches, DEFAULT_NAME, PerBranch};
+use gitcd_server::config::{Branches, DEFAULT_NAME, PerBranch};
 
 /// Which branch.
 #[derive(Debug, clap::Args)]

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use gitcd_server::config::PerBranch;
+use gitcd_sync;
+use gitcd_sync::lease::{LONGEST, SHORTEST, Settings};
 
 use super::super::pull::Remotes;
 use super::super::{duration, per_branch};
-use crate::config::PerBranch;
-use crate::pull;
-use crate::pull::lease::{LONGEST, SHORTEST, Settings};
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "One writer at a time")]
@@ -78,7 +78,7 @@ impl Leases {
         branch: &str,
         repository: &Path,
         remotes: &Remotes,
-        pull: &mut pull::Config,
+        pull: &mut gitcd_sync::Config,
     ) -> anyhow::Result<Option<Settings>> {
         if self.duration.is_zero() {
             return Ok(None);
@@ -99,7 +99,7 @@ impl Leases {
 }
 
 /// The only remote, or `origin`: of those that are followed, else of those that the repository knows.
-fn usual(branch: &str, repository: &Path, pull: &pull::Config) -> anyhow::Result<String> {
+fn usual(branch: &str, repository: &Path, pull: &gitcd_sync::Config) -> anyhow::Result<String> {
     let mut names: Vec<String> = pull.remotes.iter().map(|remote| remote.name.clone()).collect();
     if names.is_empty() {
         let opened = super::super::open_repository(repository).with_context(|| {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
+use gitcd_server::status::{Branch, Remote, Status};
+use gitcd_sync::status::{Condition, ConflictStatus, Source};
 
 use super::super::age;
-use crate::pull::status::{Condition, ConflictStatus, Source};
-use crate::status::{Branch, Remote, Status};
 
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -169,7 +169,7 @@ fn row<const N: usize>(out: &mut impl Write, indent: &str, cells: &[Cell; N], wi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pull::status::RemoteStatus;
+    use gitcd_sync::status::RemoteStatus;
 
     #[test]
     fn remotes_are_below_their_branch_in_columns() {
@@ -203,7 +203,7 @@ mod tests {
         };
         status.branches[0].remotes = vec![synced, gone];
         status.branches[0].role = "suspended".into();
-        status.branches[0].lease = Some(crate::status::Lease {
+        status.branches[0].lease = Some(gitcd_server::status::LeaseStatus {
             remote: "origin".into(),
             reference: "refs/gitcd/lease/main".into(),
             epoch: 3,

@@ -1,0 +1,200 @@
+//! What clients write.
+//!
+//! The order is what makes a crash harmless: objects come into a quarantine that nobody reads, are checked there together with
+//! all that they refer to, become durable and part of the repository as a whole pack, and only then references are moved to them.
+
+mod apply;
+mod commands;
+mod create;
+mod decide;
+mod plain;
+mod quarantine;
+mod report;
+mod unpack;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use gitcd_core::error::chain;
+use gitcd_repo::pkt_line;
+use gitcd_repo::refs::{RefError, Refs};
+use gitcd_sync::lease;
+use tokio::sync::OwnedSemaphorePermit;
+
+pub(super) use self::create::{Created, PREFIX as NEW_REPOSITORY};
+pub(super) use self::quarantine::{KEEP, Kept, LOCK as QUARANTINE_LOCK, PREFIX as QUARANTINE};
+
+use self::commands::Push;
+use self::quarantine::Quarantine;
+use self::report::Report;
+use super::Inner;
+use super::access::Access;
+use super::input::Input;
+use super::name::Name;
+use super::problem::Problem;
+use super::service::{Service, answer};
+use super::upkeep;
+
+/// The commands of a push, which are read into memory.
+const MAX_COMMAND_BYTES: u64 = 8 << 20;
+/// What is read of a pack that is not wanted, so that the client hears why.
+const MAX_UNWANTED_BYTES: u64 = 64 << 20;
+
+/// Where a push goes.
+#[derive(Debug)]
+pub(super) enum Target {
+    Present(PathBuf),
+    /// To be made by the push.
+    New(Name),
+}
+
+/// Who pushes.
+#[derive(Clone, Debug)]
+pub(super) struct By {
+    pub(super) user: Option<String>,
+    pub(super) access: Access,
+}
+
+/// All references, and what this host can do.
+pub(super) async fn advertise(host: &Inner, target: &Target) -> Result<Response, Problem> {
+    const CAPABILITIES: &str =
+        "report-status delete-refs side-band-64k quiet atomic ofs-delta object-format=sha1 agent=gitcd/";
+    let references = match target {
+        Target::New(name) => {
+            let (root, name) = (host.root.clone(), name.clone());
+            let place = tokio::task::spawn_blocking(move || name.place(&root)).await.map_err(|_| Problem::Failed)?;
+            place.ok_or(Problem::Forbidden)?;
+            Vec::new()
+        }
+        Target::Present(repository) => {
+            let repository = repository.clone();
+            let listed = tokio::task::spawn_blocking(move || Refs::open(&repository)?.list());
+            let listed = listed.await.map_err(|_| Problem::Failed)?.map_err(|error| failed(&error))?;
+            listed.into_iter().map(|(name, id)| (id.to_string(), name)).collect()
+        }
+    };
+    let nothing = || vec![("0".repeat(40), "capabilities^{}".to_owned())];
+    let references = if references.is_empty() { nothing() } else { references };
+    let mut body = Vec::new();
+    pkt_line::put(&mut body, b"# service=git-receive-pack\n");
+    body.extend_from_slice(pkt_line::FLUSH);
+    let mut capabilities = format!("\0{CAPABILITIES}{}", env!("CARGO_PKG_VERSION"));
+    for (id, name) in references {
+        pkt_line::put(&mut body, format!("{id} {name}{}\n", std::mem::take(&mut capabilities)).as_bytes());
+    }
+    body.extend_from_slice(pkt_line::FLUSH);
+    Ok(answer(Service::ReceivePack.advertisement_type(), Body::from(body)))
+}
+
+/// A push. It goes on to its end even if the client goes away once all has come.
+pub(super) async fn serve(
+    host: &Arc<Inner>,
+    target: Target,
+    by: By,
+    headers: &HeaderMap,
+    body: Body,
+    permit: OwnedSemaphorePermit,
+) -> Result<Response, Problem> {
+    let max_bytes = host.limits.max_pack_bytes.saturating_add(MAX_COMMAND_BYTES);
+    let input = Input::open(headers, body, max_bytes, host.limits.idle).await?;
+    let host = host.clone();
+    // On its own, since a request is dropped with its connection, in the middle of whatever it does.
+    let done = tokio::spawn(async move {
+        let _permit = permit;
+        receive(&host, target, by, input).await
+    });
+    let report = done.await.unwrap_or(Err(Problem::Failed))?;
+    Ok(answer(Service::ReceivePack.result_type(), Body::from(report)))
+}
+
+async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) -> Result<Vec<u8>, Problem> {
+    let Some(push) = Push::read(&mut input, MAX_COMMAND_BYTES).await? else {
+        // A client that asks whether it would be let in.
+        return Ok(pkt_line::FLUSH.to_vec());
+    };
+    let created = match &target {
+        Target::Present(_) => None,
+        Target::New(name) => Some(Created::make(&host.root, name, &push.commands).await?),
+    };
+    let repository = match (&target, &created) {
+        (Target::Present(repository), _) => repository.clone(),
+        (Target::New(_), Some(created)) => created.folder().to_owned(),
+        (Target::New(_), None) => return Err(Problem::Failed),
+    };
+    // What is being made has another name until it is done.
+    let shown = created.as_ref().map_or_else(|| repository.clone(), |created| created.place().to_owned());
+    let mut report = Report::new(&push);
+    decide::names(&push, &by, &repository, &mut report);
+    let brings_objects = push.commands.iter().any(|command| command.new.is_some());
+    let mut quarantine = None;
+    if report.is_hopeless() {
+        input.drain(MAX_UNWANTED_BYTES).await;
+    } else if brings_objects {
+        let made = Quarantine::make(&repository).await?;
+        let outcome = unpack::unpack(host, &repository, &made, &push, &mut report, &mut input).await;
+        match outcome {
+            Ok(received) => quarantine = Some((made, received)),
+            Err(unpack::Failure::Problem(problem)) => {
+                made.remove().await;
+                return Err(problem);
+            }
+            Err(unpack::Failure::Unusable(reason)) => {
+                made.remove().await;
+                report.unusable(&reason);
+                input.drain(MAX_UNWANTED_BYTES).await;
+            }
+        }
+    }
+    if report.is_hopeless() {
+        if let Some((useless, _)) = quarantine {
+            useless.remove().await;
+        }
+    } else {
+        let mut kept = match quarantine {
+            Some((quarantine, received)) => {
+                let kept = quarantine.migrate(&host.kept).await?;
+                if let Some((received, step)) = received {
+                    host.recent.add(&repository, received, step);
+                }
+                kept
+            }
+            None => Vec::new(),
+        };
+        // A repository that nobody sees needs no protection, and its folder gets another name.
+        if created.is_some() {
+            kept.clear();
+        }
+        apply::apply(host, &repository, created, &by, &push, &mut report).await;
+        let has_packs = !kept.is_empty();
+        drop(kept);
+        if has_packs {
+            upkeep::after_push(host, repository.clone());
+        }
+    }
+    for (at, command) in push.commands.iter().enumerate() {
+        let (repository, reference, user) = (shown.display(), &command.reference, by.user.as_deref());
+        let (old, new) = (id(command.old), id(command.new));
+        match report.reason(at) {
+            // A lease is renewed every few seconds, for years.
+            None if old.len() == new.len() && reference.starts_with(lease::LEASES) => {
+                tracing::debug!(%repository, reference, old, new, user, "pushed");
+            }
+            None => tracing::info!(%repository, reference, old, new, user, "pushed"),
+            Some(reason) => tracing::info!(%repository, reference, old, new, user, reason, "push refused"),
+        }
+    }
+    Ok(report.encode())
+}
+
+/// For the log.
+fn id(id: Option<git2::Oid>) -> String {
+    id.map_or_else(|| "none".to_owned(), |id| id.to_string())
+}
+
+fn failed(error: &RefError) -> Problem {
+    tracing::error!(error = chain(error), "a push failed");
+    Problem::Failed
+}

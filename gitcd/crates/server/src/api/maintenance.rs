@@ -1,0 +1,195 @@
+//! The Maintenance service.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read as _, Seek as _};
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures::{Stream, stream};
+use gitcd_core::revision::Revision;
+use gitcd_engine::backup;
+use gitcd_mvcc::Error;
+use gitcd_mvcc::index::KeyRange;
+use gitcd_mvcc::work::Timed;
+use tonic::{Request, Response, Status};
+
+use super::{Backend, ETCD_VERSION, downgrade, status};
+use crate::proto::etcdserverpb as pb;
+use crate::proto::etcdserverpb::maintenance_server::Maintenance;
+
+/// What one message of a snapshot holds.
+const SNAPSHOT_PART_BYTES: usize = 64 << 10;
+
+#[tonic::async_trait]
+impl Maintenance for Backend {
+    async fn alarm(&self, request: Request<pb::AlarmRequest>) -> Result<Response<pb::AlarmResponse>, Status> {
+        let request = request.into_inner();
+        if self.store.is_standby() && request.action != pb::alarm_request::AlarmAction::Get as i32 {
+            return Err(status::from_store(Error::Standby));
+        }
+        let alarms = self.alarm_answer(request);
+        Ok(Response::new(pb::AlarmResponse { header: Some(self.header(self.store.revision())), alarms }))
+    }
+
+    async fn status(&self, _: Request<pb::StatusRequest>) -> Result<Response<pb::StatusResponse>, Status> {
+        let revision = self.store.revision();
+        let size = self.store.data_size();
+        let no_leader = self.store.newest().err().map(|error| status::from_store(error).message().to_owned());
+        Ok(Response::new(pb::StatusResponse {
+            header: Some(self.header(revision)),
+            version: ETCD_VERSION.to_owned(),
+            // The keys and their history since the compaction, for which the quota holds; Git's history is not counted.
+            db_size: size.total as i64,
+            db_size_in_use: size.total as i64,
+            db_size_quota: self.limits.quota_backend_bytes as i64,
+            leader: if no_leader.is_some() { 0 } else { self.member.member_id },
+            raft_index: revision.get() as u64,
+            raft_applied_index: revision.get() as u64,
+            raft_term: crate::member::RAFT_TERM,
+            storage_version: super::CLUSTER_VERSION.to_owned(),
+            errors: no_leader.into_iter().chain(self.store.poisoned()).chain(self.alarm_errors()).collect(),
+            downgrade_info: Some(pb::DowngradeInfo::default()),
+            ..pb::StatusResponse::default()
+        }))
+    }
+
+    async fn defragment(&self, _: Request<pb::DefragmentRequest>) -> Result<Response<pb::DefragmentResponse>, Status> {
+        let _timed = Timed::begin(self.store.counters.work.clone(), |work| &work.defragmentations);
+        // It may take minutes, and clients wait for seconds: it goes on in the background.
+        self.maintenance.ask();
+        Ok(Response::new(pb::DefragmentResponse { header: None }))
+    }
+
+    async fn hash(&self, _: Request<pb::HashRequest>) -> Result<Response<pb::HashResponse>, Status> {
+        let _timed = Timed::begin(self.store.counters.work.clone(), |work| &work.hash);
+        let Hashed { current, hash, .. } = self.hash_at(Revision::ZERO).await?;
+        Ok(Response::new(pb::HashResponse { header: Some(self.header(current)), hash }))
+    }
+
+    async fn hash_kv(&self, request: Request<pb::HashKvRequest>) -> Result<Response<pb::HashKvResponse>, Status> {
+        let _timed = Timed::begin(self.store.counters.work.clone(), |work| &work.hash_at_revision);
+        let hashed = self.hash_at(Revision::new(request.into_inner().revision)).await?;
+        Ok(Response::new(pb::HashKvResponse {
+            header: Some(self.header(hashed.current)),
+            hash: hashed.hash,
+            compact_revision: if hashed.compacted == Revision::ZERO { -1 } else { hashed.compacted.get() },
+            hash_revision: hashed.at.get(),
+        }))
+    }
+
+    type SnapshotStream = Pin<Box<dyn Stream<Item = Result<pb::SnapshotResponse, Status>> + Send>>;
+
+    async fn snapshot(&self, _: Request<pb::SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
+        // It does not know all that the writer knows, such as leases.
+        if self.store.is_standby() {
+            return Err(status::from_store(Error::Standby));
+        }
+        let timed = Timed::begin(self.store.counters.work.clone(), |work| &work.snapshots);
+        let (store, repository) = (self.store.clone(), self.repository.clone());
+        let written = tokio::task::spawn_blocking(move || -> io::Result<(File, u64)> {
+            // Without a name, so that nothing of it stays whatever happens.
+            let mut file = tempfile::tempfile_in(&*repository)?;
+            let header = backup::write(&store, BufWriter::with_capacity(1 << 20, &file))?;
+            let length = file.stream_position()?;
+            file.rewind()?;
+            tracing::info!(revision = header.revision, bytes = length, "sending a snapshot");
+            Ok((file, length))
+        });
+        let failed = |error: &dyn std::fmt::Display| Status::internal(format!("gitcd: no snapshot: {error}"));
+        let (file, length) = written.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+        let parts = stream::try_unfold((file, length, timed), move |(mut file, rest, timed)| async move {
+            if rest == 0 {
+                return Ok(None);
+            }
+            // From the page cache, mostly: it was written just now.
+            let mut blob = vec![0; SNAPSHOT_PART_BYTES.min(rest as usize)];
+            file.read_exact(&mut blob).map_err(|error| Status::internal(format!("gitcd: no snapshot: {error}")))?;
+            let remaining_bytes = rest - blob.len() as u64;
+            let version = super::CLUSTER_VERSION.to_owned();
+            let part = pb::SnapshotResponse { header: None, remaining_bytes, blob: blob.into(), version };
+            Ok(Some((part, (file, remaining_bytes, timed))))
+        });
+        Ok(Response::new(Box::pin(parts)))
+    }
+
+    async fn move_leader(
+        &self,
+        request: Request<pb::MoveLeaderRequest>,
+    ) -> Result<Response<pb::MoveLeaderResponse>, Status> {
+        // Who leads already need not be moved to; there is nobody else.
+        if request.into_inner().target_id == self.member.member_id {
+            Ok(Response::new(pb::MoveLeaderResponse { header: None }))
+        } else {
+            Err(status::bad_leader_transferee())
+        }
+    }
+
+    async fn downgrade(
+        &self,
+        request: Request<pb::DowngradeRequest>,
+    ) -> Result<Response<pb::DowngradeResponse>, Status> {
+        use pb::downgrade_request::DowngradeAction;
+        let request = request.into_inner();
+        match DowngradeAction::try_from(request.action) {
+            Ok(DowngradeAction::Validate) => downgrade::check(&request.version)?,
+            Ok(DowngradeAction::Enable) => {
+                downgrade::check(&request.version)?;
+                return Err(status::one_storage_version());
+            }
+            // None is under way, which etcd does not mind.
+            Ok(DowngradeAction::Cancel) => {}
+            Err(_) => return Err(Status::unknown("etcdserver: unknown method")),
+        }
+        let header = Some(self.header(self.store.revision()));
+        Ok(Response::new(pb::DowngradeResponse { header, version: downgrade::CLUSTER_MINOR.to_owned() }))
+    }
+}
+
+/// A checksum, and the revisions of the moment when it was taken.
+struct Hashed {
+    at: Revision,
+    current: Revision,
+    compacted: Revision,
+    hash: u32,
+}
+
+impl Backend {
+    /// A checksum over all pairs at a revision, or now for 0: equal stores with equal histories give equal sums.
+    async fn hash_at(&self, asked: Revision) -> Result<Hashed, Status> {
+        let store = self.store.clone();
+        let hashed = tokio::task::spawn_blocking(move || {
+            // All of one moment.
+            let (at, current, compacted, pairs) = store.with_index(|index, current| {
+                let at = if asked == Revision::ZERO { current } else { asked };
+                // One below 0 is taken, too, and has no keys.
+                if at > current {
+                    return Err(Error::Future);
+                }
+                if at > Revision::ZERO && at < index.compacted() {
+                    return Err(Error::Compacted);
+                }
+                let all = KeyRange::From(Bytes::new());
+                Ok((at, current, index.compacted(), index.range(&all, at).cloned().collect::<Vec<_>>()))
+            })?;
+            // Not 0 for an empty store: clients take that for no hash.
+            let mut hasher = crc32fast::Hasher::new_with_initial(1);
+            for version in pairs {
+                let value = version.value(store.segments())?;
+                for field in [&version.key[..], &value[..]] {
+                    hasher.update(&(field.len() as u64).to_le_bytes());
+                    hasher.update(field);
+                }
+                let numbers =
+                    [version.create_revision.get(), version.mod_revision.get(), version.version, version.lease];
+                for number in numbers {
+                    hasher.update(&number.to_le_bytes());
+                }
+            }
+            Ok::<_, Error>(Hashed { at, current, compacted, hash: hasher.finalize() })
+        });
+        match hashed.await {
+            Ok(hashed) => hashed.map_err(status::from_store),
+            Err(_) => Err(Status::internal("gitcd: hashing was cancelled")),
+        }
+    }
+}

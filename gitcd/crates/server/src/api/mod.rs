@@ -1,0 +1,156 @@
+//! The etcd v3 API: one file a gRPC service. A handler checks, calls the store, answers.
+
+mod alarm;
+mod auth;
+mod check;
+mod cluster;
+mod concurrency;
+mod downgrade;
+mod election;
+mod health;
+mod kv;
+mod lease;
+mod lock;
+mod maintenance;
+mod pages;
+mod quota;
+pub mod range;
+mod reflection;
+pub(crate) mod status;
+pub mod watch;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gitcd_core::revision::Revision;
+use gitcd_engine::maintenance::Maintenance;
+use gitcd_mvcc::Store;
+use gitcd_mvcc::version::Version;
+
+pub use self::pages::Pages;
+pub use crate::member::{CLUSTER_VERSION, ETCD_VERSION, Member};
+use tonic_health::pb::health_server::HealthServer;
+
+use tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET as REFLECTION;
+use tonic_reflection::server::v1::ServerReflectionServer;
+
+use self::reflection::Reflection;
+use self::watch::stream::Settings;
+use crate::proto::etcdserverpb::ResponseHeader;
+use crate::proto::etcdserverpb::auth_server::AuthServer;
+use crate::proto::etcdserverpb::cluster_server::ClusterServer;
+use crate::proto::etcdserverpb::kv_server::KvServer;
+use crate::proto::etcdserverpb::lease_server::LeaseServer;
+use crate::proto::etcdserverpb::maintenance_server::MaintenanceServer;
+use crate::proto::etcdserverpb::watch_server::WatchServer;
+use crate::proto::mvccpb::KeyValue;
+use crate::proto::v3electionpb::election_server::ElectionServer;
+use crate::proto::v3lockpb::lock_server::LockServer;
+
+/// What a request may be larger than its limit for framing, as in etcd.
+const OVERHEAD_BYTES: usize = 512 << 10;
+
+/// Limits on requests; flags and defaults are etcd's.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Largest write in bytes. A message of any kind may have half a mebibyte more.
+    pub max_request_bytes: usize,
+    /// Most operations in a transaction.
+    pub max_txn_ops: usize,
+    /// Most bytes of keys and values with their history, before the NOSPACE alarm is raised; 0 is no bound.
+    pub quota_backend_bytes: u64,
+}
+
+/// etcd's default for [`Limits::quota_backend_bytes`].
+pub const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_request_bytes: 1_572_864, max_txn_ops: 128, quota_backend_bytes: DEFAULT_QUOTA_BYTES }
+    }
+}
+
+/// One branch, as its clients see it.
+#[derive(Clone, Debug)]
+pub struct Backend {
+    /// Its store.
+    pub store: Arc<Store>,
+    /// Who we are to clients.
+    pub member: Arc<Member>,
+    /// Limits on requests.
+    pub limits: Limits,
+    /// How often idle watchers that asked for progress notifications get one.
+    pub progress_interval: std::time::Duration,
+    /// The repository, for sizes.
+    pub repository: Arc<std::path::PathBuf>,
+    /// Lists under way.
+    pub pages: Arc<Pages>,
+    /// Keeps the repository in order.
+    pub maintenance: Arc<Maintenance>,
+}
+
+impl Backend {
+    fn header(&self, revision: Revision) -> ResponseHeader {
+        ResponseHeader { revision: revision.get(), ..self.header_base() }
+    }
+
+    fn header_base(&self) -> ResponseHeader {
+        ResponseHeader {
+            cluster_id: self.member.cluster_id,
+            member_id: self.member.member_id,
+            revision: 0,
+            raft_term: crate::member::RAFT_TERM,
+        }
+    }
+
+    fn watch_settings(&self) -> Settings {
+        Settings {
+            header: self.header_base(),
+            progress_interval: self.progress_interval,
+            max_request_bytes: message_limit(&self.limits),
+        }
+    }
+}
+
+/// The largest message that is taken, whatever service it is for, as in etcd: a write that is a little larger than it may be
+/// is told so in etcd's words and not by the transport.
+pub fn message_limit(limits: &Limits) -> usize {
+    limits.max_request_bytes.saturating_add(OVERHEAD_BYTES)
+}
+
+/// All gRPC services of a branch.
+pub fn routes(backend: &Backend) -> axum::Router {
+    let limit = message_limit(&backend.limits);
+    let mut routes = tonic::service::Routes::builder();
+    macro_rules! add {
+        ($($server:ident),+) => {
+            $(routes.add_service(
+                $server::new(backend.clone()).max_decoding_message_size(limit).max_encoding_message_size(usize::MAX),
+            );)+
+        };
+    }
+    add!(KvServer, WatchServer, LeaseServer, ClusterServer, MaintenanceServer, AuthServer, LockServer, ElectionServer);
+    add!(HealthServer);
+    let described = Reflection::new(&[crate::proto::DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET, REFLECTION]);
+    let described = described.expect("the compiler of protobuf made the descriptions");
+    routes.add_service(ServerReflectionServer::new(described).max_decoding_message_size(limit));
+    routes.routes().into_axum_router().fallback(unknown)
+}
+
+/// What nobody serves.
+async fn unknown(request: axum::extract::Request) -> axum::response::Response {
+    let service = request.uri().path().trim_start_matches('/').split('/').next().unwrap_or_default();
+    tonic::Status::unimplemented(format!("unknown service {service}")).into_http()
+}
+
+/// A pair on the wire.
+pub(crate) fn key_value(version: &Version, value: Bytes) -> KeyValue {
+    KeyValue {
+        key: version.key.clone(),
+        create_revision: version.create_revision.get(),
+        mod_revision: version.mod_revision.get(),
+        version: version.version,
+        value,
+        lease: version.lease,
+    }
+}

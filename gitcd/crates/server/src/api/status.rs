@@ -1,0 +1,111 @@
+//! The one table from errors to what etcd's clients expect (etcd: `api/v3rpc/rpctypes/error.go`).
+
+use tonic::{Code, Status};
+
+use gitcd_mvcc::Error;
+
+macro_rules! statuses {
+    ($($name:ident = $code:ident $text:literal;)*) => {
+        $(pub(super) fn $name() -> Status { Status::new(Code::$code, $text) })*
+    };
+}
+
+statuses! {
+    empty_key = InvalidArgument "etcdserver: key is not provided";
+    key_not_found = InvalidArgument "etcdserver: key not found";
+    value_provided = InvalidArgument "etcdserver: value is provided";
+    lease_provided = InvalidArgument "etcdserver: lease is provided";
+    too_many_ops = InvalidArgument "etcdserver: too many operations in txn request";
+    duplicate_key = InvalidArgument "etcdserver: duplicate key given in txn request";
+    invalid_sort = InvalidArgument "etcdserver: invalid sort option";
+    too_large = InvalidArgument "etcdserver: request is too large";
+    compacted = OutOfRange "etcdserver: mvcc: required revision has been compacted";
+    future = OutOfRange "etcdserver: mvcc: required revision is a future revision";
+    no_space = ResourceExhausted "etcdserver: mvcc: database space exceeded";
+    lease_not_found = NotFound "etcdserver: requested lease not found";
+    lease_exists = FailedPrecondition "etcdserver: lease already exists";
+    lease_ttl_too_large = OutOfRange "etcdserver: too large lease TTL";
+    too_deep = InvalidArgument "gitcd: the key is too long for a path in Git, which has at most 1024 names: each part between \
+        slashes takes one for every 240 bytes of it, or 80 that need escapes, so that a key without slashes may have 245760 \
+        bytes; shorten the key, or put what is in it into the value";
+    stopped = Unavailable "etcdserver: server stopped";
+    no_writer_lease = Unavailable "etcdserver: no leader";
+    standby = Unavailable "gitcd: another server has the writer lease, and this one is its hot standby: it answers reads as of what \
+        was pushed; write to the other one, or wait until it is this one's turn";
+    in_doubt = Unavailable "etcdserver: request timed out, possibly due to previous leader failure";
+    bad_leader_transferee = FailedPrecondition "etcdserver: bad leader transferee";
+    corrupt = DataLoss "etcdserver: corrupt cluster";
+    not_leader = Unknown "election: not leader";
+    no_leader = Unknown "election: no leader";
+    missing_leader = Unknown "\"leader\" field must be provided";
+    session_expired = Unknown "mutex: session is expired";
+    auth_not_enabled = FailedPrecondition "etcdserver: authentication is not enabled";
+    user_not_found = FailedPrecondition "etcdserver: user name not found";
+    role_not_found = FailedPrecondition "etcdserver: role name not found";
+    permission_not_given = InvalidArgument "etcdserver: permission not given";
+    invalid_auth_management = InvalidArgument "etcdserver: invalid auth management";
+    root_user_not_found = FailedPrecondition "etcdserver: root user does not exist";
+    user_empty = InvalidArgument "etcdserver: user name is empty";
+    role_empty = InvalidArgument "etcdserver: role name is empty";
+    member_not_found = NotFound "etcdserver: member not found";
+    // etcd's table of codes has no line for this one.
+    not_enough_started = Unknown "etcdserver: re-configuration failed due to not enough started members";
+    not_a_learner = FailedPrecondition "etcdserver: can only promote a learner member";
+    bad_member_urls = InvalidArgument "etcdserver: given member URLs are invalid";
+    wrong_downgrade_version = InvalidArgument "etcdserver: wrong downgrade target version format";
+    invalid_downgrade_version = InvalidArgument "etcdserver: invalid downgrade target version";
+    one_storage_version = Unimplemented "gitcd: the storage has one version only";
+    no_users = Unimplemented "gitcd: there are no users and roles; clients are known by their TLS certificates";
+    single_member = Unimplemented "gitcd: a branch has one member; other writers take another branch";
+}
+
+/// What tonic says of a message above the limit.
+const TOO_LONG: &str = "Error, decoded message length too large";
+const TOO_LONG_ENCODED: &[u8] = b"Error,%20decoded%20message%20length%20too%20large";
+
+/// gRPC answers a message above the limit of the transport with `ResourceExhausted`, but tonic with `OutOfRange`, by
+/// which etcd's clients know a compacted revision.
+pub(crate) fn of_transport<B>(mut response: http::Response<B>) -> http::Response<B> {
+    let headers = response.headers_mut();
+    let is = |name: &str, start: &[u8]| headers.get(name).is_some_and(|value| value.as_bytes().starts_with(start));
+    if is("grpc-status", b"11") && is("grpc-message", TOO_LONG_ENCODED) {
+        headers.insert("grpc-status", http::HeaderValue::from_static("8"));
+    }
+    response
+}
+
+/// The same for a message of a stream.
+pub(crate) fn of_message(status: Status) -> Status {
+    if status.code() == Code::OutOfRange && status.message().starts_with(TOO_LONG) {
+        return Status::resource_exhausted(status.message());
+    }
+    status
+}
+
+/// What the store's error is in answers of the Lock and Election services, which are clients of the server in etcd: the
+/// text stays, the code does not.
+pub(crate) fn from_inner_client(error: Error) -> Status {
+    Status::unknown(from_store(error).message())
+}
+
+/// What the store's error is on the wire.
+pub(crate) fn from_store(error: Error) -> Status {
+    match error {
+        Error::Compacted => compacted(),
+        Error::Future => future(),
+        Error::KeyNotFound => key_not_found(),
+        Error::LeaseNotFound => lease_not_found(),
+        Error::LeaseExists => lease_exists(),
+        Error::NoSpace => no_space(),
+        Error::NoLease => no_writer_lease(),
+        Error::Standby => standby(),
+        // It may become visible yet.
+        Error::InDoubt => in_doubt(),
+        Error::Stopped => stopped(),
+        // Not retried by clients against the same server, and not to be taken for a lost write.
+        Error::Poisoned(reason) => Status::failed_precondition(format!("gitcd: writes are refused: {reason}")),
+        Error::ValueLost(reason) => Status::data_loss(format!("gitcd: {reason}")),
+        error @ Error::MergeTooLarge(_) => Status::resource_exhausted(format!("gitcd: {error}")),
+        Error::Conflict(key) => Status::aborted(format!("gitcd: {key} was changed on both sides")),
+    }
+}

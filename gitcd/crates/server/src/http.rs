@@ -1,0 +1,65 @@
+//! What etcd answers over plain HTTP on its client port: health, version, metrics; and gitcd's own `/status`.
+
+pub(crate) mod access;
+mod figures;
+mod health;
+mod vars;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::handler::Handler;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, any, get};
+use serde_json::json;
+
+use crate::member::{CLUSTER_VERSION, ETCD_VERSION};
+use crate::metrics::Source;
+
+/// The pages of a branch.
+pub fn routes(source: Arc<Source>) -> Router {
+    let registry = Arc::new(source.registry());
+    health::routes()
+        .route("/version", page(version))
+        .route("/status", page(status))
+        .route("/debug/vars", page(vars::vars))
+        .route("/metrics", any(move |state, request: Request| figures::figures(registry.clone(), state, request)))
+        .with_state(source)
+}
+
+/// A page that can be read and nothing else, not even its head: etcd has it so.
+fn page<H, T>(handler: H) -> MethodRouter<Arc<Source>>
+where
+    H: Handler<T, Arc<Source>>,
+    T: 'static,
+{
+    get(handler).head(not_allowed).fallback(not_allowed)
+}
+
+async fn not_allowed() -> Response {
+    let mut response = access::error(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n");
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET"));
+    response
+}
+
+async fn version() -> impl IntoResponse {
+    let body = json!({
+        "etcdserver": ETCD_VERSION,
+        "etcdcluster": CLUSTER_VERSION,
+        "storage": CLUSTER_VERSION,
+        "gitcd": env!("CARGO_PKG_VERSION"),
+    });
+    ([(header::CONTENT_TYPE, "application/json")], body.to_string())
+}
+
+async fn status(State(source): State<Arc<Source>>) -> Response {
+    // Reads commits.
+    let told = tokio::task::spawn_blocking(move || serde_json::to_string(&source.status.status())).await;
+    match told {
+        Ok(Ok(body)) => ([(header::CONTENT_TYPE, "application/json")], body + "\n").into_response(),
+        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}

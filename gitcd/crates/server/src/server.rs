@@ -1,0 +1,300 @@
+//! Serves branches: recovery, store, committer, listeners, and their orderly end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gitcd_engine::committer::{self, Committer};
+use gitcd_engine::compactor::{self, Retention};
+use gitcd_engine::maintenance::{self, Maintenance};
+use gitcd_engine::recovery::{self, OpenError, Opened, StateLock};
+use gitcd_mvcc::{self as store, Store};
+use gitcd_net::listener::{ListenError, Ports};
+use gitcd_net::tls;
+use gitcd_repo::branch;
+use gitcd_sync::lease::{self, Lease, LeaseError};
+use gitcd_sync::owner::Served;
+use gitcd_sync::{self, JoinError, Joiner, Puller};
+use tokio::sync::watch;
+
+mod face;
+mod standby;
+
+use self::face::{Face, serve, show};
+use crate::api;
+use crate::config::Listen;
+use crate::gateway::Origins;
+use crate::status::Reporter;
+pub use gitcd_net::transport::Transport;
+
+/// How long open connections may take to end.
+const DRAIN: Duration = Duration::from_secs(5);
+/// How long the last push may take.
+const LAST_PUSH: Duration = Duration::from_secs(5);
+
+/// One branch to serve.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The branch in Git.
+    pub branch: branch::Config,
+    /// Where to listen.
+    pub listen: Vec<Listen>,
+    /// Where pages are (`/status`, `/metrics`, `/health`), and nothing else.
+    pub listen_pages: Vec<Listen>,
+    /// What to tell clients; the listeners' addresses if empty.
+    pub advertise: Vec<String>,
+    /// What to tell clients of the address for other members, of which there are none.
+    pub advertise_peer: Vec<String>,
+    /// The cluster's id; made from the branch's name if unset.
+    pub cluster_id: Option<u64>,
+    /// The member's id; made from the branch's name if unset.
+    pub member_id: Option<u64>,
+    /// Limits on requests.
+    pub limits: api::Limits,
+    /// Size of a file of the journal, the unit in which it is trimmed.
+    pub journal_segment_bytes: u64,
+    /// How long objects stay in the repository that nothing leads to ([`Duration::MAX`]: for ever); `None` is as its `gc.pruneExpire` says.
+    pub prune_expire: Option<Duration>,
+    /// Bounds of the writer.
+    pub store: store::Limits,
+    /// Bounds of the committer.
+    pub committer: committer::Settings,
+    /// How often idle watchers that asked for progress notifications get one.
+    pub progress_interval: Duration,
+    /// How much history is kept without a client's doing; all if unset.
+    pub retention: Option<Retention>,
+    /// How connections are kept.
+    pub transport: Transport,
+    /// Web pages that may send requests from a browser.
+    pub origins: Origins,
+    /// Certificate, key and the authorities for client certificates, for `https` listeners.
+    pub tls: Option<tls::Files>,
+    /// Whom to pull from and push to.
+    pub pull: gitcd_sync::Config,
+    /// What makes sure that nobody else writes the branch, if that is asked for.
+    pub lease: Option<lease::Settings>,
+    /// Where a Git host finds the branch, so that pushes go through its store.
+    pub served: Served,
+}
+
+/// Why a branch is not served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// It could not be recovered.
+    #[error(transparent)]
+    Open(#[from] Box<OpenError>),
+    /// It is not ours to write.
+    #[error(transparent)]
+    Lease(#[from] LeaseError),
+    /// It cannot listen.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// Merges cannot be made.
+    #[error(transparent)]
+    Pull(#[from] JoinError),
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+    /// A socket cannot be kept while its server changes.
+    #[error("cannot keep listening: {0}")]
+    Socket(std::io::Error),
+    /// What was acknowledged is in the journal, but not all of it could be committed before the end.
+    #[error("stopped with revisions that are not in Git yet; the journal keeps them, the next start commits them")]
+    Uncommitted,
+}
+
+/// A branch that is being served.
+#[derive(Debug)]
+pub struct Server {
+    store: Arc<Store>,
+    writer: store::Handle,
+    committer: std::thread::JoinHandle<bool>,
+    listeners: Vec<tokio::task::JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+    stop: watch::Sender<bool>,
+    expiry: tokio::task::JoinHandle<()>,
+    compaction: Option<tokio::task::JoinHandle<()>>,
+    puller: Arc<Puller>,
+    pulling: tokio::task::JoinHandle<()>,
+    upkeep: tokio::task::JoinHandle<()>,
+    lease: Option<Arc<Lease>>,
+    _lock: StateLock,
+}
+
+impl Server {
+    /// Recovers the branch and listens; if only one may write it, when it is this server's turn.
+    ///
+    /// # Errors
+    /// [`ServeError`]; nothing was changed.
+    pub async fn start(config: Config) -> Result<Self, ServeError> {
+        // Ports first: a second server must not get as far as the branch's data.
+        let ports = Ports::new(&config.listen, config.tls.clone())?;
+        let mut listeners = ports.bind().await?;
+        let mut pages = Ports::new(&config.listen_pages, config.tls.clone())?.bind().await?;
+        let (opened, lease) = match &config.lease {
+            None => (open(&config.branch, config.journal_segment_bytes).await?, None),
+            Some(settings) => {
+                // Nobody must take one that waits for one that serves.
+                listeners.clear();
+                let turn = standby::wait(&config, settings, &ports, pages).await?;
+                (listeners, pages) = (turn.listeners, turn.pages);
+                (turn.opened, Some(turn.lease))
+            }
+        };
+        let addresses: Vec<_> = listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
+        let (store, writer) = Store::start(opened.start, config.store.clone()).map_err(ServeError::Thread)?;
+        if let Some(lease) = &lease {
+            store.fence(lease.gate().clone());
+        }
+        let counters = Arc::new(committer::Counters::default());
+        let committer = Committer::new(
+            store.clone(),
+            opened.branch,
+            config.branch.clone(),
+            config.committer.clone(),
+            opened.incarnation,
+            opened.bases,
+            counters.clone(),
+        );
+        let heads = committer.heads();
+        let committer = committer.spawn().map_err(ServeError::Thread)?;
+        let joiner = Joiner::new(store.clone(), heads, config.branch.clone())?
+            .with_secret_kinds(&config.pull.secret_kinds)
+            .with_api_server(config.pull.api_server.clone());
+        let puller = Arc::new(Puller::new(Arc::new(joiner), config.pull.clone()));
+        let maintenance =
+            Arc::new(Maintenance::new(gitcd_repo::git_dir(&config.branch.repository), config.prune_expire));
+        let reporter = Reporter::new(puller.clone(), lease.clone());
+        let face = Face::new(&config, &store, &addresses, &maintenance, counters, reporter);
+        let (stop, stopped) = watch::channel(false);
+        let pages =
+            pages.into_iter().map(|bound| show((bound, face.source.network.clone()), face.pages(), stopped.clone()));
+        let pages: Vec<_> = pages.map(tokio::spawn).collect();
+        let listeners: Vec<_> = listeners
+            .into_iter()
+            .map(|bound| {
+                tokio::spawn(serve(
+                    (bound, face.source.network.clone()),
+                    (config.transport, lease.as_ref().map(|lease| lease.gate().clone())),
+                    face.front.clone(),
+                    store.clone(),
+                    stopped.clone(),
+                ))
+            })
+            .chain(pages)
+            .collect();
+        let expiring = store.clone();
+        let expiry = tokio::spawn(async move { expiring.expire_leases().await });
+        let compacting = store.clone();
+        let compaction =
+            config.retention.map(|retention| tokio::spawn(async move { compactor::run(&compacting, retention).await }));
+        config.served.add(puller.joiner().clone(), puller.statuses().clone());
+        let upkeep = {
+            let stopped = stop.subscribe();
+            tokio::spawn(async move { maintenance.run(stopped).await })
+        };
+        let pulling = tokio::spawn(follow(puller.clone(), lease.clone(), stop.subscribe()));
+        Ok(Self {
+            store,
+            writer,
+            committer,
+            listeners,
+            addresses,
+            stop,
+            expiry,
+            compaction,
+            puller,
+            pulling,
+            upkeep,
+            lease,
+            _lock: opened.lock,
+        })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What pulls and pushes.
+    pub fn puller(&self) -> &Arc<Puller> {
+        &self.puller
+    }
+
+    /// Waits until another server has the branch, and what only this one had is safe: all that is left is to stop. Tells whose it is.
+    /// For ever if this server shares its branch with nobody.
+    pub async fn deposed(&self) -> String {
+        match &self.lease {
+            Some(lease) => lease.deposed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The store, for those who embed a server.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Stops taking requests, answers those under way, commits everything and pushes it where that is asked for.
+    ///
+    /// # Errors
+    /// [`ServeError::Uncommitted`] if the last commit failed; nothing is lost.
+    pub async fn stop(self) -> Result<(), ServeError> {
+        let _ = self.stop.send(true);
+        self.expiry.abort();
+        if let Some(compaction) = &self.compaction {
+            compaction.abort();
+        }
+        let _ended = tokio::join!(self.pulling, self.upkeep);
+        if self.lease.is_none() {
+            // With a lease that is a part of handing it over.
+            self.puller.push_last(LAST_PUSH).await;
+        }
+        // Writes that were accepted are answered before streams end; a client that takes no answers keeps nobody from ending, with its place among them.
+        let answered = tokio::time::timeout(DRAIN, self.store.stop()).await;
+        for listener in self.listeners {
+            let abort = listener.abort_handle();
+            if tokio::time::timeout(DRAIN, listener).await.is_err() {
+                abort.abort();
+            }
+        }
+        if answered.is_err() {
+            self.store.stop().await;
+        }
+        let (writer, committer) = (self.writer, self.committer);
+        let ended = tokio::task::spawn_blocking(move || {
+            writer.join();
+            committer.join().unwrap_or(false)
+        });
+        if !ended.await.unwrap_or(false) {
+            return Err(ServeError::Uncommitted);
+        }
+        if let Some(lease) = &self.lease {
+            lease.hand_over().await;
+        }
+        Ok(())
+    }
+}
+
+/// Follows people, the lease and the remotes, until it is told to stop.
+async fn follow(puller: Arc<Puller>, lease: Option<Arc<Lease>>, stopped: watch::Receiver<bool>) {
+    let people = gitcd_sync::people::follow(puller.joiner().clone(), puller.statuses().clone(), stopped.clone());
+    let leased = async {
+        if let Some(lease) = lease {
+            lease.serve(puller.joiner(), puller.statuses(), stopped.clone()).await;
+        }
+    };
+    tokio::join!(people, leased, puller.clone().run(stopped.clone()));
+}
+
+/// Recovers a branch that anybody may write.
+async fn open(branch: &branch::Config, segment_bytes: u64) -> Result<Opened, ServeError> {
+    let branch = branch.clone();
+    let opened = tokio::task::spawn_blocking(move || {
+        let opened = recovery::open(&branch, segment_bytes).map_err(Box::new)?;
+        maintenance::graph::mend(&gitcd_repo::git_dir(&branch.repository));
+        Ok::<_, Box<recovery::OpenError>>(opened)
+    });
+    Ok(opened.await.expect("recovery does not panic")?)
+}

@@ -1,0 +1,121 @@
+//! What a branch shows to clients: its services, and the pages beside them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use gitcd_core::fence::Gate;
+use gitcd_engine::committer;
+use gitcd_engine::maintenance::Maintenance;
+use gitcd_mvcc::Store;
+use gitcd_net::listener::{Bound, Incoming};
+use gitcd_net::transport;
+use sha1::{Digest, Sha1};
+use tokio::sync::watch;
+use tower::ServiceExt as _;
+
+use super::{Config, Transport};
+use crate::api::{self, Backend};
+use crate::dispatcher::Front;
+use crate::http;
+use crate::member::Member;
+use crate::metrics::{Network, Requests, Scrapes, Source};
+use crate::status::Reporter;
+use crate::telemetry;
+
+/// What answers.
+pub(super) struct Face {
+    pub(super) front: Arc<Front>,
+    pub(super) source: Arc<Source>,
+}
+
+impl Face {
+    pub(super) fn new(
+        config: &Config,
+        store: &Arc<Store>,
+        addresses: &[SocketAddr],
+        maintenance: &Arc<Maintenance>,
+        committer: Arc<committer::Counters>,
+        status: Reporter,
+    ) -> Self {
+        let backend = backend(config, store, addresses, maintenance);
+        let requests = Requests::default();
+        let source = Arc::new(Source {
+            member: backend.member.clone(),
+            packs: gitcd_repo::git_dir(&config.branch.repository).join("objects/pack"),
+            quota: config.limits.quota_backend_bytes,
+            store: store.clone(),
+            committer,
+            maintenance: maintenance.counters().clone(),
+            status: Arc::new(status),
+            requests: requests.clone(),
+            network: Arc::default(),
+            health: Arc::default(),
+            scrapes: Scrapes::default(),
+        });
+        let routes = telemetry::traced(api::routes(&backend), &config.branch.name);
+        let front = Front::new(backend, routes, http::routes(source.clone()), config.origins.clone(), requests);
+        Self { front, source }
+    }
+
+    /// The pages alone.
+    pub(super) fn pages(&self) -> Router {
+        http::routes(self.source.clone())
+    }
+}
+
+fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr], maintenance: &Arc<Maintenance>) -> Backend {
+    let derived = |what: &str| {
+        let digest = Sha1::digest(format!("{what} {} {}", config.branch.name, config.branch.data_reference));
+        u64::from_be_bytes(digest[..8].try_into().expect("a SHA-1 has 20 bytes"))
+    };
+    let client_urls = if config.advertise.is_empty() {
+        let schemes = config.listen.iter().map(|listen| if listen.tls { "https" } else { "http" });
+        schemes.zip(addresses).map(|(scheme, address)| format!("{scheme}://{address}")).collect()
+    } else {
+        config.advertise.clone()
+    };
+    Backend {
+        store: store.clone(),
+        member: Arc::new(Member {
+            cluster_id: config.cluster_id.unwrap_or_else(|| derived("cluster")),
+            member_id: config.member_id.unwrap_or_else(|| derived("member")),
+            name: config.branch.name.clone(),
+            client_urls,
+            peer_urls: config.advertise_peer.clone(),
+        }),
+        limits: config.limits,
+        progress_interval: config.progress_interval,
+        repository: Arc::new(config.branch.repository.clone()),
+        pages: Arc::default(),
+        maintenance: maintenance.clone(),
+    }
+}
+
+/// Serves a listener until `stopped`. One that ends before that takes the branch with it: a server that nobody reaches
+/// must not look healthy.
+pub(super) async fn serve(
+    ((listener, certificates), network): (Bound, Arc<Network>),
+    (settings, gate): (Transport, Option<Arc<Gate>>),
+    front: Arc<Front>,
+    store: Arc<Store>,
+    stopped: watch::Receiver<bool>,
+) {
+    let incoming = Incoming::new(listener, certificates, network);
+    transport::serve(incoming, settings, gate, move |request| front.call(request), stopped.clone()).await;
+    if !*stopped.borrow() {
+        store.poison("a listener ended");
+    }
+}
+
+/// Serves pages to whoever may connect, until `stopped`. Nothing else depends on them.
+pub(super) async fn show(
+    ((listener, certificates), network): (Bound, Arc<Network>),
+    pages: Router,
+    stopped: watch::Receiver<bool>,
+) {
+    let incoming = Incoming::new(listener, certificates, network);
+    let answer = move |request: hyper::Request<hyper::body::Incoming>| pages.clone().oneshot(request.map(Body::new));
+    transport::serve(incoming, Transport::default(), None, answer, stopped).await;
+}

@@ -1,0 +1,265 @@
+//! Shows what the writer of a branch has pushed, while its lease is waited for.
+//!
+//! Clients are told the writer's own revisions, as of its last push. Whatever they ask for but reads and watches is refused. When the
+//! lease is here, all connections are cut before the first write is taken; the sockets stay, so that nobody who connects again is turned
+//! away in between. Clients find that history begins after all that they have seen, and list again.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use git2::Oid;
+use gitcd_core::error::chain;
+use gitcd_core::revision::Revision;
+use gitcd_engine::committer::Head;
+use gitcd_engine::maintenance::{self, Maintenance};
+use gitcd_engine::recovery::{self, Opened};
+use gitcd_mvcc::Store;
+use gitcd_mvcc::standby::{Another, Followed};
+use gitcd_net::listener::{Bound, Ports};
+use gitcd_net::tls::Certificates;
+use gitcd_repo::branch::Loaded;
+use gitcd_repo::follow::{Follower, Step};
+use gitcd_repo::reader::LoadError;
+use gitcd_sync::lease::{self, Lease, Settings};
+use gitcd_sync::{self, Joiner, Puller};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::{JoinSet, spawn_blocking};
+
+use super::face::{Face, serve, show};
+use super::{Config, ServeError};
+use crate::status::Reporter;
+
+/// Relative to the prefix of a kube-apiserver: what it reads to find out how its store is.
+const HEALTH: &[u8] = b"health";
+
+/// What there is when it is this server's turn.
+pub(super) struct Turn {
+    pub(super) opened: Opened,
+    pub(super) lease: Arc<Lease>,
+    pub(super) listeners: Vec<Bound>,
+    pub(super) pages: Vec<Bound>,
+}
+
+/// Waits until the branch is this server's to write, and recovers it. Nobody is answered any more when this returns.
+pub(super) async fn wait(
+    config: &Config,
+    settings: &Settings,
+    ports: &Ports,
+    pages: Vec<Bound>,
+) -> Result<Turn, ServeError> {
+    let (pushed, told) = watch::channel(None);
+    let mut standby = Standby::new(config, ports, pages)?;
+    let opening = Box::pin(open(config, settings, settings.hot_standby.then_some(pushed)));
+    let (opened, lease) = tokio::select! {
+        opened = opening => opened?,
+        never = standby.run(told), if settings.hot_standby => match never {},
+    };
+    let bound = async {
+        let (listeners, pages) = standby.end()?;
+        Ok::<_, ServeError>((if listeners.is_empty() { ports.bind().await? } else { listeners }, pages))
+    };
+    match bound.await {
+        Ok((listeners, pages)) => Ok(Turn { opened, lease, listeners, pages }),
+        Err(error) => {
+            lease.release().await;
+            Err(error)
+        }
+    }
+}
+
+/// Recovers the branch after its lease was taken.
+async fn open(
+    config: &Config,
+    settings: &Settings,
+    pushed: Option<watch::Sender<Option<Oid>>>,
+) -> Result<(Opened, Arc<Lease>), ServeError> {
+    let (branch, segment_bytes) = (config.branch.clone(), config.journal_segment_bytes);
+    // The lock first: who has it is the only one here.
+    let lock = spawn_blocking(move || {
+        let lock = recovery::lock(&branch).map_err(Box::new)?;
+        maintenance::graph::mend(&gitcd_repo::git_dir(&branch.repository));
+        Ok::<_, Box<recovery::OpenError>>(lock)
+    });
+    let lock = lock.await;
+    let lock = lock.expect("taking a lock does not panic")?;
+    let (lease, own) = Lease::take(settings, &config.branch, segment_bytes, lock, pushed).await?;
+    match lease::takeover::open(&lease, segment_bytes, own).await {
+        Ok(opened) => Ok((opened, lease)),
+        Err(error) => {
+            lease.release().await;
+            Err(error.into())
+        }
+    }
+}
+
+/// A socket that goes on listening whoever takes its connections at the moment.
+#[derive(Debug)]
+struct Kept(std::net::TcpListener, Option<Arc<Certificates>>);
+
+impl Kept {
+    fn new((listener, certificates): Bound) -> std::io::Result<Self> {
+        Ok(Self(listener.into_std()?, certificates))
+    }
+
+    fn bound(&self) -> std::io::Result<Bound> {
+        Ok((TcpListener::from_std(self.0.try_clone()?)?, self.1.clone()))
+    }
+}
+
+/// One that waits, with its sockets.
+#[derive(Debug)]
+pub(super) struct Standby<'c> {
+    config: &'c Config,
+    ports: &'c Ports,
+    /// Nobody listens before there is something to be shown.
+    listeners: Vec<Kept>,
+    pages: Vec<Kept>,
+    /// The newest revision that anybody was shown.
+    shown: Revision,
+}
+
+/// What is being shown.
+struct View {
+    follower: Option<Follower>,
+    incarnation: String,
+    store: Arc<Store>,
+    heads: watch::Sender<Head>,
+    /// Who takes connections; aborted when this is dropped.
+    tasks: JoinSet<()>,
+    /// Whoever takes them is never told to stop.
+    _stop: watch::Sender<bool>,
+}
+
+impl<'c> Standby<'c> {
+    pub(super) fn new(config: &'c Config, ports: &'c Ports, pages: Vec<Bound>) -> Result<Self, ServeError> {
+        let pages = pages.into_iter().map(Kept::new).collect::<Result<_, _>>().map_err(ServeError::Socket)?;
+        Ok(Self { config, ports, listeners: Vec::new(), pages, shown: Revision::ZERO })
+    }
+
+    /// Shows what is told to be here, until it is dropped.
+    pub(super) async fn run(&mut self, mut pushed: watch::Receiver<Option<Oid>>) -> std::convert::Infallible {
+        let mut view: Option<View> = None;
+        loop {
+            if pushed.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            let Some(metadata) = *pushed.borrow_and_update() else { continue };
+            if let Some(seen) = &mut view {
+                match seen.advance(self.config, metadata).await {
+                    Ok(Ok(revision)) => {
+                        self.shown = revision;
+                        continue;
+                    }
+                    Ok(Err(Another)) => {
+                        tracing::info!("another writer has started: clients of this standby must list again");
+                        seen.store.end();
+                        view = None;
+                    }
+                    Err(error) => {
+                        tracing::warn!(error = chain(&error), "cannot load a pushed commit; the next push is loaded");
+                        continue;
+                    }
+                }
+            }
+            match self.begin(metadata).await {
+                Ok(begun) => view = begun,
+                Err(error) => {
+                    tracing::warn!(
+                        error,
+                        "cannot check the pushed commit while waiting for the lease; the next push is checked"
+                    );
+                }
+            }
+        }
+    }
+
+    /// The sockets, for who has the lease; those of clients if there are any already.
+    pub(super) fn end(self) -> Result<(Vec<Bound>, Vec<Bound>), ServeError> {
+        let all = |kept: Vec<Kept>| kept.iter().map(Kept::bound).collect::<Result<Vec<_>, _>>();
+        Ok((all(self.listeners).map_err(ServeError::Socket)?, all(self.pages).map_err(ServeError::Socket)?))
+    }
+
+    async fn begin(&mut self, metadata: Oid) -> Result<Option<View>, String> {
+        let branch = self.config.branch.clone();
+        let opened = spawn_blocking(move || Follower::open(branch, metadata)).await.expect("reading does not panic");
+        let (follower, Loaded { state, keys }, data) = opened.map_err(|error| chain(&error))?;
+        let revision = Revision::new(state.revision);
+        if revision < self.shown {
+            // Who has seen more would be told something else of the same revisions.
+            self.listeners.clear();
+            return Err(format!("the branch has gone back there, to revision {revision}"));
+        }
+        if self.listeners.is_empty() {
+            let bound = self.ports.bind().await.map_err(|error| chain(&error))?;
+            let kept = bound.into_iter().map(Kept::new).collect::<Result<_, _>>();
+            self.listeners = kept.map_err(|error| error.to_string())?;
+        }
+        let health = self.config.branch.keys.absolute(HEALTH).into();
+        let store = Store::standby(keys.into_iter().map(recovery::version_of), revision, health);
+        let head = Head { revision, data, next: data, merges: 0, foreign: None };
+        let view = View::start(self, follower, state.incarnation, store, head).map_err(|error| chain(&error))?;
+        self.shown = revision;
+        tracing::info!(%revision, "hot standby: serving reads and watches from the commits that the writer has pushed");
+        Ok(Some(view))
+    }
+}
+
+impl View {
+    fn start(
+        standby: &Standby<'_>,
+        follower: Follower,
+        incarnation: String,
+        store: Arc<Store>,
+        head: Head,
+    ) -> Result<Self, ServeError> {
+        let Standby { config, .. } = standby;
+        let bound = |kept: &[Kept]| kept.iter().map(Kept::bound).collect::<Result<Vec<_>, _>>();
+        let (listeners, pages) = (bound(&standby.listeners), bound(&standby.pages));
+        let (listeners, pages) = (listeners.map_err(ServeError::Socket)?, pages.map_err(ServeError::Socket)?);
+        let addresses: Vec<SocketAddr> =
+            listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
+        let (heads, head) = watch::channel(head);
+        let joiner = Joiner::new(store.clone(), head, config.branch.clone())?;
+        // Nobody is pulled from: what comes, comes by way of who waits for the lease.
+        let puller = Arc::new(Puller::new(Arc::new(joiner), gitcd_sync::Config::default()));
+        let maintenance =
+            Arc::new(Maintenance::new(gitcd_repo::git_dir(&config.branch.repository), config.prune_expire));
+        let reporter = Reporter::new(puller, None);
+        let face = Face::new(config, &store, &addresses, &maintenance, Arc::default(), reporter);
+        let (stop, stopped) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        for bound in listeners {
+            let (with, store, stopped) = ((config.transport, None), store.clone(), stopped.clone());
+            tasks.spawn(serve((bound, face.source.network.clone()), with, face.front.clone(), store, stopped));
+        }
+        for bound in pages {
+            tasks.spawn(show((bound, face.source.network.clone()), face.pages(), stopped.clone()));
+        }
+        Ok(Self { follower: Some(follower), incarnation, store, heads, tasks, _stop: stop })
+    }
+
+    /// Shows a later state of the branch; tells its revision.
+    async fn advance(&mut self, config: &Config, metadata: Oid) -> Result<Result<Revision, Another>, LoadError> {
+        let Some(mut follower) = self.follower.take() else { return Ok(Err(Another)) };
+        let advanced = spawn_blocking(move || {
+            let step = follower.advance(metadata);
+            (follower, step)
+        });
+        let (follower, step) = advanced.await.expect("reading does not panic");
+        self.follower = Some(follower);
+        let Step { state, data, put, gone } = step?;
+        if state.incarnation != self.incarnation {
+            return Ok(Err(Another));
+        }
+        let revision = Revision::new(state.revision);
+        let compacted = Revision::new(state.compact_revision);
+        let put = put.into_iter().map(recovery::version_of).collect();
+        let shown = self.store.follow(Followed { revision, compacted, put, gone });
+        if shown.is_ok() {
+            self.heads.send_modify(|head| *head = Head { revision, data, next: data, ..*head });
+            tracing::debug!(%revision, branch = config.branch.name, listeners = self.tasks.len(), "shown");
+        }
+        Ok(shown.map(|()| revision))
+    }
+}

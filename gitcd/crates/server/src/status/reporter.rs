@@ -1,0 +1,199 @@
+//! Finds out how a branch is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use git2::{Oid, Repository};
+use gitcd_engine::committer;
+use gitcd_repo::git_dir;
+use gitcd_repo::graph::{Graph, GraphError, Missing};
+use gitcd_sync::Puller;
+use gitcd_sync::lease::Lease;
+use gitcd_sync::status::{Condition, ConflictStatus, LATEST_CONFLICTS, RemoteStatus, now};
+use parking_lot::Mutex;
+
+use super::{Branch, Remote, Status};
+
+/// Commits are counted up to this.
+const MOST: usize = 1000;
+
+/// Finds out how a branch and its remotes are.
+#[derive(Debug)]
+pub struct Reporter {
+    puller: Arc<Puller>,
+    lease: Option<Arc<Lease>>,
+    git: Mutex<Git>,
+}
+
+#[derive(Default)]
+struct Git {
+    open: Option<(Repository, Graph)>,
+    counted: HashMap<String, Counted>,
+}
+
+impl std::fmt::Debug for Git {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Git").field("counted", &self.counted).finish_non_exhaustive()
+    }
+}
+
+/// What was last counted for a remote.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    theirs: Oid,
+    ours: Oid,
+    missing: Missing,
+}
+
+impl Reporter {
+    /// For the branch of a puller, and its lease if it has one.
+    pub fn new(puller: Arc<Puller>, lease: Option<Arc<Lease>>) -> Self {
+        Self { puller, lease, git: Mutex::default() }
+    }
+
+    /// The lease.
+    pub fn lease(&self) -> Option<super::LeaseStatus> {
+        self.lease.as_deref().map(Lease::told)
+    }
+
+    /// Everything that is known. Reads commits that are new since the last time: not for a thread that must not wait.
+    pub fn status(&self) -> Status {
+        Status { gitcd: env!("CARGO_PKG_VERSION").into(), time: now(), branches: vec![self.branch()] }
+    }
+
+    /// The remotes only, at the same cost.
+    pub fn remotes(&self) -> Vec<Remote> {
+        let known = self.puller.statuses().all();
+        self.remotes_of(&known)
+    }
+
+    /// Files in commits of people that did not enter.
+    pub fn rejected(&self) -> usize {
+        let known = self.puller.statuses().all();
+        self.people(&known).map(|status| status.rejected.len()).sum()
+    }
+
+    fn branch(&self) -> Branch {
+        let joiner = self.puller.joiner();
+        let (store, config) = (joiner.store(), joiner.config());
+        let known = self.puller.statuses().all();
+        let (keys, _) = store.sizes();
+        // In this order: what is committed meanwhile makes no lag.
+        let revision = store.revision();
+        let committed = store.committed_revision();
+        Branch {
+            name: config.name.clone(),
+            reference: config.data_reference.clone(),
+            role: match self.lease.as_deref() {
+                Some(lease) => lease.role().into(),
+                None if store.is_standby() => "standby".into(),
+                None => "writer".into(),
+            },
+            lease: self.lease(),
+            revision: revision.get(),
+            committed_revision: committed.get(),
+            compact_revision: store.compacted().get(),
+            head: joiner.head().data.to_string(),
+            commit_lag_revisions: revision.since(committed) as u64,
+            commit_lag_seconds: committer::lag(store).as_secs_f64(),
+            keys: keys as u64,
+            writes_refused: store.unavailable().map(|error| error.to_string()),
+            merges: self.people(&known).map(|status| status.merges).sum(),
+            conflicts: self.people(&known).map(|status| status.conflicts).sum(),
+            latest_conflicts: self.latest_conflicts(&known),
+            rejected: self.people(&known).flat_map(|status| status.rejected.clone()).collect(),
+            rejected_from: self.people(&known).flat_map(|status| status.rejected_from.clone()).collect(),
+            error: self.people(&known).find_map(|status| status.error.clone()),
+            remotes: self.remotes_of(&known),
+        }
+    }
+
+    /// Merges of commits of people since the start, and the conflicts that they had.
+    pub fn external(&self) -> (u64, u64) {
+        let known = self.puller.statuses().all();
+        self.people(&known)
+            .fold((0, 0), |(merges, conflicts), status| (merges + status.merges, conflicts + status.conflicts))
+    }
+
+    fn latest_conflicts(&self, known: &Known) -> Vec<ConflictStatus> {
+        let mut all: Vec<_> = self.people(known).flat_map(|status| status.latest_conflicts.clone()).collect();
+        all.sort_by_key(|conflict| std::cmp::Reverse(conflict.time));
+        all.truncate(LATEST_CONFLICTS);
+        all
+    }
+
+    /// What people push is told under the reference that they push to.
+    fn people<'s>(&self, known: &'s Known) -> impl Iterator<Item = &'s RemoteStatus> {
+        let is_remote = |name: &str| self.puller.remotes().iter().any(|remote| remote.name == name);
+        let people: Vec<_> = known.iter().filter(|(name, _)| !is_remote(name)).map(|(_, status)| status).collect();
+        people.into_iter()
+    }
+
+    fn remotes_of(&self, known: &Known) -> Vec<Remote> {
+        let remotes = self.puller.remotes().iter();
+        let told = remotes.map(|remote| {
+            let mut known = known.get(&remote.name).cloned().unwrap_or_default();
+            let problem = self.lease.as_deref().and_then(|lease| lease.problem(&remote.name));
+            if let Some((condition, said)) = problem.filter(|_| known.condition == Condition::Synced) {
+                (known.condition, known.error) = (condition, Some(said));
+            }
+            // What was merged may not be in our history, if nothing of it is taken here.
+            let missing = known.seen.as_deref().and_then(|seen| {
+                if known.merged.as_deref() == Some(seen) {
+                    return Some(Missing::default());
+                }
+                self.missing(&remote.name, Oid::from_str(seen).ok()?)
+            });
+            let age = |oldest: i64| now().saturating_sub(oldest.max(0) as u64);
+            Remote {
+                name: remote.name.clone(),
+                reference: remote.data_reference.clone(),
+                lag_commits: missing.map(|missing| missing.commits as u64),
+                lag_more: missing.is_some_and(|missing| missing.more),
+                lag_seconds: missing.map(|missing| missing.oldest.map_or(0, age)),
+                known,
+            }
+        });
+        told.collect()
+    }
+
+    /// What a remote has and we do not.
+    fn missing(&self, remote: &str, theirs: Oid) -> Option<Missing> {
+        let ours = self.puller.joiner().head().data;
+        let git = &mut *self.git.lock();
+        // What is in our history stays in it.
+        let is_known = |counted: &&Counted| {
+            counted.theirs == theirs && (counted.ours == ours || counted.missing == Missing::default())
+        };
+        if let Some(counted) = git.counted.get(remote).filter(is_known) {
+            return Some(counted.missing);
+        }
+        let found = git.count(&git_dir(&self.puller.joiner().config().repository), theirs, ours);
+        match found {
+            Ok(missing) => {
+                git.counted.insert(remote.to_owned(), Counted { theirs, ours, missing });
+                Some(missing)
+            }
+            Err(error) => {
+                tracing::debug!(remote, %error, "what a remote has more cannot be counted");
+                // Whatever is wrong, the next attempt looks anew.
+                git.open = None;
+                None
+            }
+        }
+    }
+}
+
+type Known = std::collections::BTreeMap<String, RemoteStatus>;
+
+impl Git {
+    fn count(&mut self, folder: &std::path::Path, theirs: Oid, ours: Oid) -> Result<Missing, GraphError> {
+        let problem = |error: git2::Error| GraphError { oid: theirs, problem: error.message().to_owned() };
+        // Packs come and go with every exchange, and a repository that stays open keeps those that are gone.
+        let repository = Repository::open(folder).map_err(problem)?;
+        let graph = self.open.take().map(|(_, graph)| graph).unwrap_or_default();
+        self.open = Some((repository, graph));
+        let (repository, graph) = self.open.as_mut().expect("it was just opened");
+        graph.missing(repository, theirs, ours, MOST)
+    }
+}

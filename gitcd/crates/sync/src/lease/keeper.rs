@@ -1,0 +1,210 @@
+//! Renews a lease until it is handed over or somebody else has it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use git2::Oid;
+use gitcd_core::error::chain as told;
+use gitcd_core::fence::Moment;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+use super::Shared;
+use super::chain::{self, Chain};
+use super::mark::Mark;
+use super::place::Place;
+use super::record::{Record, reference};
+use super::terms::{Found, Holding, renewal};
+use crate::remote::RemoteError;
+use crate::status::Condition;
+
+/// The holder of a lease.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    pub(super) place: Place,
+    pub(super) record: Record,
+    pub(super) chain: Chain,
+    pub(super) mark: Arc<Mark>,
+    pub(super) holding: Holding,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// Somebody else has the lease.
+#[derive(Debug)]
+struct Lost;
+
+/// One exchange may take so long; what is slower counts as failed, whatever becomes of it.
+pub(super) fn limit(duration: Duration) -> Duration {
+    duration / 2
+}
+
+/// After a failure.
+pub(super) fn retry(duration: Duration) -> Duration {
+    (duration / 12).clamp(Duration::from_millis(50), Duration::from_secs(1))
+}
+
+/// After so many refusals, or failures that only a person can mend: longer each time.
+pub(super) fn rest(duration: Duration, refusals: u32) -> Duration {
+    const LONGEST: Duration = Duration::from_secs(15);
+    retry(duration).saturating_mul(2_u32.saturating_pow(refusals.min(16))).min(LONGEST)
+}
+
+/// Runs what blocks, and waits for it no longer than `limit`; it goes on behind our back then.
+pub(super) async fn within<T: Send + 'static>(
+    limit: Duration,
+    remote: &str,
+    work: impl FnOnce() -> Result<T, RemoteError> + Send + 'static,
+) -> Result<T, RemoteError> {
+    match tokio::time::timeout(limit + Duration::from_millis(100), spawn_blocking(work)).await {
+        Ok(done) => done.expect("an exchange does not panic"),
+        Err(_) => Err(RemoteError {
+            remote: remote.to_owned(),
+            condition: Condition::Unreachable,
+            problem: format!("no answer within {limit:?}"),
+        }),
+    }
+}
+
+impl Keeper {
+    /// Returns when it is told to stop, or the lease is somebody else's.
+    pub(super) async fn run(mut self, mut stop: watch::Receiver<bool>) -> Self {
+        let mut pause = renewal(self.record.duration);
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                _ = stop.wait_for(|stop| *stop) => return self,
+            }
+            match self.renew().await {
+                Ok(next) => pause = next,
+                Err(Lost) => return self,
+            }
+        }
+    }
+
+    /// Renews once; tells how long to wait until the next time.
+    async fn renew(&mut self) -> Result<Duration, Lost> {
+        let (duration, started) = (self.record.duration, Moment::now());
+        let renewed = match self.settle().await? {
+            Ok(()) => self.send().await,
+            Err(error) => Err(error),
+        };
+        let was_closed = self.open();
+        match renewed {
+            Ok(()) => {
+                self.shared.renewed(was_closed);
+                Ok(renewal(duration).saturating_sub(Moment::now().since(started)))
+            }
+            Err(error) => {
+                self.shared.failed(&error);
+                Ok(retry(duration))
+            }
+        }
+    }
+
+    /// Finds out what became of what was sent.
+    async fn settle(&mut self) -> Result<Result<(), RemoteError>, Lost> {
+        if !self.holding.is_in_doubt() {
+            return Ok(Ok(()));
+        }
+        let (place, limit) = (self.place.clone(), limit(self.record.duration));
+        let name = reference(&place.config.data_reference);
+        let found = within(limit, &self.place.remote.name, move || place.find([&name], limit)).await;
+        match found.map(|[found]| (found, self.holding.finds(found))) {
+            Ok((_, Found::Ours)) => Ok(Ok(())),
+            Ok((found, Found::Others)) => {
+                // At once; whose it is can be found out later.
+                self.shared.gate.close_for_good();
+                self.lose(found).await;
+                Err(Lost)
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    async fn send(&mut self) -> Result<(), RemoteError> {
+        let (place, record) = (self.place.clone(), self.record.clone());
+        let mut chain = std::mem::take(&mut self.chain);
+        let next = spawn_blocking(move || (chain.next(&place, &record), chain)).await;
+        let (next, chain) = next.expect("writing objects does not panic");
+        self.chain = chain;
+        let next = next.map_err(|error| self.failed(&told(&error)))?;
+        self.mark.write(Some(self.holding.confirmed()), next);
+        self.holding.sends(next, Moment::now());
+        self.move_to(next).await?;
+        self.holding.has(next);
+        Ok(())
+    }
+
+    async fn move_to(&self, next: Oid) -> Result<(), RemoteError> {
+        let (place, limit) = (self.place.clone(), limit(self.record.duration));
+        let update = (reference(&place.config.data_reference), next, Some(self.holding.confirmed()));
+        within(limit, &self.place.remote.name, move || place.push(vec![update], limit)).await
+    }
+
+    fn failed(&self, problem: &str) -> RemoteError {
+        let (remote, condition) = (self.place.remote.name.clone(), Condition::Failed);
+        RemoteError { remote, condition, problem: problem.to_owned() }
+    }
+
+    /// Tells whether it was closed.
+    fn open(&self) -> bool {
+        let was_closed = self.shared.gate.open_until(self.holding.until());
+        if was_closed {
+            self.shared.reopened.send_modify(|times| *times += 1);
+        }
+        was_closed
+    }
+
+    async fn lose(&self, found: Option<Oid>) {
+        let (place, limit) = (self.place.clone(), limit(self.record.duration));
+        let name = reference(&place.config.data_reference);
+        let read = within(limit, &self.place.remote.name, move || {
+            let Some(oid) = found else { return Ok(None) };
+            place.bring(&[(&name, found)])?;
+            Ok(Record::read(&place.here()?, oid).ok())
+        });
+        let by = match (found, read.await) {
+            (None, _) => "its reference was deleted".to_owned(),
+            (_, Ok(Some(record))) => format!("{} has it in epoch {}", record.host, record.epoch),
+            _ => "another writer holds it".to_owned(),
+        };
+        self.shared.lose(by);
+    }
+
+    /// Hands the lease over, so that nobody needs to wait for its end. Tells whether that was done.
+    pub(super) async fn release(mut self) -> Result<bool, RemoteError> {
+        self.shared.gate.close_for_good();
+        let record = Record { is_held: false, ..self.record.clone() };
+        let place = self.place.clone();
+        let last = spawn_blocking(move || chain::last(&place, &record)).await.expect("writing objects does not panic");
+        let last = last.map_err(|error| self.failed(&told(&error)))?;
+        let mut attempts = 0;
+        loop {
+            match self.settle().await {
+                Err(Lost) => return Ok(false),
+                Ok(Err(error)) => return Err(error),
+                Ok(Ok(())) => {}
+            }
+            attempts += 1;
+            self.holding.sends(last, Moment::now());
+            match self.move_to(last).await {
+                Ok(()) => return Ok(true),
+                Err(error) if attempts == 2 => return Err(error),
+                // A renewal that was on its way may have come in between.
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_refused_asks_less_and_less_often() {
+        let rests: Vec<_> = (0..9).map(|refusals| rest(Duration::from_secs(3), refusals).as_millis()).collect();
+        assert_eq!(rests, [250, 500, 1000, 2000, 4000, 8000, 15_000, 15_000, 15_000]);
+        assert_eq!(rest(Duration::from_secs(3), u32::MAX), Duration::from_secs(15));
+    }
+}

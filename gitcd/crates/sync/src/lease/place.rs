@@ -1,0 +1,172 @@
+//! The remote, as far as the lease goes: references that are looked up, fetched, and moved by compare-and-swap, each within a time.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use git2::{Oid, Repository};
+use gitcd_repo::branch;
+use gitcd_repo::git_dir;
+use gitcd_repo::graph::Graph;
+use gitcd_repo::refs::{RefError, Refs};
+
+use crate::local::Copier;
+use crate::reach::{LIMIT, Reach};
+use crate::remote::{Link, Place as Where, Push, Remote, RemoteError};
+use crate::status::Condition;
+
+/// A reference, what it shall be, and what it is expected to be.
+pub(super) type Update = (String, Oid, Option<Oid>);
+
+/// The remote of a branch. Calls block.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) remote: Remote,
+    pub(super) config: branch::Config,
+    pub(super) link: Arc<Link>,
+}
+
+/// For what is not about the lease itself and may bring much.
+pub(super) const LONG: Duration = LIMIT;
+
+impl Place {
+    fn failed(&self, condition: Condition, problem: &dyn std::fmt::Display) -> RemoteError {
+        RemoteError { remote: self.remote.name.clone(), condition, problem: problem.to_string() }
+    }
+
+    fn reach<'r>(&'r self, here: &'r Path, url: &'r str, limit: Duration) -> Reach<'r> {
+        Reach { limit, ..self.remote.reach(here, &self.link, url) }
+    }
+
+    pub(super) fn git_dir(&self) -> PathBuf {
+        git_dir(&self.config.repository)
+    }
+
+    pub(super) fn here(&self) -> Result<Repository, RemoteError> {
+        Repository::open(self.git_dir()).map_err(|error| self.failed(Condition::Failed, &error.message()))
+    }
+
+    /// Reads a reference here.
+    pub(super) fn own(&self, name: &str) -> Result<Option<Oid>, RemoteError> {
+        let refs = Refs::open(&self.git_dir()).and_then(|refs| refs.read(name));
+        refs.map_err(|error| self.failed(Condition::Failed, &error))
+    }
+
+    /// Whether `ancestor` is in the history of `commit`; both are here.
+    pub(super) fn is_ancestor(&self, ancestor: Oid, commit: Oid) -> Result<bool, RemoteError> {
+        let found = Graph::default().is_ancestor(&self.here()?, ancestor, commit);
+        found.map_err(|error| self.failed(Condition::Damaged, &error))
+    }
+
+    fn refs(&self, folder: &Path) -> Result<Refs, RemoteError> {
+        Refs::open(folder).map_err(|error| {
+            let condition = match error {
+                RefError::Open { .. } => Condition::Unreachable,
+                _ => Condition::Damaged,
+            };
+            self.failed(condition, &gitcd_core::error::chain(&error))
+        })
+    }
+
+    /// What the remote has under these names.
+    pub(super) fn find<const N: usize>(
+        &self,
+        names: [&str; N],
+        limit: Duration,
+    ) -> Result<[Option<Oid>; N], RemoteError> {
+        let mut found = [None; N];
+        match self.remote.place(&self.config.repository)? {
+            Where::Folder(folder) => {
+                let refs = self.refs(&folder)?;
+                for (name, found) in names.iter().zip(&mut found) {
+                    *found = refs.read(name).map_err(|error| self.failed(Condition::Damaged, &error))?;
+                }
+            }
+            Where::Url(url) => {
+                let here = self.git_dir();
+                found = self
+                    .reach(&here, &url, limit)
+                    .find(names)
+                    .map_err(|failed| self.failed(failed.condition, &failed.said))?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// What the remote has under names that begin like this.
+    pub(super) fn beginning_with(&self, start: &str) -> Result<Vec<(String, Oid)>, RemoteError> {
+        let mut all: Vec<(String, Oid)> = match self.remote.place(&self.config.repository)? {
+            Where::Folder(folder) => {
+                let all = self.refs(&folder)?.list();
+                all.map_err(|error| self.failed(Condition::Damaged, &error))?.into_iter().collect()
+            }
+            Where::Url(url) => {
+                let here = self.git_dir();
+                let all = self.reach(&here, &url, LONG).references(&[start]);
+                all.map_err(|failed| self.failed(failed.condition, &failed.said))?
+            }
+        };
+        all.retain(|(name, _)| name.starts_with(start));
+        Ok(all)
+    }
+
+    /// Brings what references lead to here, and lets those that follow them (see [`Remote::tracking`]) lead to it.
+    pub(super) fn bring(&self, wanted: &[(&str, Option<Oid>)]) -> Result<(), RemoteError> {
+        let wanted: Vec<(&str, Oid)> = wanted.iter().filter_map(|(name, oid)| Some((*name, (*oid)?))).collect();
+        let here = self.here()?;
+        let missing: Vec<_> = wanted.iter().filter(|(_, oid)| here.find_commit(*oid).is_err()).copied().collect();
+        if !missing.is_empty() {
+            match self.remote.place(&self.config.repository)? {
+                Where::Folder(folder) => {
+                    let there = Repository::open(&folder)
+                        .map_err(|error| self.failed(Condition::Unreachable, &error.message()))?;
+                    let oids: Vec<Oid> = missing.iter().map(|(_, oid)| *oid).collect();
+                    Copier::default()
+                        .copy(&there, &here, &oids)
+                        .map_err(|error| self.failed(Condition::Damaged, &gitcd_core::error::chain(&error)))?;
+                }
+                Where::Url(url) => {
+                    let one = |(name, oid): &(&str, Oid)| ((*name).to_owned(), *oid, self.remote.tracking(name));
+                    let missing: Vec<_> = missing.iter().map(one).collect();
+                    let own: Vec<Oid> = self.own(&self.config.data_reference)?.into_iter().collect();
+                    let here = self.git_dir();
+                    self.reach(&here, &url, LONG)
+                        .fetch(&missing, &own, &mut Copier::default())
+                        .map_err(|failed| self.failed(failed.condition, &failed.said))?;
+                }
+            }
+        }
+        let refs = self.refs(&self.git_dir())?;
+        for (name, oid) in wanted {
+            // It may have moved on between the look and the fetch: then who asked looks again.
+            if self.here()?.find_commit(oid).is_err() {
+                return Err(self.failed(Condition::Raced, &format!("{name} has just moved on there")));
+            }
+            self.follow(&refs, name, oid)?;
+        }
+        Ok(())
+    }
+
+    fn follow(&self, refs: &Refs, name: &str, oid: Oid) -> Result<(), RemoteError> {
+        refs.note(&self.remote.tracking(name), oid).map_err(|error| self.failed(Condition::Failed, &error))
+    }
+
+    /// Keeps a commit that is about to be pushed from being collected as garbage here.
+    pub(super) fn keep(&self, name: &str, oid: Oid) -> Result<(), RemoteError> {
+        self.follow(&self.refs(&self.git_dir())?, name, oid)
+    }
+
+    /// Moves references there if they are as expected.
+    pub(super) fn push(&self, updates: Vec<Update>, limit: Duration) -> Result<(), RemoteError> {
+        match self.remote.place(&self.config.repository)? {
+            Where::Folder(_) => {
+                self.remote.push(&self.config, &Link::default(), &Push { updates, there: Vec::new() }).map(drop)
+            }
+            Where::Url(url) => {
+                let here = self.git_dir();
+                let pushed = self.reach(&here, &url, limit).push(&updates, &[]);
+                pushed.map(drop).map_err(|failed| self.failed(failed.condition, &failed.said))
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Side branches: what a writer had acknowledged and not pushed when another one took over.
+//!
+//! Its name is that of the branch, `-side-`, and the beginning of the id of its own commit. Whoever writes the branch under a
+//! lease merges those that it finds on the remote; they stay there until somebody deletes them. A branch that a person has
+//! given such a name, or has gone on with, has another commit, and is left alone.
+
+use std::time::Duration;
+
+use git2::Oid;
+use gitcd_core::error::chain;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+use super::place::{LONG, Place};
+use crate::join::{DryRun, How, Joined, Joiner};
+use crate::people;
+use crate::remote::RemoteError;
+use crate::status::Statuses;
+
+const MARK: &str = "-side-";
+const DIGITS: usize = 12;
+
+fn name(data_reference: &str, commit: Oid) -> String {
+    let id = commit.to_string();
+    format!("{data_reference}{MARK}{}", &id[..DIGITS])
+}
+
+/// Puts a commit on a side branch of the remote, unless the branch there has it. Returns the side branch, if there is one.
+pub(super) fn save(place: &Place, commit: Oid) -> Result<Option<String>, RemoteError> {
+    let data = &place.config.data_reference;
+    let side = name(data, commit);
+    let [there, found] = place.find([data, &side], LONG)?;
+    place.bring(&[(data, there)])?;
+    if let Some(there) = there
+        && place.is_ancestor(commit, there)?
+    {
+        return Ok(None);
+    }
+    if found != Some(commit) {
+        place.push(vec![(side.clone(), commit, found)], LONG)?;
+    }
+    Ok(Some(side))
+}
+
+/// Whether a branch never had anything in it: nobody misses that.
+pub(super) fn is_empty(place: &Place, commit: Oid) -> bool {
+    let look = || {
+        let here = place.here().ok()?;
+        let commit = here.find_commit(commit).ok()?;
+        Some(commit.parent_count() == 0 && commit.tree().ok()?.is_empty())
+    };
+    look().unwrap_or(false)
+}
+
+/// Merges side branches that turn up on the remote until told to stop.
+pub(super) async fn follow(
+    place: Place,
+    joiner: &Joiner,
+    statuses: &Statuses,
+    every: Duration,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut last = None;
+    loop {
+        if let Err(error) = look(&place, joiner, statuses).await {
+            if last.as_ref() != Some(&error) {
+                tracing::warn!(
+                    remote = place.remote.name,
+                    error,
+                    "cannot look for unpushed writes of previous writers"
+                );
+            }
+            last = Some(error);
+        } else {
+            last = None;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(every) => {}
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        }
+    }
+}
+
+async fn look(place: &Place, joiner: &Joiner, statuses: &Statuses) -> Result<(), String> {
+    let (at, head) = (place.clone(), joiner.head().data);
+    let found = spawn_blocking(move || unmerged(&at, head)).await.expect("looking at references does not panic");
+    for (side, commit) in found.map_err(|error| chain(&error))? {
+        let how = How { by: format!("merge of {side}").into(), dry_run: DryRun::Never, ..people::how("") };
+        match joiner.join(commit, &how).await.map_err(|error| chain(&error))? {
+            Joined::Done { keys, conflicts, rejected } => {
+                let count = conflicts.count;
+                tracing::info!(side, %commit, keys, conflicts = count, "merged unpushed writes of a previous writer");
+                let remote = &place.remote.name;
+                statuses.taken(joiner, remote, &side, commit, &rejected).await;
+                statuses.change(remote, |status| status.joined(commit, &conflicts));
+            }
+            Joined::Contained | Joined::NothingNew | Joined::Left | Joined::Moved | Joined::Refused(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Side branches of the remote that `head` does not have yet; their commits are here then.
+fn unmerged(place: &Place, head: Oid) -> Result<Vec<(String, Oid)>, RemoteError> {
+    let data = &place.config.data_reference;
+    let mut sides = place.beginning_with(&format!("{data}{MARK}"))?;
+    sides.retain(|(side, commit)| *side == name(data, *commit));
+    let here = place.here()?;
+    let mut unmerged = Vec::new();
+    for (side, commit) in sides {
+        if here.find_commit(commit).is_ok() && place.is_ancestor(commit, head)? {
+            continue;
+        }
+        place.bring(&[(&side, Some(commit))])?;
+        if !place.is_ancestor(commit, head)? {
+            unmerged.push((side, commit));
+        }
+    }
+    Ok(unmerged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_side_branch_is_named_after_its_commit() {
+        let commit = Oid::from_str("0123456789abcdef0123456789abcdef01234567").unwrap();
+        assert_eq!(name("refs/heads/main", commit), "refs/heads/main-side-0123456789ab");
+    }
+}

@@ -1,0 +1,347 @@
+//! From having the lease to having the branch: what the remote has is what counts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use git2::Oid;
+use gitcd_core::durable;
+use gitcd_core::error::chain;
+use gitcd_engine::committer::{self, Committer};
+use gitcd_engine::recovery::{self, OpenError, Opened, StateLock};
+use gitcd_mvcc::{self as store, Store};
+use gitcd_repo::branch::{Branch, FlushError};
+use gitcd_repo::refs::Refs;
+use tokio::task::spawn_blocking;
+
+use super::place::{LONG, Place, Update};
+use super::{Lease, LeaseError, side};
+use crate::remote::RemoteError;
+use crate::status::Condition;
+
+/// After a failure, while the lease is kept.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// What is here of the branch.
+#[derive(Debug)]
+pub struct Own {
+    /// Nobody else here writes it.
+    pub(super) lock: StateLock,
+    /// Another writer has begun since, and what only we have is on a side branch.
+    pub(super) is_saved: bool,
+}
+
+/// What the remote has of the branch.
+#[derive(Clone, Copy, Debug)]
+struct There {
+    data: Option<Oid>,
+    metadata: Option<Oid>,
+}
+
+/// Opens the branch as the remote has it, with what only we have; the remote's metadata is ours when this returns, so that
+/// nothing that a former writer has sent can move it any more.
+///
+/// # Errors
+/// [`LeaseError`].
+pub async fn open(lease: &Arc<Lease>, segment_bytes: u64, own: Own) -> Result<Opened, LeaseError> {
+    let Own { mut lock, mut is_saved } = own;
+    let place = lease.place().clone();
+    loop {
+        if let Some(by) = lease.lost() {
+            return Err(LeaseError::Lost { by });
+        }
+        let at = place.clone();
+        let there = match spawn_blocking(move || look(&at)).await.expect("an exchange does not panic") {
+            Ok(there) => there,
+            Err(error) => {
+                again(&error).await;
+                continue;
+            }
+        };
+        lock = match fit(&place, there, segment_bytes, Own { lock, is_saved }).await? {
+            Ok(lock) => lock,
+            Err((error, kept)) => {
+                again(&error).await;
+                lock = kept;
+                continue;
+            }
+        };
+        // From now on there may be something new.
+        is_saved = false;
+        let config = place.config.clone();
+        let opened =
+            spawn_blocking(move || recovery::open_locked(&config, segment_bytes, lock).map_err(Box::new)).await;
+        let opened = opened.expect("recovery does not panic")?;
+        let at = place.clone();
+        let told = spawn_blocking(move || publish(&at, there)).await.expect("an exchange does not panic");
+        match told {
+            Ok(_) => return Ok(opened),
+            // What was still on its way has arrived.
+            Err(error) if error.condition == Condition::Raced => {}
+            Err(error) => again(&error).await,
+        }
+        lock = opened.lock;
+    }
+}
+
+async fn again(error: &RemoteError) {
+    tracing::warn!(error = chain(error), "holding the lease, but cannot take over the branch yet; retrying");
+    tokio::time::sleep(RETRY).await;
+}
+
+fn look(place: &Place) -> Result<There, RemoteError> {
+    let config = &place.config;
+    let [data, metadata] = place.find([&config.data_reference, &config.metadata_reference], LONG)?;
+    place.bring(&[(&config.data_reference, data), (&config.metadata_reference, metadata)])?;
+    Ok(There { data, metadata })
+}
+
+/// Makes the branch here one that continues what the remote has.
+async fn fit(
+    place: &Place,
+    there: There,
+    segment_bytes: u64,
+    own: Own,
+) -> Result<Result<StateLock, (RemoteError, StateLock)>, LeaseError> {
+    let Own { mut lock, is_saved } = own;
+    let Some(theirs) = there.metadata else { return Ok(Ok(lock)) };
+    let config = &place.config;
+    let ours = place.own(&config.metadata_reference)?;
+    let is_ours = match ours {
+        // What only we have would not have been saved otherwise, and histories are long.
+        Some(ours) if !is_saved => {
+            let at = place.clone();
+            let found = spawn_blocking(move || at.is_ancestor(theirs, ours)).await;
+            found.expect("reading commits does not panic")?
+        }
+        _ => false,
+    };
+    if is_ours {
+        // So that the metadata moves in any case.
+        let config = config.clone();
+        spawn_blocking(move || touch(config)).await.expect("a flush does not panic")?;
+        return Ok(Ok(lock));
+    }
+    if ours.is_some() && !is_saved {
+        let (kept, saved) = leave(place, segment_bytes, lock).await?;
+        lock = kept;
+        if let Err(error) = saved {
+            return Ok(Err((error, lock)));
+        }
+    }
+    let at = place.clone();
+    let adopted = spawn_blocking(move || adopt(&at, theirs, there.data, &lock).map(|()| lock)).await;
+    Ok(Ok(adopted.expect("moving references does not panic")?))
+}
+
+/// For who waits: brings what the remote has, and saves what only we have if somebody else has begun to write; tells whether somebody
+/// has.
+///
+/// # Errors
+/// [`LeaseError`] if what is here cannot be read.
+pub(super) async fn prepare(
+    place: Place,
+    data: Option<Oid>,
+    theirs: Oid,
+    segment_bytes: u64,
+    own: Own,
+) -> Result<(Own, Result<bool, RemoteError>), LeaseError> {
+    let (at, is_saved) = (place.clone(), own.is_saved);
+    let compared = spawn_blocking(move || -> Result<Written, RemoteError> {
+        let config = &at.config;
+        at.bring(&[(&config.data_reference, data), (&config.metadata_reference, Some(theirs))])?;
+        match at.own(&config.metadata_reference)? {
+            Some(ours) if !is_saved && at.is_ancestor(theirs, ours)? => Ok(Written::Here),
+            Some(_) if !is_saved => Ok(Written::Since),
+            _ => Ok(Written::There),
+        }
+    });
+    match compared.await.expect("reading commits does not panic") {
+        Ok(Written::Here) => Ok((own, Ok(false))),
+        Ok(Written::There) => Ok((own, Ok(true))),
+        Ok(Written::Since) => {
+            let (lock, saved) = leave(&place, segment_bytes, own.lock).await?;
+            Ok((Own { lock, is_saved: saved.is_ok() }, saved.map(|()| true)))
+        }
+        Err(error) => Ok((own, Err(error))),
+    }
+}
+
+/// Who has written what the remote has.
+enum Written {
+    /// We have, and perhaps more than that.
+    Here,
+    /// Somebody else, and what we had is there or beside it.
+    There,
+    /// Somebody else, after us.
+    Since,
+}
+
+/// Puts everything that only we have on side branches: somebody else writes the branch now.
+async fn leave(
+    place: &Place,
+    segment_bytes: u64,
+    lock: StateLock,
+) -> Result<(StateLock, Result<(), RemoteError>), LeaseError> {
+    let at = place.clone();
+    let repaired = spawn_blocking(move || repair(&at, &lock).map(|()| lock)).await;
+    let lock = repaired.expect("reading references does not panic")?;
+    let (head, lock) = commit_all(place, segment_bytes, lock).await?;
+    let at = place.clone();
+    let saved = spawn_blocking(move || {
+        // A person's commit that was not merged yet may be on the reference.
+        let found = at.own(&at.config.data_reference)?.filter(|found| *found != head);
+        for commit in [head].into_iter().chain(found) {
+            if !side::is_empty(&at, commit)
+                && let Some(side) = side::save(&at, commit)?
+            {
+                tracing::warn!(side, "another writer has written the branch since; our unpushed writes are kept there");
+            }
+        }
+        Ok(())
+    });
+    Ok((lock, saved.await.expect("an exchange does not panic")))
+}
+
+/// A metadata commit that says what the last one said.
+fn touch(config: gitcd_repo::branch::Config) -> Result<(), LeaseError> {
+    if let Some(mut branch) = Branch::open(config).map_err(|error| Box::new(OpenError::from(Box::new(error))))? {
+        let state = branch.state().clone();
+        branch.flush(&state).map_err(|error: FlushError| Box::new(OpenError::from(error)))?;
+    }
+    Ok(())
+}
+
+/// Puts everything that is only in the journal into Git.
+async fn commit_all(place: &Place, segment_bytes: u64, lock: StateLock) -> Result<(Oid, StateLock), LeaseError> {
+    let config = place.config.clone();
+    let opened = spawn_blocking(move || recovery::open_locked(&config, segment_bytes, lock).map_err(Box::new)).await;
+    let opened = opened.expect("recovery does not panic")?;
+    let (store, writer) = Store::start(opened.start, store::Limits::default()).map_err(LeaseError::Thread)?;
+    let (settings, counters) = (committer::Settings::default(), Arc::default());
+    let (config, incarnation) = (place.config.clone(), opened.incarnation);
+    let committer = Committer::new(store.clone(), opened.branch, config, settings, incarnation, opened.bases, counters);
+    let heads = committer.heads();
+    let committer = committer.spawn().map_err(LeaseError::Thread)?;
+    store.stop().await;
+    let ended = spawn_blocking(move || {
+        writer.join();
+        committer.join().unwrap_or(false)
+    });
+    if !ended.await.unwrap_or(false) {
+        return Err(LeaseError::Uncommitted);
+    }
+    let head = heads.borrow().data;
+    Ok((head, opened.lock))
+}
+
+/// Takes the remote's branch in the place of ours, whose local state is set aside: the next start goes on from Git, with a new
+/// block of revisions.
+fn adopt(place: &Place, metadata: Oid, data: Option<Oid>, lock: &StateLock) -> Result<(), LeaseError> {
+    let config = &place.config;
+    let described = described(place, metadata)?;
+    // The data may be behind its metadata, if whoever pushed them ended in between, or ahead of it by somebody else's commits.
+    let data = match data {
+        Some(data) if !place.is_ancestor(data, described)? => data,
+        _ => described,
+    };
+    let open = |error: OpenError| LeaseError::Open(Box::new(error));
+    recovery::set_aside(lock.folder()).map_err(open)?;
+    let pair = lock.folder().join("pair");
+    match std::fs::remove_file(&pair) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(open(durable::Error::of("remove", &pair)(error).into()));
+        }
+        _ => durable::sync(lock.folder()).map_err(|error| open(error.into()))?,
+    }
+    let refs = Refs::open(&place.git_dir()).map_err(|error| open(error.into()))?;
+    for (name, oid) in [(&config.data_reference, data), (&config.metadata_reference, metadata)] {
+        let before = refs.read(name).map_err(|error| open(error.into()))?;
+        if before != Some(oid) {
+            refs.update(name, oid, before).map_err(|error| open(error.into()))?;
+        }
+    }
+    tracing::info!(%data, "the branch continues from the remote");
+    Ok(())
+}
+
+/// After a crash between the two moves of [`adopt`] the data may be behind what the former metadata describes: then that is what we had.
+fn repair(place: &Place, lock: &StateLock) -> Result<(), LeaseError> {
+    let config = &place.config;
+    let (data, metadata) = (place.own(&config.data_reference)?, place.own(&config.metadata_reference)?);
+    let (Some(data), Some(metadata)) = (data, metadata) else { return Ok(()) };
+    if lock.folder().join("pair").exists() {
+        return Ok(());
+    }
+    let described = described(place, metadata)?;
+    if data != described && place.is_ancestor(data, described)? {
+        let moved =
+            Refs::open(&place.git_dir()).and_then(|refs| refs.update(&config.data_reference, described, Some(data)));
+        moved.map_err(|error| Box::new(OpenError::from(error)))?;
+    }
+    Ok(())
+}
+
+/// The data commit that a metadata commit describes: its last parent.
+fn described(place: &Place, metadata: Oid) -> Result<Oid, RemoteError> {
+    let here = place.here()?;
+    let parents = here.find_commit(metadata).map(|commit| commit.parent_ids().next_back());
+    let problem = match parents {
+        Ok(Some(data)) => return Ok(data),
+        Ok(None) => "it has no parents".to_owned(),
+        Err(error) => error.message().to_owned(),
+    };
+    let (remote, condition) = (place.remote.name.clone(), Condition::Damaged);
+    Err(RemoteError { remote, condition, problem: format!("its metadata {metadata} cannot be used: {problem}") })
+}
+
+/// Pushes the branch as it is here, if it continues what the remote has. Tells whether its data is there then. Where somebody else has
+/// begun to write there is nothing to continue, even if no commit of theirs has come yet.
+fn publish(place: &Place, there: There) -> Result<bool, RemoteError> {
+    let config = &place.config;
+    let Some(metadata) = place.own(&config.metadata_reference)? else { return Ok(true) };
+    let data = described(place, metadata)?;
+    let continues = |there: Option<Oid>, ours: Oid| there.map_or(Ok(true), |theirs| place.is_ancestor(theirs, ours));
+    if !continues(there.metadata, metadata)? {
+        return there.data.map_or(Ok(false), |theirs| place.is_ancestor(data, theirs));
+    }
+    let mut updates: Vec<Update> = Vec::new();
+    let follows = continues(there.data, data)?;
+    if follows && there.data != Some(data) {
+        updates.push((config.data_reference.clone(), data, there.data));
+    }
+    if there.metadata != Some(metadata) {
+        updates.push((config.metadata_reference.clone(), metadata, there.metadata));
+    }
+    if !updates.is_empty() {
+        place.push(updates, LONG)?;
+    }
+    Ok(follows)
+}
+
+/// Puts what is in Git here, and not on the remote, on a side branch.
+pub(super) fn save(place: &Place) -> Result<Option<String>, RemoteError> {
+    let Some(metadata) = place.own(&place.config.metadata_reference)? else { return Ok(None) };
+    side::save(place, described(place, metadata)?)
+}
+
+/// The last push of a writer that hands its lease over: of everything, to the branch or beside it.
+pub(super) fn push_last(place: &Place) -> Result<(), RemoteError> {
+    let mut races = 0;
+    loop {
+        let is_there = look(place).and_then(|there| publish(place, there));
+        match is_there {
+            Ok(true) => return Ok(()),
+            Ok(false) => {
+                if let Some(side) = save(place)? {
+                    tracing::warn!(
+                        side,
+                        "the branch was pushed to at the last moment; our unpushed writes are kept there"
+                    );
+                }
+                return Ok(());
+            }
+            Err(error) if error.condition == Condition::Raced && races < 8 => races += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Pushes to served branches go through the store.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use gitcd_core::error::chain;
+use gitcd_repo::owner::{Owner, Refusal, Remarks, Update};
+use parking_lot::Mutex;
+
+use super::join::{Conflicts, How, Joined, Joiner};
+use super::status::Statuses;
+use super::{lease, people};
+
+/// The branches that this process serves. Cheap to share.
+#[derive(Clone, Debug, Default)]
+pub struct Served(Arc<Mutex<HashMap<(PathBuf, String), Branch>>>);
+
+#[derive(Clone, Debug)]
+struct Branch {
+    joiner: Arc<Joiner>,
+    statuses: Statuses,
+    metadata: String,
+}
+
+impl Served {
+    /// Lets pushes to a branch go through its store.
+    pub fn add(&self, joiner: Arc<Joiner>, statuses: Statuses) {
+        let config = joiner.config();
+        let key = (canonical(&config.repository), config.data_reference.clone());
+        let metadata = config.metadata_reference.clone();
+        self.0.lock().insert(key, Branch { joiner, statuses, metadata });
+    }
+
+    fn find(&self, repository: &Path, reference: &str) -> Option<Branch> {
+        self.0.lock().get(&(canonical(repository), reference.to_owned())).cloned()
+    }
+
+    /// Why nobody else may write a reference that goes with one of the branches.
+    fn own(&self, repository: &Path, reference: &str) -> Option<&'static str> {
+        let folder = canonical(repository);
+        let served = self.0.lock();
+        let mut branches = served.iter().filter(|((known, _), _)| *known == folder);
+        branches.find_map(|((_, data), branch)| match reference {
+            _ if reference == branch.metadata => {
+                Some("the metadata of a branch is written by the gitcd that serves it")
+            }
+            _ if reference == lease::reference(data) => Some(lease::SERVED),
+            _ => None,
+        })
+    }
+}
+
+/// A repository as its folder and as the `.git` in it are the same one.
+fn canonical(repository: &Path) -> PathBuf {
+    let folder = gitcd_repo::git_dir(repository);
+    folder.canonicalize().unwrap_or(folder)
+}
+
+impl Owner for Served {
+    fn looked_at(&self, repository: &Path) {
+        let folder = canonical(repository);
+        for ((known, _), branch) in &*self.0.lock() {
+            if *known == folder {
+                branch.joiner.store().hold();
+            }
+        }
+    }
+
+    fn update(&self, update: Update) -> Option<BoxFuture<'_, Result<Remarks, Refusal>>> {
+        if let Some(reason) = self.own(&update.repository, &update.reference) {
+            return Some(async move { Err(Refusal::new(reason)) }.boxed());
+        }
+        let merges = update.reference.strip_prefix(people::FOR).map(|branch| format!("refs/heads/{branch}"));
+        let reference = merges.as_deref().unwrap_or(&update.reference);
+        let branch = self.find(&update.repository, reference)?;
+        let anywhere = merges.is_some();
+        Some(async move { take(branch, update, anywhere).await }.boxed())
+    }
+}
+
+async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<Remarks, Refusal> {
+    let Some(new) = update.new else { return Err(Refusal::new("a branch that is being served cannot be deleted")) };
+    let joiner = &branch.joiner;
+    let moved = || {
+        let branch = update.reference.trim_start_matches("refs/heads/");
+        let advice = format!("the branch has moved on: fetch and merge, or push to {}{branch} to have it merged", people::FOR);
+        Err(Refusal::new(&advice))
+    };
+    if !anywhere {
+        // Writes that are not in Git yet nobody there could know: they are merged with it, as those that come meanwhile.
+        let Some(old) = update.old.filter(|old| *old == joiner.head().data) else { return moved() };
+        let follows = joiner.is_ancestor(old, new).await.map_err(|error| Refusal::new(&chain(&error)))?;
+        if !follows {
+            return Err(Refusal::new("this would take commits off a branch that is being served"));
+        }
+    }
+    let by = format!("push of {}", update.user.as_deref().unwrap_or("somebody"));
+    let on_top_of = update.old.filter(|_| !anywhere);
+    let how = How { strict: true, on_top_of, ..people::how(&by) };
+    let (statuses, name) = (&branch.statuses, &joiner.config().data_reference);
+    match joiner.join(new, &how).await {
+        Ok(Joined::Moved) => moved(),
+        Ok(Joined::Left) => Ok(Remarks::default()),
+        Ok(Joined::Contained | Joined::NothingNew) => {
+            statuses.taken(joiner, name, name, new, &[]).await;
+            Ok(Remarks::default())
+        }
+        Ok(Joined::Refused(rejected)) => {
+            let files: Vec<_> = rejected.iter().map(ToString::to_string).collect();
+            tracing::info!(reference = update.reference, files = files.join("; "), "push refused");
+            statuses.refused(name, name, new, &rejected);
+            Err(Refusal::new(&files.join("; ")))
+        }
+        Ok(Joined::Done { keys, conflicts, rejected }) => {
+            let count = conflicts.count;
+            tracing::info!(reference = update.reference, commit = %new, keys, conflicts = count, "push merged");
+            statuses.taken(joiner, name, name, new, &rejected).await;
+            statuses.change(name, |status| status.joined(new, &conflicts));
+            Ok(remarks(&conflicts))
+        }
+        Err(error) => Err(Refusal::new(&chain(&error))),
+    }
+}
+
+/// The conflicts of a push, for its author: file by file, since the words of each are those of the merge commit.
+fn remarks(conflicts: &Conflicts) -> Remarks {
+    let mut remarks = Remarks::default();
+    let mut last = None;
+    for (path, conflict) in &conflicts.first {
+        if last.replace(path) != Some(path) {
+            remarks.add(&format!("{path} was changed by others, too:"));
+        }
+        remarks.add(&format!("conflict: {conflict}"));
+    }
+    if conflicts.count > conflicts.first.len() {
+        remarks.add(&format!(
+            "and {} more conflicts; the merge commit lists them",
+            conflicts.count - conflicts.first.len()
+        ));
+    }
+    remarks
+}

@@ -1,0 +1,152 @@
+//! External commits in the repository's folder: on the data reference itself, by a push or a merge, or on `refs/for/BRANCH`, which is
+//! merged and deleted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use git2::Oid;
+use gitcd_core::error::chain;
+use gitcd_core::scope::Scope;
+use gitcd_merge::Policy;
+use gitcd_repo::git_dir;
+use gitcd_repo::refs::{RefError, Refs};
+use gitcd_repo::watch::RefWatcher;
+use tokio::sync::watch;
+
+use super::join::{DryRun, Histories, How, Joined, Joiner};
+use super::status::Statuses;
+
+/// Where pushes go that are to be merged, whatever the branch is at.
+pub(super) const FOR: &str = "refs/for/";
+/// After a failure.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// How what people commit is merged.
+pub fn how(by: &str) -> How {
+    How {
+        policy: Policy::Later,
+        scope: Scope::default(),
+        fast_forward: true,
+        impatient: true,
+        histories: Histories::Now,
+        on_top_of: None,
+        strict: false,
+        dry_run: DryRun::Required,
+        by: by.into(),
+    }
+}
+
+/// Follows the branch's data reference, and that for pushes to be merged, until `stopped`.
+pub async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped: watch::Receiver<bool>) {
+    let (folder, reference) = (git_dir(&joiner.config().repository), joiner.config().data_reference.clone());
+    let asked = asked_for(&reference);
+    let (own, own_asked) = (reference.clone(), asked.clone());
+    let opened = tokio::task::spawn_blocking(move || {
+        Ok::<_, String>((
+            RefWatcher::new(&folder, move |name| name == own || Some(name) == own_asked.as_deref())
+                .map_err(|error| chain(&error))?,
+            Refs::open(&folder).map_err(|error| chain(&error))?,
+        ))
+    });
+    let (following, refs) = match opened.await.expect("reading references does not panic") {
+        Ok((following, refs)) => (following, Arc::new(refs)),
+        Err(error) => {
+            tracing::error!(error, "external commits on the branch are noticed only when gitcd writes to it");
+            return;
+        }
+    };
+    let mut changes = following.changes();
+    let mut heads = joiner.heads();
+    let (mut failed, mut failed_asked): (Option<Oid>, Option<Oid>) = (None, None);
+    loop {
+        let head = *heads.borrow_and_update();
+        let (again, name, asked_for) = (refs.clone(), reference.clone(), asked.clone());
+        let found = tokio::task::spawn_blocking(move || {
+            let read = |name: &str| again.read(name).ok().flatten();
+            (read(&name), asked_for.and_then(|name| read(&name)))
+        });
+        let (found, to_merge) = found.await.expect("reading references does not panic");
+        // Our own commits are on the reference a moment before the committer reports them.
+        // Borrowed once: who borrows twice at a time waits for the committer in between, which waits for the first to end.
+        let now = *heads.borrow();
+        let is_ours = |found: Oid| [head.data, head.next, now.data, now.next].contains(&found);
+        if let Some(found) = found.filter(|found| !is_ours(*found) && failed != Some(*found))
+            && let Err(error) = take(&joiner, &statuses, found, (DryRun::IfReachable, "commit of a person")).await
+        {
+            tracing::error!(commit = %found, error, "cannot merge an external commit");
+            failed = Some(found);
+        }
+        if let Some((found, asked)) = to_merge.filter(|found| failed_asked != Some(*found)).zip(asked.as_deref())
+            && let Err(error) = merge_asked(&joiner, &statuses, &refs, (asked, found)).await
+        {
+            tracing::error!(reference = asked, commit = %found, error, "cannot merge a push");
+            failed_asked = Some(found);
+        }
+        let retry = failed.or(failed_asked).map(|_| RETRY);
+        let resting = async {
+            match retry {
+                Some(retry) => tokio::time::sleep(retry).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = resting => (failed, failed_asked) = (None, None),
+            moved = changes.next() => if moved.is_none() { return },
+            // A flush may have found one before the system told.
+            flushed = heads.changed() => if flushed.is_err() { return },
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        }
+    }
+}
+
+/// The reference for pushes that are merged into a branch whatever it is at.
+fn asked_for(data: &str) -> Option<String> {
+    data.strip_prefix("refs/heads/").map(|branch| format!("{FOR}{branch}"))
+}
+
+/// Merges a push to `refs/for/BRANCH` of the repository's folder, and deletes the reference, so that the next push starts afresh.
+async fn merge_asked(
+    joiner: &Joiner,
+    statuses: &Statuses,
+    refs: &Arc<Refs>,
+    (reference, found): (&str, Oid),
+) -> Result<(), String> {
+    if joiner.is_no_commit(found).await {
+        tracing::warn!(reference, object = %found, "deleted a pushed reference: it is not a commit; push a commit");
+    } else {
+        take(joiner, statuses, found, (DryRun::Required, "push to the repository's folder")).await?;
+    }
+    let (refs, name) = (refs.clone(), reference.to_owned());
+    let deleted = tokio::task::spawn_blocking(move || refs.delete(&name, found)).await;
+    match deleted.expect("deleting a reference does not panic") {
+        // Something else was pushed meanwhile, and is next.
+        Ok(()) | Err(RefError::Moved { .. }) => Ok(()),
+        Err(error) => Err(chain(&error)),
+    }
+}
+
+/// Merges a commit of a person, as far as it can enter. What is on the branch already cannot wait for a kube-apiserver: that one may need the store first.
+async fn take(joiner: &Joiner, statuses: &Statuses, found: Oid, (dry_run, by): (DryRun, &str)) -> Result<(), String> {
+    let reference = &joiner.config().data_reference;
+    match joiner.join(found, &How { dry_run, ..how(by) }).await {
+        Ok(Joined::Done { keys, conflicts, rejected }) => {
+            let count = conflicts.count;
+            tracing::info!(commit = %found, keys, conflicts = count, rejected = rejected.len(), "merged external commits");
+            for file in &rejected {
+                tracing::warn!(path = file.path, reason = file.reason, "rejected a file; the next commit restores it");
+            }
+            statuses.taken(joiner, reference, reference, found, &rejected).await;
+            statuses.change(reference, |status| {
+                status.error = None;
+                status.joined(found, &conflicts);
+            });
+            Ok(())
+        }
+        Ok(Joined::Contained | Joined::NothingNew | Joined::Left | Joined::Moved | Joined::Refused(_)) => Ok(()),
+        Err(error) => {
+            let error = chain(&error);
+            statuses.change(reference, |status| status.error = Some(error.clone()));
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Which commits made a value what it is.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+
+use git2::Oid;
+use gitcd_merge::value::Value;
+use gitcd_repo::changes;
+
+use crate::plan::{PlanError, Planner};
+
+/// Looking for them ends after so many commits, or where a shallow clone does; then the value is taken for one that nobody has seen.
+const LOOKED_AT: usize = 1024;
+
+impl Planner<'_, '_> {
+    /// Whether what a side (0 is ours) has of a key, or of one of its fields, was made by a commit that none of those `touching` it has in its history.
+    ///
+    /// Costs a look into a tree for each commit since it was made, and a search of the histories for each of those that made it.
+    pub(super) fn is_made_by_a_last_edit(
+        &mut self,
+        side: usize,
+        relative: &[u8],
+        path: Option<&[String]>,
+        touching: &[Oid],
+    ) -> Result<bool, PlanError> {
+        match self.made_by_a_last_edit(side, relative, path, touching) {
+            Err(_) if self.repository.is_shallow() => Ok(true),
+            found => found,
+        }
+    }
+
+    fn made_by_a_last_edit(
+        &mut self,
+        side: usize,
+        relative: &[u8],
+        path: Option<&[String]>,
+        touching: &[Oid],
+    ) -> Result<bool, PlanError> {
+        let mut seen: BTreeSet<Oid> = BTreeSet::new();
+        let mut waiting = vec![[self.ours, self.theirs][side]];
+        let mut read: HashMap<Option<Oid>, Option<Value>> = HashMap::new();
+        let wanted = self.field_at(waiting[0], relative, path, &mut read)?;
+        while let Some(at) = waiting.pop() {
+            if !seen.insert(at) {
+                continue;
+            }
+            if seen.len() > LOOKED_AT {
+                return Ok(true);
+            }
+            let mut same = Vec::new();
+            for parent in &self.graph.commit(self.repository, at)?.parents {
+                if self.field_at(*parent, relative, path, &mut read)? == wanted {
+                    same.push(*parent);
+                }
+            }
+            if same.is_empty() && !touching.contains(&at) {
+                let mut is_seen = false;
+                for later in touching {
+                    is_seen = is_seen || self.is_behind(at, *later)?;
+                }
+                if !is_seen {
+                    return Ok(true);
+                }
+            }
+            waiting.extend(same);
+        }
+        Ok(false)
+    }
+
+    /// Whether `earlier` is in the history of `later`. Asked for many fields and keys.
+    fn is_behind(&mut self, earlier: Oid, later: Oid) -> Result<bool, PlanError> {
+        if let Some(known) = self.behind.get(&(earlier, later)) {
+            return Ok(*known);
+        }
+        let found = self.graph.is_ancestor(self.repository, earlier, later)?;
+        self.behind.insert((earlier, later), found);
+        Ok(found)
+    }
+
+    fn field_at(
+        &mut self,
+        commit: Oid,
+        relative: &[u8],
+        path: Option<&[String]>,
+        read: &mut HashMap<Option<Oid>, Option<Value>>,
+    ) -> Result<Made, PlanError> {
+        let tree = self.graph.commit(self.repository, commit)?.tree;
+        let blob = changes::find(self.repository, tree, relative)?;
+        let Some(path) = path else { return Ok(Made::Whole(blob)) };
+        let value = match read.entry(blob) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(entry) => entry.insert(self.object(relative, blob)?),
+        };
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        Ok(Made::Field(value.as_ref().and_then(|value| value.at(&path)).cloned()))
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Made {
+    Whole(Option<Oid>),
+    Field(Option<Value>),
+}

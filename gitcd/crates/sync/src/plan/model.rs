@@ -1,0 +1,327 @@
+//! Branches as a model: whatever they do, an edit gives way only to one that did not know of it or came after it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use git2::{Oid, Repository, Signature, Time};
+use gitcd_core::keyspace::KeySpace;
+use gitcd_core::scope::Scope;
+use gitcd_merge::secrecy::SecretKinds;
+use gitcd_merge::{Outcome, Policy};
+use gitcd_repo::graph::Graph;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{Plan, Rules, plan};
+
+/// The fields of an object: `a`, which all write, and maybe one that each branch has for itself.
+type Fields = BTreeMap<String, String>;
+
+fn object(fields: &Fields) -> Value {
+    json!({
+        "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "k", "namespace": "n", "uid": "u"}, "data": fields,
+    })
+}
+
+/// A commit that has this `ConfigMap`, or none.
+pub(super) fn commit(
+    repository: &Repository,
+    object: Option<&Value>,
+    time: i64,
+    parents: &[Oid],
+    message: &str,
+) -> Oid {
+    let mut leaf = repository.treebuilder(None).unwrap();
+    if let Some(object) = object {
+        leaf.insert("k", repository.blob(object.to_string().as_bytes()).unwrap(), 0o100_644).unwrap();
+    }
+    let mut below = leaf.write().unwrap();
+    for name in ["n", "configmaps"] {
+        let mut tree = repository.treebuilder(None).unwrap();
+        tree.insert(name, below, 0o040_000).unwrap();
+        below = tree.write().unwrap();
+    }
+    let tree = repository.find_tree(below).unwrap();
+    let author = Signature::new("a", "a@b", &Time::new(time, 0)).unwrap();
+    let parents: Vec<_> = parents.iter().map(|parent| repository.find_commit(*parent).unwrap()).collect();
+    let parents: Vec<_> = parents.iter().collect();
+    repository.commit(None, &author, &author, message, &tree, &parents).unwrap()
+}
+
+/// A merge commit as a gitcd makes it.
+pub(super) fn join(repository: &Repository, ours: Oid, theirs: Oid, object: Option<&Value>) -> Oid {
+    let parents = [ours.min(theirs), ours.max(theirs)];
+    let times = parents.map(|parent| repository.find_commit(parent).unwrap().time().seconds());
+    let [one, other] = parents.map(|parent| parent.to_string()[..10].to_owned());
+    commit(repository, object, times[0].max(times[1]), &parents, &format!("merge {one} and {other}\n"))
+}
+
+/// A branch as a model: its head, and the edits that whoever edits it next has seen the outcome of.
+#[derive(Clone, Debug)]
+struct Branch {
+    head: Oid,
+    fields: Fields,
+    known: BTreeSet<usize>,
+    /// What it leaves to others to join, who have the same tree; and what was known there.
+    left: BTreeMap<Oid, BTreeSet<usize>>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Edit(usize, u8),
+    /// By the first one, from the second one.
+    Pull(usize, usize),
+}
+
+struct Model<'r> {
+    repository: &'r Repository,
+    branches: Vec<Branch>,
+    /// Of `a`, each with what it has taken the place of.
+    edits: Vec<(String, BTreeSet<usize>)>,
+    /// Whether each edit writes a field of the branch's own, too; and what was written there last.
+    has_own: bool,
+    own: Fields,
+    time: i64,
+}
+
+/// What a plan makes of ours.
+fn merged(plan: &Plan, ours: &Fields) -> Fields {
+    let [key] = &plan.keys[..] else {
+        assert!(plan.keys.is_empty(), "there is one key");
+        return ours.clone();
+    };
+    let value = match &key.outcome {
+        Outcome::Ours => return ours.clone(),
+        Outcome::Theirs => key.theirs.as_ref().expect("nobody deletes it").0.clone(),
+        Outcome::New(value) => value.clone().into(),
+        other @ Outcome::Deleted => panic!("{other:?}"),
+    };
+    let value: serde_json::Value = serde_json::from_slice(&value).unwrap();
+    serde_json::from_value(value["data"].clone()).unwrap()
+}
+
+impl Model<'_> {
+    fn edit(&mut self, at: usize, value: u8) {
+        let branch = &mut self.branches[at];
+        let value = value.to_string();
+        let is_edit = branch.fields["a"] != value;
+        if !is_edit && !self.has_own {
+            return;
+        }
+        for (left, known) in std::mem::take(&mut branch.left) {
+            branch.head = join(self.repository, branch.head, left, Some(&object(&branch.fields)));
+            branch.known.extend(known);
+        }
+        self.time += 1;
+        if self.has_own {
+            branch.fields.insert(format!("of{at}"), self.time.to_string());
+            self.own.insert(format!("of{at}"), self.time.to_string());
+        }
+        branch.fields.insert("a".to_owned(), value.clone());
+        branch.head = commit(
+            self.repository,
+            Some(&object(&branch.fields)),
+            self.time / 2,
+            &[branch.head],
+            &self.time.to_string(),
+        );
+        if is_edit {
+            self.edits.push((value, branch.known.clone()));
+            branch.known.insert(self.edits.len() - 1);
+        }
+    }
+
+    /// As [`crate::join`] does.
+    fn pull(&mut self, at: usize, from: usize, impatient: bool) {
+        let theirs = self.branches[from].clone();
+        let branch = &mut self.branches[at];
+        let keys = KeySpace::new("/registry", [""; 0]);
+        let (scope, secret_kinds) = (&Scope::default(), &SecretKinds::default());
+        let rules =
+            Rules { keys: &keys, policy: Policy::Later, scope, fast_forward: true, secret_kinds, verdicts: None };
+        let mut graph = Graph::default();
+        let Some(plan) = plan(self.repository, &mut graph, &rules, branch.head, theirs.head).unwrap() else {
+            return;
+        };
+        let swapped = super::plan(self.repository, &mut graph, &rules, theirs.head, branch.head).unwrap();
+        if plan.same_tree && !plan.fast_forward && !impatient && branch.head > theirs.head {
+            branch.left.insert(theirs.head, theirs.known);
+            return;
+        }
+        branch.left.clear();
+        branch.known.extend(theirs.known);
+        if plan.fast_forward {
+            (branch.head, branch.fields) = (theirs.head, theirs.fields);
+            return;
+        }
+        let is_agreed = branch.fields["a"] == theirs.fields["a"];
+        let before = branch.fields.clone();
+        branch.fields = merged(&plan, &before);
+        if let Some(swapped) = swapped {
+            assert_eq!(
+                branch.fields,
+                merged(&swapped, &theirs.fields),
+                "the two sides make different things of the same"
+            );
+        }
+        // Among what is known by now.
+        let seen: BTreeSet<usize> = branch.known.iter().flat_map(|edit| &self.edits[*edit].1).copied().collect();
+        let last: BTreeSet<&String> = branch.known.difference(&seen).map(|edit| &self.edits[*edit].0).collect();
+        assert!(last.contains(&branch.fields["a"]), "{} is of none of the last edits: {last:?}", branch.fields["a"]);
+        if is_agreed && last.contains(&before["a"]) {
+            assert_eq!(branch.fields["a"], before["a"], "both agree");
+        }
+        branch.head = join(self.repository, branch.head, theirs.head, Some(&object(&branch.fields)));
+    }
+
+    fn settle(&mut self) {
+        let heads = |model: &Self| model.branches.iter().map(|branch| branch.head).collect::<Vec<_>>();
+        for round in 0..40 {
+            let before = heads(self);
+            for at in 0..before.len() {
+                for from in (0..before.len()).filter(|from| *from != at) {
+                    self.pull(at, from, round % 2 == 1);
+                }
+            }
+            if round % 2 == 1 && heads(self) == before {
+                return;
+            }
+        }
+        panic!("no end of commits");
+    }
+}
+
+/// Between some branches, each of which may pull from each.
+fn steps() -> impl Strategy<Value = (usize, Vec<Step>)> {
+    (2..6_usize).prop_flat_map(|branches| {
+        let step = prop_oneof![
+            2 => (0..branches, 0..3_u8).prop_map(|(at, value)| Step::Edit(at, value)),
+            3 => (0..branches, 1..branches).prop_map(move |(at, next)| Step::Pull(at, (at + next) % branches)),
+        ];
+        (Just(branches), prop::collection::vec(step, 1..12 * branches))
+    })
+}
+
+fn run(branches: usize, steps: &[Step], has_own: bool) -> Result<(), TestCaseError> {
+    let folder = tempfile::tempdir().unwrap();
+    let repository = Repository::init_bare(folder.path()).unwrap();
+    let fields: Fields = [("a".to_owned(), "0".to_owned())].into();
+    let head = commit(&repository, Some(&object(&fields)), 1000, &[], "root");
+    let branch = Branch { head, fields, known: BTreeSet::from([0]), left: BTreeMap::new() };
+    let branches = vec![branch; branches];
+    let edits = vec![("0".to_owned(), BTreeSet::new())];
+    let mut model = Model { repository: &repository, branches, edits, has_own, own: Fields::new(), time: 2000 };
+    for step in steps {
+        match step {
+            Step::Edit(at, value) => model.edit(*at, *value),
+            Step::Pull(at, from) => model.pull(*at, *from, false),
+        }
+    }
+    model.settle();
+    let mut fields = model.branches[0].fields.clone();
+    prop_assert!(model.branches.iter().all(|branch| branch.fields == fields));
+    let later: BTreeSet<usize> = model.edits.iter().flat_map(|(_, before)| before).copied().collect();
+    let may_stay = model.edits.iter().enumerate().filter(|(at, _)| !later.contains(at)).map(|(_, (value, _))| value);
+    let may_stay: BTreeSet<&String> = may_stay.collect();
+    let value = fields.remove("a").expect("nobody removes it");
+    prop_assert!(may_stay.contains(&value), "{value} is of none of the last edits: {may_stay:?}");
+    prop_assert_eq!(fields, model.own, "nobody else writes them");
+    Ok(())
+}
+
+/// What this model found, one after the other.
+#[test]
+fn no_later_edit_is_taken_back() {
+    use Step::{Edit, Pull};
+    let cases: [(usize, &[Step]); 5] = [
+        // A and B set 1, C merges both of these, A sets 0; B merges that and keeps 1, C merges it and takes 0; A sets 1 again.
+        (3, &[Edit(0, 1), Edit(1, 1), Pull(2, 0), Edit(0, 0), Pull(2, 1), Pull(1, 0), Pull(2, 0), Edit(0, 1)]),
+        // The value of a base is that of an edit that one side has seen since.
+        (
+            3,
+            &[
+                Edit(2, 1),
+                Pull(1, 2),
+                Edit(1, 2),
+                Edit(2, 0),
+                Pull(0, 1),
+                Pull(1, 2),
+                Edit(1, 1),
+                Edit(0, 0),
+                Edit(0, 1),
+            ],
+        ),
+        // Both sides made the same change and took it back, and both had merged it from elsewhere meanwhile.
+        (4, &[Edit(3, 1), Edit(1, 1), Pull(0, 3), Edit(0, 0), Pull(2, 1), Edit(1, 0), Pull(1, 3), Pull(0, 2)]),
+        // The histories meet in one commit, and what one side has otherwise than that was chosen in a merge.
+        (
+            4,
+            &[
+                Edit(1, 0),
+                Edit(0, 0),
+                Edit(2, 0),
+                Edit(3, 2),
+                Edit(1, 1),
+                Pull(2, 1),
+                Pull(1, 3),
+                Pull(3, 2),
+                Pull(1, 2),
+                Edit(2, 0),
+                Pull(1, 3),
+                Pull(0, 3),
+                Pull(0, 2),
+            ],
+        ),
+        // A merge where the histories meet had chosen what has given way since.
+        (
+            4,
+            &[
+                Edit(0, 0),
+                Edit(2, 1),
+                Pull(0, 2),
+                Edit(0, 0),
+                Edit(0, 1),
+                Pull(3, 2),
+                Edit(0, 1),
+                Edit(3, 0),
+                Edit(2, 2),
+                Pull(1, 0),
+                Pull(1, 3),
+                Edit(0, 0),
+                Pull(3, 2),
+                Edit(3, 1),
+                Pull(3, 1),
+                Edit(0, 1),
+            ],
+        ),
+    ];
+    for (branches, steps) in cases {
+        for has_own in [false, true] {
+            run(branches, steps, has_own).unwrap();
+        }
+    }
+}
+
+/// Three write at once, and two of them take what the third one wrote: that neither of these two has seen what the other wrote before is no reason to bring it
+/// back.
+#[test]
+fn what_all_agree_on_stays() {
+    use Step::{Edit, Pull};
+    for values in [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]] {
+        let [one, other, third] = values;
+        let steps = [Edit(0, one), Edit(1, other), Edit(2, third), Pull(0, 2), Pull(1, 2), Pull(0, 1), Pull(1, 0)];
+        for has_own in [false, true] {
+            run(3, &steps, has_own).unwrap();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Also if several came to the same by themselves, and one that knows it goes on from there before any commit says so.
+    #[test]
+    fn an_edit_gives_way_only_to_one_that_did_not_know_of_it_or_came_after((branches, steps) in steps()) {
+        run(branches, &steps, false)?;
+        run(branches, &steps, true)?;
+    }
+}

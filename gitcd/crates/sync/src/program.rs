@@ -1,0 +1,428 @@
+//! Remotes that only the `git` program can reach: HTTPS and SSH.
+//!
+//! Its credentials come from files that are read again each time. They reach `git` through its own way of asking for them: this very
+//! program is its `GIT_ASKPASS` and its `GIT_SSH`, so that no secret is in an argument, in the environment, in the repository's
+//! configuration or in what is logged.
+
+use std::io::Read as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use git2::Oid;
+
+use super::credentials::{Credentials, matching};
+use super::status::Condition;
+
+/// Longest time that an exchange with a remote may take, unless the caller sets another limit.
+pub(super) const LIMIT: Duration = Duration::from_mins(5);
+
+/// Why `git` did not do what it was asked for.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) condition: Condition,
+    pub(super) said: String,
+}
+
+impl Failed {
+    /// With what a remote said.
+    pub(super) fn of(said: &str) -> Self {
+        Self { condition: condition(said), said: clean(said) }
+    }
+}
+
+const STORE: &str = "GITCD_ASK_STORE";
+const TOKEN: &str = "GITCD_ASK_TOKEN";
+const FOLDER: &str = "GITCD_ASK_FOLDER";
+/// The server that the token or the folder is for: a remote may lead to another one.
+const TOKEN_FOR: &str = "GITCD_ASK_TOKEN_FOR";
+/// A repository's configuration that has the password in the address of a remote.
+const CONFIG: &str = "GITCD_ASK_CONFIG";
+const SSH_KEY: &str = "GITCD_SSH_KEY";
+const SSH_KNOWN_HOSTS: &str = "GITCD_SSH_KNOWN_HOSTS";
+/// What this program was started for.
+const AS: &str = "GITCD_RUN_AS";
+
+/// What is kept of what `git` says.
+const MAX_SAID: u64 = 64 << 10;
+
+/// The references of a remote whose names end with one of these patterns, within a time; of an annotated tag what it is of.
+pub(super) fn named(
+    repository: &Path,
+    url: &str,
+    credentials: &Credentials,
+    patterns: &[&str],
+    limit: Duration,
+) -> Result<Vec<(String, Oid)>, Failed> {
+    let at = Address::of(url);
+    let words = [&["ls-remote", "--", &at.shown], patterns].concat();
+    let text = run_within(limit, repository, credentials, &at, &words)?;
+    let pair = |line: &str| {
+        let (oid, name) = line.split_once('\t')?;
+        Some((name.to_owned(), Oid::from_str(oid).ok()?))
+    };
+    let mut found: Vec<(String, Oid)> = Vec::new();
+    for (name, oid) in text.lines().filter_map(pair) {
+        match (name.strip_suffix("^{}"), found.last_mut()) {
+            (Some(tag), Some((last, known))) if tag == last => *known = oid,
+            (Some(_), _) => {}
+            (None, _) => found.push((name, oid)),
+        }
+    }
+    Ok(found)
+}
+
+/// Brings so many more commits of the history that a shallow repository does not have; all of it without a number.
+pub(super) fn deepen(
+    repository: &Path,
+    url: &str,
+    credentials: &Credentials,
+    references: &[String],
+    by: Option<usize>,
+) -> Result<(), Failed> {
+    let at = Address::of(url);
+    let by = by.map_or_else(|| "--unshallow".to_owned(), |by| format!("--deepen={by}"));
+    let mut words = vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", &by];
+    words.extend(["--", &at.shown]);
+    words.extend(references.iter().map(String::as_str));
+    run_within(LIMIT, repository, credentials, &at, &words).map(drop)
+}
+
+/// Brings everything that references need once more, as if nothing were here.
+pub(super) fn fetch_again(
+    repository: &Path,
+    url: &str,
+    credentials: &Credentials,
+    names: &[&str],
+) -> Result<(), Failed> {
+    let at = Address::of(url);
+    let mut words =
+        vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--refetch"];
+    words.extend(["--", &at.shown]);
+    words.extend(names);
+    run_within(LIMIT, repository, credentials, &at, &words).map(drop)
+}
+
+/// Fetches references into others.
+pub(super) fn fetch(
+    repository: &Path,
+    url: &str,
+    credentials: &Credentials,
+    pairs: &[(String, String)],
+) -> Result<(), Failed> {
+    let specs: Vec<String> = pairs.iter().map(|(from, to)| format!("+{from}:{to}")).collect();
+    let at = Address::of(url);
+    let mut words = vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"];
+    words.extend(["--", &at.shown]);
+    words.extend(specs.iter().map(String::as_str));
+    run_within(LIMIT, repository, credentials, &at, &words).map(drop)
+}
+
+/// Pushes references that must be as expected, all or none if the other side can do that, within a time; what was sent may arrive
+/// even if this says that the time was over.
+pub(super) fn push_within(
+    limit: Duration,
+    repository: &Path,
+    url: &str,
+    credentials: &Credentials,
+    updates: &[(String, Oid, Option<Oid>)],
+) -> Result<(), Failed> {
+    let leases: Vec<String> = updates
+        .iter()
+        .map(|(name, _, expected)| {
+            format!("--force-with-lease={name}:{}", expected.map(|oid| oid.to_string()).unwrap_or_default())
+        })
+        .collect();
+    let specs: Vec<String> = updates.iter().map(|(name, new, _)| format!("{new}:{name}")).collect();
+    let at = Address::of(url);
+    let words = |atomic: bool| {
+        let mut words = vec!["push", "--quiet"];
+        words.extend(atomic.then_some("--atomic"));
+        words.extend(leases.iter().map(String::as_str));
+        words.extend(["--", &at.shown]);
+        words.extend(specs.iter().map(String::as_str));
+        words.into_iter().map(ToOwned::to_owned).collect::<Vec<String>>()
+    };
+    let attempt = |atomic| {
+        let words = words(atomic);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        run_within(limit, repository, credentials, &at, &words).map(drop)
+    };
+    match attempt(true) {
+        Err(failed) if failed.said.contains("does not support --atomic") => attempt(false),
+        outcome => outcome,
+    }
+}
+
+/// A URL that may be seen by everybody.
+struct Address {
+    shown: String,
+    /// Whether it has a password, which is not shown.
+    has_password: bool,
+}
+
+impl Address {
+    fn of(url: &str) -> Self {
+        let shown = url.split_once("://").and_then(|(scheme, rest)| {
+            let (userinfo, _) = rest.split('/').next()?.rsplit_once('@')?;
+            let (user, _) = userinfo.split_once(':')?;
+            Some(format!("{scheme}://{user}{}", &rest[userinfo.len()..]))
+        });
+        Self { has_password: shown.is_some(), shown: shown.unwrap_or_else(|| url.to_owned()) }
+    }
+}
+
+fn run_within(
+    limit: Duration,
+    repository: &Path,
+    credentials: &Credentials,
+    at: &Address,
+    words: &[&str],
+) -> Result<String, Failed> {
+    let failed = |said: String| Failed { condition: Condition::Failed, said };
+    let own = std::env::current_exe().map_err(|error| failed(format!("this program cannot be found: {error}")))?;
+    let mut command = Command::new("git");
+    command.arg("-C").arg(repository);
+    // Objects are as durable as gitcd's own before a reference leads to them.
+    for setting in [
+        "core.fsync=committed,reference",
+        "core.fsyncMethod=fsync",
+        // A fetch that is cut short, by a full disk for one, leaves no commit behind without what it leads to.
+        "fetch.unpackLimit=1",
+        "gc.auto=0",
+        "http.lowSpeedLimit=1",
+        "http.lowSpeedTime=60",
+    ] {
+        command.args(["-c", setting]);
+    }
+    command.args(["-c", &format!("http.userAgent={}", super::USER_AGENT)]);
+    if !credentials.are_absent() || at.has_password {
+        // Nobody else is asked for them.
+        command.args(["-c", "credential.helper="]);
+    }
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GIT_")) {
+        command.env_remove(name);
+    }
+    command.env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C").env(AS, "helper").env("GIT_ASKPASS", &own);
+    for (name, file) in [
+        (STORE, &credentials.store),
+        (TOKEN, &credentials.token),
+        (FOLDER, &credentials.folder),
+        (SSH_KEY, &credentials.ssh_key),
+        (SSH_KNOWN_HOSTS, &credentials.ssh_known_hosts),
+    ] {
+        match file {
+            Some(file) => command.env(name, file),
+            None => command.env_remove(name),
+        };
+    }
+    command.env(TOKEN_FOR, server(&at.shown));
+    if at.has_password {
+        command.env(CONFIG, repository.join("config"));
+    } else {
+        command.env_remove(CONFIG);
+    }
+    command.env("GIT_SSH", &own).env("GIT_SSH_VARIANT", "ssh");
+    let missing = |error: std::io::Error| failed(format!("cannot run git: {error}; install Git to reach this remote"));
+    let mut child = command.spawn().map_err(missing)?;
+    let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
+    let reading = std::thread::spawn(move || {
+        let mut said = String::new();
+        let _cut = err.as_mut().map(|err| err.take(MAX_SAID).read_to_string(&mut said));
+        said
+    });
+    let printing = std::thread::spawn(move || {
+        let mut text = String::new();
+        let _cut = out.as_mut().map(|out| out.take(16 * MAX_SAID).read_to_string(&mut text));
+        text
+    });
+    let until = Instant::now() + limit;
+    let mut pause = Duration::from_millis(1);
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Some(status),
+            Ok(None) if Instant::now() < until => {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(50));
+            }
+            _ => {
+                // With all that it started.
+                let group = rustix::process::Pid::from_child(&child);
+                let _ended = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+                let _waited = child.wait();
+                break None;
+            }
+        }
+    };
+    let (said, text) = (reading.join().unwrap_or_default(), printing.join().unwrap_or_default());
+    match status {
+        Some(status) if status.success() => Ok(text),
+        Some(_) => Err(Failed::of(&said)),
+        None => Err(Failed { condition: Condition::Unreachable, said: format!("no end within {limit:?}") }),
+    }
+}
+
+/// What a message of `git` means.
+fn condition(said: &str) -> Condition {
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    if has(&[
+        "stale info",
+        "fetch first",
+        "non-fast-forward",
+        "cannot lock ref",
+        "has moved on",
+        "failed to update ref",
+        "incorrect old value",
+        "reference already exists",
+        "another process is changing this reference",
+    ]) {
+        Condition::Raced
+    } else if has(&[
+        "Authentication failed",
+        "could not read Username",
+        "could not read Password",
+        "Permission denied",
+        " 401",
+        " 403",
+        "access denied",
+        "only who owns this repository",
+        "Host key verification failed",
+    ]) {
+        Condition::Denied
+    } else if has(&["No space left"]) {
+        Condition::NoSpace
+    } else if has(&["couldn't find remote ref"]) {
+        Condition::NoBranch
+    } else if has(&[
+        "Could not resolve",
+        "unable to access",
+        "Could not read from remote repository",
+        "Connection",
+        "not found",
+        "does not appear to be a git repository",
+        "is this a git repository?",
+    ]) {
+        Condition::Unreachable
+    } else if has(&[
+        "fsck error",
+        "bad object",
+        "repository corruption",
+        "index-pack failed",
+        "did not send all necessary objects",
+        "missing",
+    ]) {
+        Condition::Damaged
+    } else {
+        Condition::Failed
+    }
+}
+
+/// One line, without the credentials that a URL may have.
+fn clean(said: &str) -> String {
+    let words = said.trim_end_matches('\0').split_whitespace().map(|word| match (word.find("://"), word.find('@')) {
+        (Some(scheme), Some(at)) if scheme < at && !word[scheme + 3..at].contains('/') => {
+            format!("{}://{}", &word[..scheme], &word[at + 1..])
+        }
+        _ => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Takes the place of `git`'s helpers, if this process was started as one: returns what to exit with.
+pub fn helper() -> Option<i32> {
+    std::env::var_os(AS)?;
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    // `git` asks with one sentence; everything else is a call of ssh.
+    if let [prompt] = &words[..]
+        && (prompt.starts_with("Username") || prompt.starts_with("Password"))
+    {
+        return Some(match answer(prompt) {
+            Some(answer) => {
+                trishanku_stdio::println!("{answer}");
+                0
+            }
+            None => 1,
+        });
+    }
+    let mut ssh = Command::new("ssh");
+    ssh.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=20"]).env_remove(AS);
+    if let Some(key) = std::env::var_os(SSH_KEY) {
+        ssh.arg("-i").arg(key).args(["-o", "IdentitiesOnly=yes"]);
+    }
+    if let Some(hosts) = std::env::var_os(SSH_KNOWN_HOSTS) {
+        let mut option = std::ffi::OsString::from("UserKnownHostsFile=");
+        option.push(hosts);
+        ssh.arg("-o").arg(option);
+    }
+    let error = ssh.args(&words).exec();
+    trishanku_stdio::eprintln!("cannot run ssh: {error}; install it to reach this remote");
+    Some(127)
+}
+
+/// The answer to `Username for 'https://host': ` and `Password for 'https://user@host': `.
+fn answer(prompt: &str) -> Option<String> {
+    let file = |name| std::env::var_os(name).map(PathBuf::from);
+    let asked = prompt.split('\'').nth(1)?;
+    let is_for_it = std::env::var(TOKEN_FOR).is_ok_and(|wanted| wanted == server(asked));
+    let [token, folder] = [TOKEN, FOLDER].map(|name| file(name).filter(|_| is_for_it));
+    let credentials = Credentials { store: file(STORE), token, folder, ..Credentials::default() };
+    let written = file(CONFIG).and_then(|config| of_remote(&config, asked));
+    let (user, password) = written.or_else(|| credentials.of(asked))?;
+    Some(if prompt.starts_with("Password") { password } else { user })
+}
+
+/// Scheme, host and port of an address.
+fn server(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let host = rest.split('/').next().unwrap_or_default();
+    format!("{scheme}://{}", host.rsplit_once('@').map_or(host, |(_, host)| host)).to_ascii_lowercase()
+}
+
+/// What the address of a remote has that `git` asks for.
+fn of_remote(config: &Path, asked: &str) -> Option<(String, String)> {
+    let config = git2::Config::open(config).ok()?;
+    let mut entries = config.entries(Some("^remote\\..*\\.url$")).ok()?;
+    while let Some(Ok(entry)) = entries.next() {
+        let found = entry.value().ok().and_then(|url| matching(url, asked));
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_no_arguments() {
+        for (url, shown, has_password) in [
+            ("https://ann:s%40c@h/x.git", "https://ann@h/x.git", true),
+            ("https://ann@h/x.git", "https://ann@h/x.git", false),
+            ("https://h/x:y@z.git", "https://h/x:y@z.git", false),
+            ("git@h:x.git", "git@h:x.git", false),
+        ] {
+            let at = Address::of(url);
+            assert_eq!((&*at.shown, at.has_password), (shown, has_password));
+        }
+    }
+
+    #[test]
+    fn a_token_is_for_one_server() {
+        let own = server("https://ann@Git.example.org:8443/team/x.git");
+        assert_eq!(own, "https://git.example.org:8443");
+        assert_eq!(server("https://token@git.example.org:8443"), own);
+        for other in ["https://git.example.org", "http://git.example.org:8443", "https://example.org@evil:8443"] {
+            assert_ne!(server(other), own, "{other}");
+        }
+    }
+
+    #[test]
+    fn credentials_in_what_git_says_are_not_repeated() {
+        let said = "fatal: unable to access 'https://ann:secret@h/x.git/': 401\n";
+        assert_eq!(clean(said), "fatal: unable to access 'https://h/x.git/': 401");
+    }
+}

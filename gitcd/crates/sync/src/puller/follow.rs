@@ -1,0 +1,231 @@
+//! When a remote is pulled from and pushed to: when it or the branch has changed, when it is time, and again after failures.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gitcd_core::error::chain;
+use gitcd_engine::committer::Head;
+use rand::Rng as _;
+use tokio::sync::watch;
+
+use super::super::notices::{FOLLOW_AGAIN, Notices};
+use super::super::pace::{Breath, Exchanged, Known, Pace};
+use super::super::remote::{Place, Remote};
+use super::super::status::Condition;
+use super::{PullError, Puller, Waiting};
+
+/// A server that stops pushes so often at most.
+const LAST_PUSHES: usize = 3;
+/// After failures in a row the next attempt comes after this, doubled each time,
+const FIRST_RETRY: Duration = Duration::from_millis(250);
+/// up to this.
+const LAST_RETRY: Duration = Duration::from_secs(30);
+/// For what another remote of the same repository is about to bring there nobody waits longer: its exchange may be a large one, or stuck.
+const BROUGHT_WITHIN: Duration = Duration::from_secs(1);
+/// An echo waits at most so many times as long as without anything new.
+const LONGEST_ECHO: u32 = 5;
+
+/// What came from a remote, and nothing else, and is not pushed to our branch there yet.
+#[derive(Clone, Copy, Debug)]
+struct Echo {
+    first: Instant,
+    last: Instant,
+}
+
+impl Echo {
+    /// After an exchange that left it; `more` tells whether that brought something.
+    fn after(before: Option<Self>, more: bool, started: Instant) -> Self {
+        let before = before.unwrap_or(Self { first: started, last: started });
+        if more { Self { last: started, ..before } } else { before }
+    }
+
+    /// How long it may still wait.
+    fn left(self, quiet: Duration) -> Duration {
+        let of_all = (quiet * LONGEST_ECHO).saturating_sub(self.first.elapsed());
+        quiet.saturating_sub(self.last.elapsed()).min(of_all)
+    }
+}
+
+impl Puller {
+    /// Pulls and pushes until told to stop; not at all without an interval.
+    pub async fn run(self: Arc<Self>, stopped: watch::Receiver<bool>) {
+        if self.config.interval.is_none() {
+            if !self.config.by_hand {
+                self.rest().await;
+            }
+            return;
+        }
+        let tasks: Vec<_> = (0..self.config.remotes.len())
+            .map(|at| {
+                let (puller, stopped) = (self.clone(), stopped.clone());
+                tokio::spawn(async move { puller.follow(at, stopped).await })
+            })
+            .collect();
+        for task in tasks {
+            let _ended = task.await;
+        }
+    }
+
+    /// Brings what was written last to the remotes that get what is written here and were there a moment ago: who stops may not come back. Takes `limit`
+    /// at most, and what does not get there in that time the next start brings.
+    pub async fn push_last(&self, limit: Duration) {
+        if self.config.interval.is_none() {
+            return;
+        }
+        let was_there = |remote: &&Remote| {
+            self.statuses.all().get(&remote.name).is_some_and(|status| status.condition == Condition::Synced)
+        };
+        let pushed = async {
+            for remote in self.config.remotes.iter().filter(|remote| remote.push_after_merge).filter(was_there) {
+                // Requests that were under way may be answered meanwhile.
+                for _ in 0..LAST_PUSHES {
+                    let head = self.joiner.commit().await.map_err(PullError::from)?;
+                    self.pull_impatiently(remote).await?;
+                    if self.joiner.store().revision() == head.revision {
+                        break;
+                    }
+                }
+            }
+            Ok::<_, PullError>(())
+        };
+        match tokio::time::timeout(limit, pushed).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(error = chain(&error), "the last commits were not pushed; the next start pushes them");
+            }
+            Err(_) => tracing::warn!(?limit, "the last commits were not pushed in time; the next start pushes them"),
+        }
+    }
+
+    /// Says which remotes are never pulled, so that nobody waits for them.
+    async fn rest(&self) {
+        for remote in self.config.remotes.iter().cloned() {
+            let (name, folder) = (remote.name.clone(), self.joiner.config().repository.clone());
+            let place = tokio::task::spawn_blocking(move || remote.place(&folder));
+            let (condition, said) = match place.await.expect("reading a configuration does not panic") {
+                Ok(_) => (Condition::Unknown, "it is not pulled: --pull-ticker-duration is 0".to_owned()),
+                Err(error) => (error.condition, chain(&error)),
+            };
+            tracing::warn!(remote = name, "{said}");
+            self.statuses.change(&name, |status| (status.condition, status.error) = (condition, Some(said)));
+        }
+    }
+
+    async fn follow(&self, at: usize, mut stopped: watch::Receiver<bool>) {
+        let remote = &self.config.remotes[at];
+        // Those who follow our branch by that name push to it, too.
+        let is_shared = remote.data_reference == self.joiner.config().data_reference;
+        let mut heads = self.joiner.heads();
+        let (mut failures, mut last) = (0_u32, Condition::Unknown);
+        let mut waiting = Waiting::default();
+        let (mut notices, mut pace, mut known) = (Notices::default(), Pace::new(is_shared), Known::default());
+        let mut echo = None::<Echo>;
+        let quiet = self.config.echoes_after.unwrap_or_default();
+        let is_one_of_several = self.config.remotes.len() > 1;
+        loop {
+            let before = *heads.borrow_and_update();
+            waiting.exchanged = Exchanged::default();
+            // What could not be pushed is pushed until it can be: an exchange that leaves it would pass for one that worked.
+            waiting.defers = failures == 0 && !quiet.is_zero() && echo.is_none_or(|echo| !echo.left(quiet).is_zero());
+            let link = self.turns[at].lock().await.clone();
+            tokio::select! {
+                () = notices.open(remote, self.joiner.config(), &link, failures == 0) => {}
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+            }
+            let started = Instant::now();
+            let pushing = notices.place().filter(|_| remote.push_after_merge && is_one_of_several);
+            let under_way = pushing.map(|place| self.together.begin(place));
+            let outcome = tokio::select! {
+                outcome = self.pull_waiting(remote, &mut waiting) => outcome,
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+            };
+            let exchanged = &waiting.exchanged;
+            if let (Some(under_way), Some(head), false) = (&under_way, exchanged.handled, exchanged.echo)
+                // Somebody may have said meanwhile that it is elsewhere.
+                && remote.place(&self.joiner.config().repository).ok().as_ref() == notices.place()
+            {
+                under_way.brought(head);
+            }
+            drop(under_way);
+            // What the exchange itself has moved is no news to it.
+            if !exchanged.handled.unwrap_or(before).is_at(&heads.borrow_and_update()) {
+                heads.mark_changed();
+            }
+            echo = exchanged.echo.then(|| Echo::after(echo, exchanged.brought, started));
+            let pause = match &outcome {
+                Ok(()) => {
+                    // Who was away is not asked to tell of changes before it is known to be there again.
+                    let follow_again = (failures > 0 && !notices.is_told()).then_some(FOLLOW_AGAIN);
+                    failures = 0;
+                    let patience = waiting.left.map(|(_, until)| until.saturating_duration_since(Instant::now()));
+                    self.config.interval.into_iter().chain(patience).chain(follow_again).min()
+                }
+                // It is there and answers, and somebody may make the branch at any moment.
+                Err(error) if error.condition() == Condition::NoBranch => {
+                    if last != Condition::NoBranch {
+                        tracing::warn!(remote = remote.name, error = chain(error), "nothing to pull yet");
+                    }
+                    failures = 0;
+                    self.config.interval
+                }
+                Err(error) => {
+                    failures = failures.saturating_add(1);
+                    let longest = LAST_RETRY.min(FIRST_RETRY * 2_u32.saturating_pow(failures.min(16) - 1));
+                    let pause = longest.mul_f64(rand::rng().random_range(0.5..1.0));
+                    tracing::warn!(remote = remote.name, error = chain(error), again_in = ?pause, "pull failed");
+                    Some(pause)
+                }
+            };
+            last = outcome.as_ref().map_or_else(PullError::condition, |()| Condition::Synced);
+            known.add(&waiting.exchanged);
+            let config = self.joiner.config();
+            let ours = || self.joiner.head().data;
+            match pace.after(&waiting.exchanged, started.elapsed(), Instant::now()) {
+                Breath::Pause(pause) => tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    _ = stopped.wait_for(|stopped| *stopped) => return,
+                },
+                Breath::Turn(turn) => tokio::select! {
+                    () = tokio::time::sleep(turn) => {}
+                    () = notices.next(remote, config, &known, ours) => continue,
+                    _ = stopped.wait_for(|stopped| *stopped) => return,
+                },
+            }
+            let pushes = match last {
+                Condition::Synced => remote.push_after_merge,
+                Condition::NoBranch => remote.push_on_pull_failure,
+                _ => false,
+            };
+            let echoes = echo.map(|echo| echo.left(quiet));
+            let resting = async {
+                match pause.into_iter().chain(echoes).min() {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => std::future::pending().await,
+                }
+            };
+            // Who is told of nothing looks at it at every occasion.
+            let repository = notices.place().filter(|_| is_one_of_several && notices.is_told()).cloned();
+            tokio::select! {
+                () = resting => {}
+                () = notices.next(remote, config, &known, ours) => {}
+                // What was committed here is to be pushed.
+                () = self.committed(remote, repository.as_ref(), &mut heads), if pushes => {}
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+            }
+        }
+    }
+
+    /// Returns when something was committed here that another remote of the same repository does not bring there.
+    async fn committed(&self, remote: &Remote, place: Option<&Place>, heads: &mut watch::Receiver<Head>) {
+        while heads.changed().await.is_ok() {
+            let Some(place) = place else { return };
+            // What comes while it is waited for is looked at again.
+            let head = *heads.borrow_and_update();
+            let is_there = self.together.is_there(place, || self.joiner.head());
+            if !tokio::time::timeout(BROUGHT_WITHIN, is_there).await.unwrap_or_default() {
+                return;
+            }
+            self.statuses.change(&remote.name, |status| status.pushed = Some(head.data.to_string()));
+        }
+    }
+}

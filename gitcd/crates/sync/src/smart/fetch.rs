@@ -1,0 +1,189 @@
+//! What others have.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use bytes::Bytes;
+use git2::{Indexer, Odb, Oid, Repository};
+use gitcd_repo::pkt_line;
+use gitcd_repo::received::{self, Bounds, Received, Refused};
+use tempfile::TempDir;
+
+use super::Exchange;
+use super::lines::{Line, Lines};
+use crate::program::Failed;
+use crate::status::Condition;
+
+/// A pack that is not a part of the repository yet: what is in it has not been looked at.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    place: Place,
+    pub(crate) bytes: u64,
+}
+
+#[derive(Debug)]
+enum Place {
+    Memory(Received),
+    Folder(TempDir),
+}
+
+/// `git prune` removes folders with such names when a crash leaves them behind.
+const PREFIX: &str = "tmp_objdir-fetch-";
+/// A larger pack goes through a file.
+const IN_MEMORY: usize = 8 << 20;
+const BOUNDS: Bounds = Bounds { objects: 65_536, bytes: 64 << 20 };
+const DATA: u8 = 1;
+const ERROR: u8 = 3;
+/// What is kept of what the other side says.
+const MOST_TOLD: usize = 4 << 10;
+
+impl Exchange<'_> {
+    /// Receives what `wanted` needs, in one round trip. The other side leaves out what is in the history of those that we `have` and
+    /// that it knows. `None`: it has only a part of the history, which the program knows to handle.
+    pub(crate) async fn fetch(
+        &self,
+        here: &Repository,
+        wanted: &[Oid],
+        have: &[Oid],
+    ) -> Result<Option<Incoming>, Failed> {
+        let mut body = Vec::new();
+        pkt_line::put(&mut body, b"command=fetch");
+        body.extend_from_slice(pkt_line::DELIMITER);
+        for option in ["thin-pack", "no-progress", "ofs-delta"] {
+            pkt_line::put(&mut body, option.as_bytes());
+        }
+        for (word, oids) in [("want", wanted), ("have", have)] {
+            for oid in oids {
+                pkt_line::put(&mut body, format!("{word} {oid}\n").as_bytes());
+            }
+        }
+        pkt_line::put(&mut body, b"done\n");
+        body.extend_from_slice(pkt_line::FLUSH);
+        let mut lines = self.call(body).await?;
+        loop {
+            match lines.text().await? {
+                Some(line) if line == "packfile" => break,
+                // The remote has only a part of the history.
+                Some(line) if line == "shallow-info" => return Ok(None),
+                Some(_) => {}
+                None => return Err(Failed { condition: Condition::Unreachable, said: "it sent no pack".to_owned() }),
+            }
+        }
+        Incoming::receive(here, lines).await.map(Some)
+    }
+}
+
+impl Incoming {
+    async fn receive(here: &Repository, mut lines: Lines) -> Result<Self, Failed> {
+        let odb = here.odb().map_err(|error| failed(&error))?;
+        let (mut told, mut pack) = (String::new(), Vec::new());
+        let mut is_whole = false;
+        while pack.len() <= IN_MEMORY && !is_whole {
+            match part(&mut lines, &mut told).await? {
+                Some(part) => pack.extend_from_slice(&part),
+                None => is_whole = true,
+            }
+        }
+        if is_whole {
+            match received::read(&pack, &odb, &[], BOUNDS) {
+                Ok(received) => return Ok(Self { bytes: pack.len() as u64, place: Place::Memory(received) }),
+                Err(Refused::Elsewhere) => {}
+                Err(error) => return Err(full_or_damaged(&error.to_string())),
+            }
+        }
+        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(here.commondir().join("objects"));
+        let folder = folder.and_then(|folder| std::fs::create_dir(folder.path().join("pack")).map(|()| folder));
+        let folder = folder.map_err(|error| full_or_failed(&error.to_string()))?;
+        let mut indexer =
+            Indexer::new(Some(&odb), &folder.path().join("pack"), 0, false).map_err(|error| failed(&error))?;
+        let mut bytes = pack.len() as u64;
+        indexer.write_all(&pack).map_err(|error| full_or_damaged(&error.to_string()))?;
+        while !is_whole {
+            match part(&mut lines, &mut told).await? {
+                Some(part) => {
+                    bytes += part.len() as u64;
+                    indexer.write_all(&part).map_err(|error| full_or_damaged(&error.to_string()))?;
+                }
+                None => is_whole = true,
+            }
+        }
+        indexer.commit().map_err(|error| full_or_damaged(error.message()))?;
+        Ok(Self { place: Place::Folder(folder), bytes })
+    }
+
+    /// Everything that is here, with what has come.
+    pub(crate) fn with(&self, here: &Path) -> Result<Repository, git2::Error> {
+        let repository = Repository::open(here)?;
+        match &self.place {
+            Place::Memory(received) => received.show(&repository)?,
+            Place::Folder(folder) => repository.odb()?.add_disk_alternate(&folder.path().to_string_lossy())?,
+        }
+        Ok(repository)
+    }
+}
+
+/// The next part of a pack. What the other side `told` on the way explains its error.
+async fn part(lines: &mut Lines, told: &mut String) -> Result<Option<Bytes>, Failed> {
+    while let Some(line) = lines.next().await? {
+        let Line::Data(mut line) = line else { return Ok(None) };
+        if line.is_empty() {
+            continue;
+        }
+        let band = line.split_to(1)[0];
+        match band {
+            DATA => return Ok(Some(line)),
+            ERROR => return Err(Failed::of(&format!("{told}{}", String::from_utf8_lossy(&line)))),
+            _ if told.len() < MOST_TOLD => told.push_str(&String::from_utf8_lossy(&line)),
+            _ => {}
+        }
+    }
+    // The end of the pack is the flush after it.
+    Err(Failed { condition: Condition::Unreachable, said: "the answer was cut".to_owned() })
+}
+
+fn failed(error: &git2::Error) -> Failed {
+    Failed { condition: Condition::Failed, said: error.message().to_owned() }
+}
+
+fn full_or_failed(said: &str) -> Failed {
+    let condition = if is_full(said) { Condition::NoSpace } else { Condition::Failed };
+    Failed { condition, said: format!("a pack cannot be taken in: {said}") }
+}
+
+fn full_or_damaged(said: &str) -> Failed {
+    let condition = if is_full(said) { Condition::NoSpace } else { Condition::Damaged };
+    Failed { condition, said: format!("the pack that was sent cannot be used: {said}") }
+}
+
+fn is_full(said: &str) -> bool {
+    said.contains("No space left") || said.contains("quota exceeded")
+}
+
+/// What is told as being here: what was seen of the remote, or else, as far as it may know it, our own history at growing distances.
+pub(crate) fn have(here: &Repository, odb: &Odb<'_>, seen: &[Oid], own: &[Oid]) -> Vec<Oid> {
+    let mut have: Vec<Oid> = seen.iter().copied().filter(|oid| odb.exists(*oid)).collect();
+    if have.is_empty() {
+        for tip in own {
+            have.extend(back(here, *tip));
+        }
+    }
+    have.sort_unstable();
+    have.dedup();
+    have
+}
+
+/// A commit and those of its first parents that are 1, 2, 4, … back.
+fn back(here: &Repository, tip: Oid) -> Vec<Oid> {
+    const FARTHEST: usize = 1 << 14;
+    let (mut found, mut at, mut next) = (Vec::new(), tip, 0_usize);
+    for distance in 0..=FARTHEST {
+        let Ok(commit) = here.find_commit(at) else { break };
+        if distance == next {
+            found.push(at);
+            next = (next * 2).max(1);
+        }
+        let Ok(parent) = commit.parent_id(0) else { break };
+        at = parent;
+    }
+    found
+}

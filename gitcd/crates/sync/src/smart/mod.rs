@@ -1,0 +1,274 @@
+//! Git's smart HTTP protocol, spoken by this process itself: a branch that follows another one has an exchange whenever one of them
+//! changes, and most of what such an exchange takes with the `git` program is the start of programs and connections.
+//!
+//! Version 2 for fetches, in one round trip: what we have is told at once. Version 0 for pushes, with a thin pack. Remotes that do
+//! not speak these, and repositories for which Git is configured to do something special, are left to the program. Sources:
+//! `gitprotocol-http(5)`, `gitprotocol-v2(5)`, `gitprotocol-pack(5)`.
+
+mod discover;
+mod events;
+mod fetch;
+mod lines;
+mod push;
+mod settings;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use git2::Oid;
+use gitcd_repo::pkt_line;
+use parking_lot::Mutex;
+use reqwest::header::CONTENT_TYPE;
+use reqwest::redirect::{Action, Attempt, Policy};
+use reqwest::{RequestBuilder, Response, StatusCode, Url};
+
+use self::discover::discover;
+pub(super) use self::events::Events;
+pub(super) use self::fetch::have;
+use self::lines::Lines;
+pub(super) use self::push::Update;
+use self::settings::Settings;
+use super::credentials::{Credentials, decoded};
+use super::program::Failed;
+use super::status::Condition;
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(20);
+/// Silence in an answer that ends an exchange.
+const SILENCE: Duration = Duration::from_mins(1);
+/// A connection that answers no ping in this time is not used again.
+const ALIVE: Duration = Duration::from_secs(3);
+
+/// Exchanges with one remote: its connections and what it can do.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    client: Mutex<Option<reqwest::Client>>,
+    fetched: Mutex<Option<Remote>>,
+    pushed: Mutex<Option<Remote>>,
+    settings: Settings,
+}
+
+/// What an exchange is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Service {
+    Fetch,
+    Push,
+}
+
+/// What is known of a remote.
+#[derive(Clone, Debug)]
+struct Remote {
+    asked: String,
+    /// Where it is, without user and password, after redirections.
+    url: String,
+    /// Whether it speaks what is spoken here.
+    is_known: bool,
+    events: Option<String>,
+    is_atomic: bool,
+}
+
+/// One exchange.
+pub(super) struct Exchange<'s> {
+    session: &'s Session,
+    client: reqwest::Client,
+    credentials: &'s Credentials,
+    service: Service,
+    asked: &'s str,
+    remote: Remote,
+}
+
+impl Service {
+    fn name(self) -> &'static str {
+        match self {
+            Service::Fetch => "git-upload-pack",
+            Service::Push => "git-receive-pack",
+        }
+    }
+}
+
+impl Session {
+    /// Begins an exchange; `None`: this remote is left to the program.
+    pub(super) async fn begin<'s>(
+        &'s self,
+        repository: &Path,
+        url: &'s str,
+        credentials: &'s Credentials,
+        service: Service,
+    ) -> Result<Option<Exchange<'s>>, Failed> {
+        if !url.starts_with("http://") && !url.starts_with("https://")
+            || self.settings.are_special(repository, &split(url).0, Instant::now())
+        {
+            return Ok(None);
+        }
+        let client = self.client()?;
+        let known = self.known(service).lock().clone().filter(|known| known.asked == url);
+        let remote = if let Some(known) = known {
+            known
+        } else {
+            let found = discover(&client, url, credentials, service).await;
+            // What is trusted may have changed.
+            let found = found.inspect_err(|_| *self.client.lock() = None)?;
+            if found.is_known {
+                // What is left to the program may be only what stands in the way at the moment: a page to log in, say.
+                *self.known(service).lock() = Some(found.clone());
+            }
+            found
+        };
+        Ok(remote.is_known.then_some(Exchange { session: self, client, credentials, service, asked: url, remote }))
+    }
+
+    /// Begins anew, with other connections.
+    pub(super) fn forget(&self, service: Service) {
+        *self.known(service).lock() = None;
+        *self.client.lock() = None;
+    }
+
+    fn known(&self, service: Service) -> &Mutex<Option<Remote>> {
+        match service {
+            Service::Fetch => &self.fetched,
+            Service::Push => &self.pushed,
+        }
+    }
+
+    fn client(&self) -> Result<reqwest::Client, Failed> {
+        let mut client = self.client.lock();
+        if let Some(client) = &*client {
+            return Ok(client.clone());
+        }
+        // Somebody may have chosen one.
+        let _chosen = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+        let built = reqwest::Client::builder()
+            .user_agent(crate::USER_AGENT)
+            .connect_timeout(CONNECT_WITHIN)
+            .redirect(Policy::custom(follow))
+            .http2_keep_alive_interval(ALIVE)
+            .http2_keep_alive_timeout(ALIVE)
+            .tcp_nodelay(true)
+            .build();
+        let built =
+            built.map_err(|failed| Failed { condition: Condition::Failed, said: gitcd_core::error::chain(&failed) })?;
+        Ok(client.insert(built).clone())
+    }
+}
+
+/// Follows to other places on the same server only: the credentials are for that one.
+fn follow(attempt: Attempt<'_>) -> Action {
+    const MOST: usize = 5;
+    let from = attempt.previous().last().map(Url::origin);
+    if from == Some(attempt.url().origin()) && attempt.previous().len() <= MOST {
+        attempt.follow()
+    } else {
+        attempt.stop()
+    }
+}
+
+impl Exchange<'_> {
+    /// The references of the remote whose names begin with one of these; of an annotated tag what it is of.
+    pub(super) async fn references(&self, beginnings: &[&str]) -> Result<Vec<(String, Oid)>, Failed> {
+        let mut body = Vec::new();
+        pkt_line::put(&mut body, b"command=ls-refs\n");
+        body.extend_from_slice(pkt_line::DELIMITER);
+        // Without tags a host answers at once.
+        if !beginnings.iter().all(|name| name.starts_with("refs/heads/") || name.starts_with("refs/gitcd/")) {
+            pkt_line::put(&mut body, b"peel\n");
+        }
+        for beginning in beginnings {
+            pkt_line::put(&mut body, format!("ref-prefix {beginning}\n").as_bytes());
+        }
+        body.extend_from_slice(pkt_line::FLUSH);
+        let mut lines = self.call(body).await?;
+        let mut found = Vec::new();
+        while let Some(line) = lines.listed().await? {
+            let mut words = line.split(' ');
+            if let (Some(oid), Some(name)) = (words.next().and_then(|oid| Oid::from_str(oid).ok()), words.next()) {
+                // Of an annotated tag the commit is wanted.
+                let peeled = words.find_map(|word| Oid::from_str(word.strip_prefix("peeled:")?).ok());
+                found.push((name.to_owned(), peeled.unwrap_or(oid)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// A request of the service.
+    async fn call(&self, body: Vec<u8>) -> Result<Lines, Failed> {
+        let name = self.service.name();
+        let mut request = self
+            .client
+            .post(format!("{}/{name}", self.remote.url))
+            .header(CONTENT_TYPE, format!("application/x-{name}-request"))
+            .body(body);
+        if self.service == Service::Fetch {
+            request = request.header("git-protocol", "version=2");
+        }
+        let response = self.send(request).await?;
+        if !has_type(&response, &format!("application/x-{name}-result")) {
+            self.forget();
+            return Err(Failed {
+                condition: Condition::Unreachable,
+                said: format!("the answer of {} is not one of Git's", self.remote.url),
+            });
+        }
+        Ok(Lines::new(response))
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Response, Failed> {
+        // Whatever is wrong, it may be another server by now.
+        send(request, self.credentials, self.asked).await.inspect_err(|_| self.forget())
+    }
+
+    fn forget(&self) {
+        self.session.forget(self.service);
+    }
+}
+
+fn has_type(response: &Response, wanted: &str) -> bool {
+    response.headers().get(CONTENT_TYPE).is_some_and(|found| found == wanted)
+}
+
+/// Sends it with the credentials of this moment.
+async fn send(request: RequestBuilder, credentials: &Credentials, url: &str) -> Result<Response, Failed> {
+    checked(ask(request, credentials, url).await?, &split(url).0)
+}
+
+async fn ask(request: RequestBuilder, credentials: &Credentials, url: &str) -> Result<Response, Failed> {
+    let (bare, own) = split(url);
+    let found = match own {
+        Some((user, Some(password))) => Some((user, password)),
+        // As Git asks for the password of a user.
+        Some((user, None)) => credentials.of(&bare.replacen("://", &format!("://{user}@"), 1)),
+        None => credentials.of(&bare),
+    };
+    let request = match found {
+        Some((user, password)) => request.basic_auth(user, Some(password)),
+        None => request,
+    };
+    request.send().await.map_err(|failed| error(&failed))
+}
+
+fn checked(response: Response, bare: &str) -> Result<Response, Failed> {
+    let status = response.status();
+    let failed = |condition, said: String| Err(Failed { condition, said });
+    match status {
+        _ if status.is_success() => Ok(response),
+        StatusCode::UNAUTHORIZED => failed(Condition::Denied, format!("Authentication failed for {bare}: {status}")),
+        StatusCode::FORBIDDEN => failed(Condition::Denied, format!("{bare} refuses access: {status}")),
+        _ => failed(Condition::Unreachable, format!("{bare} answers {status}")),
+    }
+}
+
+/// A URL without user and password, and these.
+fn split(url: &str) -> (String, Option<(String, Option<String>)>) {
+    let Some((scheme, rest)) = url.split_once("://") else { return (url.to_owned(), None) };
+    let host = rest.split('/').next().unwrap_or_default();
+    let Some((userinfo, _)) = host.rsplit_once('@') else { return (url.to_owned(), None) };
+    let bare = format!("{scheme}://{}", &rest[userinfo.len() + 1..]);
+    let named = match userinfo.split_once(':') {
+        Some((user, password)) => (decoded(user), Some(decoded(password))),
+        None => (decoded(userinfo), None),
+    };
+    (bare, Some(named))
+}
+
+fn error(failed: &reqwest::Error) -> Failed {
+    // The library's own words name the URL only, which has no credentials.
+    Failed { condition: Condition::Unreachable, said: gitcd_core::error::chain(failed) }
+}
